@@ -1,14 +1,21 @@
 # The CUDA module, plimsoll_cuda.so beside the program: kernels, and what the host does with a GPU. It is loaded where a run asks
-# for a GPU, and takes all else from the program that loads it, which exports its symbols for that. Without nvcc the build leaves
-# it out.
+# for a GPU, and takes all else from the program that loads it, which exports its symbols for that. It takes a third of the
+# build, so it is part of it only where a driver is installed, or with -D PLIMSOLL_CUDA=ON; elsewhere its targets are built by
+# name.
 
-option(PLIMSOLL_CUDA "Build the CUDA module where nvcc is found" ON)
-
-if(PLIMSOLL_CUDA)
-  include(CheckLanguage)
-  check_language(CUDA)
+# The driver's own library: toolkits have a stub of another name.
+find_library(PLIMSOLL_CUDA_DRIVER NAMES libcuda.so.1)
+mark_as_advanced(PLIMSOLL_CUDA_DRIVER)
+if(PLIMSOLL_CUDA_DRIVER)
+  set(driver ON)
+else()
+  set(driver OFF)
 endif()
-if(NOT PLIMSOLL_CUDA OR NOT CMAKE_CUDA_COMPILER)
+option(PLIMSOLL_CUDA "Build the CUDA module with everything else; by default where a driver is installed" ${driver})
+
+include(CheckLanguage)
+check_language(CUDA)
+if(NOT CMAKE_CUDA_COMPILER)
   message(STATUS "No nvcc: built without the CUDA module, --device cuda will be refused (E-CUDA-LOAD)")
   return()
 endif()
@@ -48,4 +55,8 @@ target_compile_options(
           $<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wno-missing-field-initializers;-march=x86-64-v2;-ffp-contract=off>)
 target_link_libraries(plimsoll_cuda PRIVATE CUDA::cublasLt)
 set_target_properties(plimsoll PROPERTIES ENABLE_EXPORTS ON)
-add_dependencies(plimsoll plimsoll_cuda)
+if(PLIMSOLL_CUDA)
+  add_dependencies(plimsoll plimsoll_cuda)
+else()
+  set_target_properties(plimsoll_cuda PROPERTIES EXCLUDE_FROM_ALL TRUE)
+endif()

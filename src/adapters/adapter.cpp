@@ -6,12 +6,15 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 #include <utility>
 
 #include "adapters/modules.h"
+#include "adapters/peft_folder.h"
 #include "base/error.h"
+#include "base/shell.h"
 #include "graph/builder.h"
 #include "models/family.h"
 #include "ops/adapter/adapter.h"
@@ -63,7 +66,7 @@ class Targets {
         const bool linear = linear_.contains(id);
         (linear ? known : others).insert(last_part(module));
         if (!selects(module, linear)) continue;
-        if (!linear) refuse_other(module);
+        if (!linear) refuse_other(id, module);
         if (!is_named(module, settings_.excluded)) chosen.push_back(id);
       }
     }
@@ -82,7 +85,7 @@ class Targets {
   bool selects(const std::string& module, bool linear) {
     switch (settings_.targets.kind) {
       case ModuleSet::Kind::all_linear: return linear;
-      case ModuleSet::Kind::expression: return expression_->matches(module);
+      case ModuleSet::Kind::expression: return expression_->matches(module, work_);
       case ModuleSet::Kind::names: break;
     }
     bool any = false;
@@ -94,10 +97,30 @@ class Targets {
     return any;
   }
 
-  [[noreturn]] void refuse_other(const std::string& module) const {
+  [[noreturn]] void refuse_other(ValueId id, const std::string& module) const {
+    if (!settings_.init.empty()) {
+      throw data_error("E-ADAPTER-FEATURE", (settings_.init / kAdapterConfig).string(),
+                       fmt::format("target_modules has {}, which is no linear layer of a block", module),
+                       "LoRA of linear layers; the merge_and_unload of PEFT makes weights of this adapter");
+    }
     throw config_error("E-ADAPTER-TARGET", "adapter.targets", fmt::format("{} is no linear layer of a block", module),
-                       "linear layers; an embedding, a norm or the head is trained whole instead",
-                       {fmt::format("--set 'adapter.modules_to_save=[\"{}\"]'", last_part(module))});
+                       "linear layers; an embedding, a norm or the head is trained whole instead", trained_whole(id));
+  }
+
+  // The same names without those of the module, which is saved whole instead. An expression has no names to leave out.
+  std::vector<std::string> trained_whole(ValueId id) const {
+    if (settings_.targets.kind != ModuleSet::Kind::names) return {};
+    std::vector<std::string> targets, saved = settings_.modules_to_save;
+    const std::vector<std::string> names = names_in_adapter(config_, graph_.values[id].name.text());
+    for (const std::string& target : settings_.targets.names) {
+      const bool this_one =
+          std::ranges::any_of(names, [&](const std::string& name) { return is_named(module_of(name), target); });
+      if (!this_one) targets.push_back(target);
+    }
+    for (const std::string& name : names) saved.push_back(last_part(module_of(name)));
+    const std::string left = targets.empty() ? "all-linear" : nlohmann::json(targets).dump();
+    return {fmt::format("--set {} --set {}", shell_quoted("adapter.targets=" + left),
+                        shell_quoted("adapter.modules_to_save=" + nlohmann::json(saved).dump()))};
   }
 
   // Lists that come with an adapter may be for several kinds of models.
@@ -120,8 +143,24 @@ class Targets {
   const AdapterSettings& settings_;
   std::map<ValueId, LinearOperands> linear_;
   std::optional<NamePattern> expression_;
+  MatchWork work_;
   std::set<std::string> found_;
 };
+
+// One of the two names of a tied table is to be trained, and `absent` is not.
+Error tied_error(const AdapterSettings& settings, const std::string& absent) {
+  const std::string what = fmt::format("the head is the table of tokens, and {} alone is not to be trained", absent);
+  if (!settings.init.empty()) {
+    return data_error("E-ADAPTER-TIED", (settings.init / kAdapterConfig).string(), what,
+                      "a base whose head is a tensor of its own, which merging makes: the merged model computes the same",
+                      {merge_command(settings.init).text});
+  }
+  std::vector<std::string> saved = settings.modules_to_save;
+  saved.push_back(absent);
+  return config_error("E-ADAPTER-TIED", "adapter.modules_to_save", what,
+                      "both: they are one tensor, and PEFT is given it under both names",
+                      {"--set " + shell_quoted("adapter.modules_to_save=" + nlohmann::json(saved).dump())});
+}
 
 // What stays trained beside the adapter.
 std::vector<ValueId> saved_parameters(const Graph& graph, const ModelConfig& config, const AdapterSettings& settings) {
@@ -141,13 +180,7 @@ std::vector<ValueId> saved_parameters(const Graph& graph, const ModelConfig& con
       if (!any) absent.push_back(last_part(module_of(name)));
     }
     if (absent.size() == names.size()) continue;
-    if (!absent.empty()) {
-      throw config_error("E-ADAPTER-TIED", "adapter.modules_to_save",
-                         fmt::format("the head is the table of tokens, and {} alone is not to be trained", absent.front()),
-                         "both: they are one tensor, and PEFT is given it under both names",
-                         {fmt::format("--set 'adapter.modules_to_save=[\"{}\", \"{}\"]'", last_part(module_of(names[0])),
-                                      last_part(module_of(names[1])))});
-    }
+    if (!absent.empty()) throw tied_error(settings, absent.front());
     saved.push_back(id);
   }
   for (const std::string& wanted : settings.modules_to_save) {
@@ -215,12 +248,6 @@ class Rewrite {
     const std::int64_t inputs = shape[linear.inputs_first ? 0 : 1], outputs = shape[linear.inputs_first ? 1 : 0];
     const std::string in_modules = module_of(name_in_modules(config_, name));
     const std::int64_t rank = settings_.rank_of(in_modules);
-    if (rank > std::min(inputs, outputs)) {
-      throw config_error(
-          "E-ADAPTER-RANK", "adapter.rank",
-          fmt::format("the rank of {} is {} and the matrix has {} inputs and {} outputs", in_modules, rank, inputs, outputs),
-          "at most as many as the smaller side has");
-    }
     graph_.values[weight].parameter->inputs_first = linear.inputs_first;
     LayerValues layer{.linear = linear, .scale = settings_.scale_of(in_modules), .weight = weight};
     const double std = 1 / std::sqrt(3 * static_cast<double>(inputs));
@@ -354,6 +381,7 @@ void freeze(Graph& graph, std::span<const std::string> patterns) {
   constexpr const char* kWhere = "model.freeze";
   if (patterns.empty()) return;
   std::vector<NamePattern> compiled;
+  MatchWork work;
   for (const std::string& pattern : patterns) compiled.emplace_back(pattern, kWhere);
   std::vector<char> used(patterns.size(), 0);
   std::size_t trained = 0;
@@ -364,7 +392,7 @@ void freeze(Graph& graph, std::span<const std::string> patterns) {
     names.insert(graph.values[id].name.text());
     for (std::size_t i = 0; i < compiled.size(); ++i) {
       for (std::string name = graph.values[id].name.text();; name = module_of(name)) {
-        if (compiled[i].matches(name)) used[i] = 1, parameter.kind = ParameterKind::frozen;
+        if (compiled[i].matches(name, work)) used[i] = 1, parameter.kind = ParameterKind::frozen;
         if (name.find('.') == std::string::npos) break;
       }
     }

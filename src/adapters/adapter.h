@@ -31,7 +31,7 @@ std::vector<std::string> names_in_adapter(const ModelConfig& config, const std::
 // By the weight, in the order of the graph: what each linear layer of a model multiplies.
 std::map<ValueId, LinearOperands> linear_layers(const Graph& graph);
 
-// `seed`: of dropout. E-ADAPTER-TARGET, -PATTERN, -SAVE, -TIED, -RANK.
+// `seed`: of dropout. E-ADAPTER-TARGET, -PATTERN, -SAVE, -TIED.
 void add_adapter(ModelGraph& model, const ModelConfig& config, const AdapterSettings& settings, std::uint64_t seed);
 // Of a graph that has it, in the order of its parameters.
 std::vector<AdaptedLayer> adapted_layers(const Graph& graph, const ModelConfig& config, const AdapterSettings& settings);

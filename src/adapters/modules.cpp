@@ -7,33 +7,84 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <deque>
+#include <functional>
+#include <map>
 #include <optional>
+#include <utility>
+#include <vector>
 
 #include "base/error.h"
 
 namespace plimsoll {
 namespace {
 
-// The number of the first pattern that matches.
-std::optional<double> number_of(const std::vector<PatternNumber>& patterns, std::string_view module) {
-  for (const PatternNumber& each : patterns) {
-    if (NamePattern("(.*\\.)?(" + each.pattern + ")", "adapter").matches(module)) return each.number;
+// A match counts as the first of these numbers of steps within which it ends.
+constexpr std::array<std::uint32_t, 3> kSteps{500, 5000, 100'000};
+
+// The library's room for a match: 20 KiB, one for all patterns.
+struct MatchRoom {
+  pcre2_match_data* match = pcre2_match_data_create(1, nullptr);
+  pcre2_match_context* context = pcre2_match_context_create(nullptr);
+
+  MatchRoom() { ensure(match != nullptr && context != nullptr, "adapter", "no memory for a match"); }
+  MatchRoom(const MatchRoom&) = delete;
+  MatchRoom& operator=(const MatchRoom&) = delete;
+  ~MatchRoom() {
+    pcre2_match_context_free(context);
+    pcre2_match_data_free(match);
   }
-  return {};
+};
+
+// A list of patterns, compiled, and what it has said of modules. Graphs are built again and again.
+class Resolved {
+ public:
+  explicit Resolved(const std::vector<PatternNumber>& patterns) : patterns_(patterns) {
+    for (const PatternNumber& each : patterns) compiled_.emplace_back("(.*\\.)?(" + each.pattern + ")", "adapter");
+  }
+
+  bool is_of(const std::vector<PatternNumber>& patterns) const { return patterns_ == patterns; }
+
+  // The number of the first pattern that matches.
+  std::optional<double> number_of(std::string_view module) {
+    if (const auto known = known_.find(module); known != known_.end()) return known->second;
+    std::optional<double> number;
+    for (std::size_t i = 0; i < compiled_.size() && !number; ++i) {
+      if (compiled_[i].matches(module, work_)) number = patterns_[i].number;
+    }
+    known_.emplace(module, number);
+    return number;
+  }
+
+ private:
+  std::vector<PatternNumber> patterns_;
+  std::vector<NamePattern> compiled_;
+  std::map<std::string, std::optional<double>, std::less<>> known_;
+  MatchWork work_;
+};
+
+std::optional<double> number_of(const std::vector<PatternNumber>& patterns, std::string_view module) {
+  if (patterns.empty()) return {};
+  constexpr std::size_t kLists = 2;  // of ranks and of alphas
+  static thread_local std::deque<Resolved> resolved;
+  auto found = std::ranges::find_if(resolved, [&](const Resolved& each) { return each.is_of(patterns); });
+  if (found == resolved.end()) {
+    if (resolved.size() == kLists) resolved.pop_front();
+    resolved.emplace_back(patterns);
+    found = resolved.end() - 1;
+  }
+  return found->number_of(module);
 }
 
 }  // namespace
 
 struct NamePattern::Code {
   pcre2_code* code = nullptr;
-  pcre2_match_data* match = nullptr;
-  ~Code() {
-    pcre2_match_data_free(match);
-    pcre2_code_free(code);
-  }
+  std::string expression, where;
+  ~Code() { pcre2_code_free(code); }
 };
 
-NamePattern::NamePattern(const std::string& expression, const std::string& where) : code_(std::make_unique<Code>()) {
+NamePattern::NamePattern(std::string expression, std::string where) : code_(std::make_unique<Code>()) {
   int error = 0;
   PCRE2_SIZE at = 0;
   code_->code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(expression.data()), expression.size(),
@@ -46,16 +97,28 @@ NamePattern::NamePattern(const std::string& expression, const std::string& where
                                    reinterpret_cast<const char*>(text.data()), at),
                        "a name, or an expression such as \".*\\.q_proj\"");
   }
-  code_->match = pcre2_match_data_create(1, nullptr);
-  ensure(code_->match != nullptr, "adapter", "no memory for a match");
+  code_->expression = std::move(expression);
+  code_->where = std::move(where);
 }
 
 NamePattern::~NamePattern() = default;
 NamePattern::NamePattern(NamePattern&&) noexcept = default;
 
-// An expression that backtracks without end matches nothing.
-bool NamePattern::matches(std::string_view text) const {
-  return pcre2_match(code_->code, reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), 0, 0, code_->match, nullptr) >= 0;
+bool NamePattern::matches(std::string_view text, MatchWork& work) const {
+  static thread_local const MatchRoom room;
+  for (const std::uint32_t steps : kSteps) {
+    if (work.left < steps) break;
+    work.left -= steps;
+    pcre2_set_match_limit(room.context, steps);
+    const int result =
+        pcre2_match(code_->code, reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), 0, 0, room.match, room.context);
+    if (result >= 0) return true;
+    if (result == PCRE2_ERROR_NOMATCH) return false;
+    if (result != PCRE2_ERROR_MATCHLIMIT) break;
+  }
+  throw config_error("E-CONFIG-VALUE", code_->where,
+                     fmt::format("the expression '{}' takes too many steps on '{}'", code_->expression, text),
+                     "an expression that takes a number of steps in proportion to the name, such as \".*\\.q_proj\"");
 }
 
 bool is_named(std::string_view module, std::string_view name) {

@@ -10,7 +10,10 @@
 
 #include "adapters/adapter.h"
 #include "base/error.h"
+#include "base/shell.h"
+#include "formats/bounded_json.h"
 #include "formats/file.h"
+#include "formats/new_folder.h"
 #include "formats/safetensors.h"
 #include "formats/weight_files.h"
 
@@ -32,18 +35,11 @@ constexpr std::array<std::string_view, 4> kPlainBeginnings{"gaussian", "eva", "o
 class Reader {
  public:
   explicit Reader(const fs::path& folder) : where_((folder / kAdapterConfig).string()) {
-    constexpr std::int64_t kMostBytes = 16 << 20;
     if (!is_there(folder / kAdapterConfig)) {
       throw data_error("E-ADAPTER-FOLDER", folder.string(), fmt::format("there is no {}", kAdapterConfig),
                        "the folder of an adapter, as PEFT's save_pretrained and an adapter's run write it");
     }
-    try {
-      json_ = json::parse(read_text(folder / kAdapterConfig, kMostBytes, "E-ADAPTER-FOLDER"));
-      if (!json_.is_object()) throw std::out_of_range("it is no object");
-    } catch (const std::exception& error) {
-      if (dynamic_cast<const Error*>(&error) != nullptr) throw;
-      throw data_error("E-ADAPTER-FOLDER", where_, fmt::format("it cannot be read: {}", error.what()), "one JSON object");
-    }
+    json_ = read_ordered_json_object(folder / kAdapterConfig, {.bytes = 4 << 20}, "E-ADAPTER-FOLDER");
   }
 
   // Marks the key as understood. Null and absent are the same.
@@ -216,6 +212,21 @@ fs::path base_of(const PeftAdapter& adapter) {
   const std::string what = named.empty() ? "it names no base" : fmt::format("its base, {}, is not there", named.string());
   throw data_error("E-ADAPTER-BASE", (adapter.settings.init / kAdapterConfig).string(), what,
                    "the folder of the model that the adapter was trained on", {"--weights BASE"});
+}
+
+MergeCommand merge_command(const fs::path& adapter) {
+  fs::path out = adapter.filename() == "weights" ? adapter.parent_path() : adapter;
+  out += "-merged";
+  std::error_code ignored;
+  if (fs::exists(out, ignored)) out = new_folder_beside(out);
+  std::string base;
+  try {
+    base_of(read_peft_folder(adapter));
+  } catch (const Error&) {
+    base = " --weights BASE";
+  }
+  return {fmt::format("plimsoll merge{} --adapter {} --out {}", base, shell_quoted(adapter.string()), shell_quoted(out.string())),
+          out};
 }
 
 std::string peft_config_text(const Graph& graph, const ModelConfig& config, const AdapterSettings& settings,

@@ -33,6 +33,14 @@ SafetensorsFile open_adapter(const std::filesystem::path& folder);
 // The folder of the base that the adapter names. E-ADAPTER-BASE, with what to write instead, where it is not there.
 std::filesystem::path base_of(const PeftAdapter& adapter);
 
+// The command that merges the adapter into a model of its own, in a new folder beside it. It names the base if the adapter does
+// not.
+struct MergeCommand {
+  std::string text;
+  std::filesystem::path out;
+};
+MergeCommand merge_command(const std::filesystem::path& adapter);
+
 // Of a graph that has the adapter.
 std::string peft_config_text(const Graph& graph, const ModelConfig& config, const AdapterSettings& settings,
                              const std::filesystem::path& base);

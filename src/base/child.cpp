@@ -1,6 +1,7 @@
 #include "base/child.h"
 
 #include <fmt/core.h>
+#include <poll.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -9,11 +10,14 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <exception>
 #include <new>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/memory_limit.h"
 
 namespace plimsoll {
 namespace {
@@ -62,7 +66,8 @@ std::string answer_of(const std::function<std::string()>& work) {
   } catch (const Error& error) {
     return "e" + text_of(error);
   } catch (const std::bad_alloc&) {
-    return "e" + text_of(child_error("memory ran out while planning or measuring"));
+    return "e" +
+           text_of(MemoryLimit::holds() ? MemoryLimit::passed() : child_error("memory ran out while planning or measuring"));
   } catch (const std::exception& error) {
     return "e" + text_of(internal_error("child process", error.what()));
   }
@@ -77,9 +82,12 @@ void write_all(int fd, const std::string& text) {
 }
 
 // Nothing returns or throws into the copy of the parent that a child is.
-[[noreturn]] void be_child(const std::function<std::string()>& work, int to) noexcept {
+[[noreturn]] void be_child(const std::function<std::string()>& work, int to, Bytes of_parents) noexcept {
   constexpr int kNoAnswer = 1;
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // without its parent, nobody waits for the answer
+  MemoryLimit::enter_child(of_parents);
+  // A destructor that finds no memory ends the process. The parent reports it.
+  if (MemoryLimit::holds()) std::set_terminate([] { std::abort(); });
   try {
     write_all(to, answer_of(work));
     ::_exit(0);
@@ -88,10 +96,18 @@ void write_all(int fd, const std::string& text) {
   }
 }
 
-std::string read_all(int fd) {
+constexpr int kAskEvery = 100;  // milliseconds
+
+// Until the other end is closed, or `stopped` says so.
+std::string read_all(int fd, const std::function<bool()>& stopped) {
   std::string text;
   std::array<char, 4096> piece;
   while (true) {
+    pollfd waits{fd, POLLIN, 0};
+    if (stopped && ::poll(&waits, 1, kAskEvery) <= 0) {
+      if (stopped()) return text;
+      continue;
+    }
     const ssize_t n = ::read(fd, piece.data(), piece.size());
     if (n == 0 || (n < 0 && errno != EINTR)) return text;
     if (n > 0) text.append(piece.data(), static_cast<std::size_t>(n));
@@ -107,10 +123,20 @@ int wait_for(pid_t pid) {
 
 }  // namespace
 
-std::string run_in_child(const std::function<std::string()>& work) {
+Error stopped_while_planning() {
+  return {ErrorKind::user,
+          ExitCode::interrupted,
+          "E-INTERRUPTED",
+          "plan",
+          "it was stopped while it planned: nothing has been saved",
+          "to be left to its end"};
+}
+
+std::string run_in_child(const std::function<std::string()>& work, const std::function<bool()>& stopped) {
   std::array<int, 2> ends{};
   if (::pipe(ends.data()) != 0) throw child_error(fmt::format("no pipe: {}", std::strerror(errno)));
   std::fflush(nullptr);
+  const Bytes held = MemoryLimit::held_while_waiting();
   const pid_t pid = ::fork();
   if (pid < 0) {
     const int error = errno;
@@ -120,14 +146,19 @@ std::string run_in_child(const std::function<std::string()>& work) {
   }
   if (pid == 0) {
     ::close(ends[0]);
-    be_child(work, ends[1]);
+    be_child(work, ends[1], held);
   }
   ::close(ends[1]);
-  const std::string answer = read_all(ends[0]);
+  const std::string answer = read_all(ends[0], stopped);
   ::close(ends[0]);
+  const bool ended = stopped && stopped();
+  if (ended) ::kill(pid, SIGKILL);
   const int status = wait_for(pid);
+  if (ended) throw stopped_while_planning();
   if (WIFSIGNALED(status)) {
     const int signal = WTERMSIG(status);
+    // Libraries that find no memory end the process.
+    if (MemoryLimit::holds() && (signal == SIGSEGV || signal == SIGABRT || signal == SIGBUS)) throw MemoryLimit::passed();
     throw child_error(fmt::format("the child was ended by signal {} ({}){}", signal, strsignal(signal),
                                   signal == SIGKILL ? ": perhaps memory ran out" : ""));
   }

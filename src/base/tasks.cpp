@@ -7,6 +7,8 @@
 #include <thread>
 #include <vector>
 
+#include "base/memory_limit.h"
+
 namespace plimsoll {
 
 void run_tasks(std::size_t count, const std::function<void(std::size_t)>& body) {
@@ -25,7 +27,8 @@ void run_tasks(std::size_t count, const std::function<void(std::size_t)>& body) 
   const std::size_t processors = std::max<std::size_t>(1, std::thread::hardware_concurrency());
   std::vector<std::jthread> others;
   try {
-    for (std::size_t i = 1; i < std::min({count, processors, kMostThreads}); ++i) others.emplace_back(work);
+    const std::size_t threads = MemoryLimit::threads(std::min({count, processors, kMostThreads}));
+    for (std::size_t i = 1; i < threads; ++i) others.emplace_back(work);
   } catch (const std::system_error&) {
     // No more threads to be had: those there are do it all.
   }

@@ -47,6 +47,10 @@ void complete_advice(Error& error, const ConfigArguments& config) {
   }
 }
 
+void drop_data_advice(Error& error) {
+  std::erase_if(error.remedies, [](const std::string& remedy) { return remedy.starts_with("--set data."); });
+}
+
 void name_run(Error& error, std::string_view run) {
   for (std::string& remedy : error.remedies) replace_word(remedy, "DIR", shell_quoted(run));
 }

@@ -19,4 +19,7 @@ void complete_advice(Error& error, const ConfigArguments& config);
 // The same of DIR, the folder of the run.
 void name_run(Error& error, std::string_view run);
 
+// For commands that read no training data: settings of it are no advice there.
+void drop_data_advice(Error& error);
+
 }  // namespace plimsoll

@@ -18,21 +18,25 @@
 
 #include "base/child.h"
 #include "base/error.h"
+#include "base/memory_limit.h"
+#include "base/shell.h"
 #include "cli/commands.h"
 #include "cli/environment.h"
 #include "cli/failure.h"
 #include "cli/say.h"
 #include "cli/settings.h"
+#include "cli/shown_text.h"
 #include "cli/signals.h"
 #include "cli/vocabulary.h"
 #include "config/config.h"
 #include "data/dialogue.h"
+#include "data/source.h"
 #include "device/machine_facts.h"
 #include "device/process_memory.h"
 #include "formats/chat_template.h"
+#include "formats/file.h"
 #include "formats/tokenizer/tokenizer.h"
 #include "formats/utf8.h"
-#include "formats/weights_folder.h"
 #include "infer/generation.h"
 #include "infer/inference_run.h"
 #include "measure/calibrate.h"
@@ -51,8 +55,8 @@ constexpr std::int64_t kLineHeap = 3 << 20, kTextPerToken = 32, kJsonPerToken = 
 
 std::string dumped(const json& value) { return value.dump(-1, ' ', false, json::error_handler_t::replace); }
 
-void put(std::string_view text) {
-  std::fwrite(text.data(), 1, text.size(), stdout);
+void put(std::string_view shown) {
+  print_marked(shown);
   std::fflush(stdout);
 }
 
@@ -119,13 +123,18 @@ class Chat {
 
   int run() {
     const MemorySettings memory = load_budgets(arguments_.budgets);
+    std::optional<MemoryLimit> limit(std::in_place, memory.budget);
     model_ = find_model(arguments_.weights, arguments_.adapter);
     const ModelFacts facts = facts_of(model_.model);
     open_template(facts);
-    const Vocabulary vocabulary(model_.folder, facts, {});
-    request_.vocabulary = vocabulary.size();
+    const Vocabulary vocabulary(model_.tokenizer(), facts, {});
+    rows_ = facts.vocab;
+    request_.vocabulary = std::min(vocabulary.size(), rows_);
     request_.sampling = {arguments_.temperature, arguments_.top_k, arguments_.top_p, arguments_.seed};
-    InferenceRun run = planned(memory, facts, vocabulary);
+    const InferenceRoom room = room_within(memory);
+    InferencePlan plan = planned(room, facts, vocabulary);
+    limit.reset();
+    InferenceRun run(std::move(plan), room, model_, arguments_.audit);
     request_.context = run.size();
     if (interactive_) greet();
     json samples = json::array();
@@ -142,7 +151,7 @@ class Chat {
   // The tokenizer and the template as a child has them.
   struct Encoding {
     explicit Encoding(const Chat& chat)
-        : tokenizer(Tokenizer::load(chat.model_.folder)),
+        : tokenizer(Tokenizer::load(chat.model_.tokenizer())),
           templates(templates_of(chat)),
           encoder(tokenizer, &templates, options()) {}
 
@@ -150,6 +159,10 @@ class Chat {
       const std::filesystem::path& adapter = chat.model_.adapter.init;
       std::optional<ChatTemplates> found;
       if (chat.arguments_.chat_template.empty() && !adapter.empty()) found = load_chat_templates(adapter);
+      // A template alone speaks of the special tokens of the base.
+      if (found && found->tokens.empty() && is_there(adapter / "chat_template.jinja")) {
+        found = load_chat_templates(chat.model_.folder, adapter / "chat_template.jinja");
+      }
       if (!found) found = load_chat_templates(chat.model_.folder, chat.arguments_.chat_template);
       if (found) return *std::move(found);
       throw data_error("E-CHAT-TEMPLATE", chat.model_.folder.string(), "the model has no chat template",
@@ -172,11 +185,12 @@ class Chat {
   void open_template(const ModelFacts& facts) {
     if (facts.bytes) {
       throw data_error("E-CHAT-TEMPLATE", model_.folder.string(), "the model reads bytes and has no tokenizer",
-                       "a model with a tokenizer and a chat template", {"plimsoll generate, without --chat"});
+                       "a model with a tokenizer and a chat template",
+                       {fmt::format("plimsoll generate --weights {} --prompt TEXT", shell_quoted(model_.folder.string()))});
     }
     const json found = json::parse(run_in_child([&] {
       Encoding encoding(*this);
-      std::vector<std::int64_t> ends = end_tokens(model_.folder);
+      std::vector<std::int64_t> ends = model_.ends();
       for (const auto& [name, text] : encoding.templates.tokens) {
         const Token token = name == "eos_token" ? encoding.tokenizer.find(text) : Token(-1);
         if (encoding.tokenizer.has(token)) ends.push_back(token);
@@ -190,8 +204,13 @@ class Chat {
     if (!arguments_.ignore_end) request_.ends = found["ends"].get<std::vector<std::int64_t>>();
   }
 
+  InferenceRoom room_within(const MemorySettings& memory) const {
+    const int threads = arguments_.threads > 0 ? arguments_.threads : usable_cores();
+    return inference_room(memory, calibrated_machine(threads, cache_folder(), probe_shape, say_line), cache_folder(), say_line);
+  }
+
   // Of the largest context that fits.
-  InferenceRun planned(const MemorySettings& memory, const ModelFacts& facts, const Vocabulary& vocabulary) {
+  InferencePlan planned(const InferenceRoom& room, const ModelFacts& facts, const Vocabulary& vocabulary) {
     if (arguments_.context < 0 || arguments_.context == 1 || arguments_.context > facts.positions) {
       throw config_error("E-USAGE", "--context", fmt::format("it is {}", arguments_.context),
                          fmt::format("from 2 to {}, the positions of the model", facts.positions));
@@ -199,9 +218,6 @@ class Chat {
     std::vector<std::int64_t> contexts{arguments_.context > 0 ? arguments_.context : std::min(kUsualContext, facts.positions)};
     while (arguments_.context == 0 && contexts.back() / 2 >= kLeastContext) contexts.push_back(contexts.back() / 2);
     request_.tokens = std::min(most_tokens(), contexts.front());
-    const int threads = arguments_.threads > 0 ? arguments_.threads : usable_cores();
-    const InferenceRoom room =
-        inference_room(memory, calibrated_machine(threads, cache_folder(), probe_shape, say_line), cache_folder(), say_line);
     const FrozenBase base = base_of(base_format(arguments_.sets, "generate"), model_.model, model_.folder);
     const auto build = [&](std::int64_t context, const FrozenBase& stored) {
       return build_generation_graph(model_.model, chat_shape(context), model_.adapter, stored);
@@ -209,7 +225,7 @@ class Chat {
     std::int64_t text = kLineHeap + kTextPerToken * contexts.front();
     if (arguments_.json) text += kJsonPerToken * contexts.front() * std::ssize(turns_);
     const Bytes heap = vocabulary.heap() + chat_heap(contexts.front(), request_) + Bytes{text};
-    return {plan_inference({build, contexts, base, &model_, heap}, room), room, model_, arguments_.audit};
+    return plan_inference({build, contexts, base, &model_, heap}, room);
   }
 
   std::int64_t most_tokens() const { return arguments_.tokens.value_or(kUsualTokens); }
@@ -243,6 +259,11 @@ class Chat {
         Encoding encoding(*this);
         const DialoguePrompt prompt = fit_dialogue(encoding.encoder, dialogue_, static_cast<std::size_t>(context - reserve),
                                                    static_cast<std::size_t>(context - 1));
+        const auto large = std::ranges::find_if(prompt.tokens, [this](Token token) { return token >= rows_; });
+        if (large != prompt.tokens.end()) {
+          const std::string text = encoding.tokenizer.decode(std::vector<Token>{*large}, /*skip_special=*/false);
+          throw rowless_token_error("the conversation", text, *large, rows_);
+        }
         return dumped({{"text", prompt.text}, {"tokens", prompt.tokens}, {"dropped", prompt.dropped}});
       }));
       DialoguePrompt prompt{found["text"], found["tokens"].get<std::vector<Token>>(), found["dropped"]};
@@ -251,7 +272,7 @@ class Chat {
       return prompt;
     } catch (Error& error) {
       dialogue_.pop_back();
-      if (error.code == "E-CHAT-TEMPLATE") error.remedies = {"--template FILE, with a template for this conversation"};
+      if (error.code == "E-CHAT-TEMPLATE") error.remedies = {"--template FILE  # with a template for this conversation"};
       if (!interactive_ || error.kind != ErrorKind::user) throw;
       report_failure(error, /*json=*/false);
       return {};
@@ -269,13 +290,14 @@ class Chat {
     request_.prompts = {{prompt->tokens.begin(), prompt->tokens.end()}};
     request_.tokens = std::min(most_tokens(), request_.context - std::ssize(prompt->tokens));
     std::string text;
+    ShownStream shown;
     const ChatRow result = continue_chat(run, request_, held_, [&](std::size_t, std::int32_t token) {
       const std::string part = vocabulary.decode(token);
       text += part;
-      if (!arguments_.json) put(part);
+      if (!arguments_.json) put(output_is_terminal() ? shown.add(part) : part);
     });
     ++request_.first_row;
-    if (!arguments_.json) put("\n");
+    if (!arguments_.json) put(shown.end() + "\n");
     text = utf8_repaired(text);  // a model may write other bytes
     tell_end(result.row);
     take_interrupt();
@@ -312,7 +334,7 @@ class Chat {
                            {"system", arguments_.system.empty() ? json() : json(arguments_.system)}}},
                          {"predicted", {{"process_bytes", run.plan().process.n}, {"arena_bytes", run.plan().arena.n}}},
                          {"measured", {{"process_hwm_bytes", peak_resident().n}}}};
-    fmt::print("{}\n", dumped(object));
+    print_json(object);
   }
 
   const GenerateArguments& arguments_;
@@ -321,7 +343,8 @@ class Chat {
   std::vector<std::string> turns_;  // that are known from the beginning
   std::size_t turn_ = 0;
   ModelSource model_;
-  std::string source_;  // of the template
+  std::string source_;     // of the template
+  std::int64_t rows_ = 0;  // of the model, for tokens
   GenerationRequest request_;
   std::vector<Turn> dialogue_;
   std::vector<std::int32_t> held_;  // in the caches
@@ -329,6 +352,15 @@ class Chat {
 
 }  // namespace
 
-int run_chat(const GenerateArguments& arguments) { return Chat(arguments).run(); }
+int run_chat(const GenerateArguments& arguments) {
+  try {
+    return Chat(arguments).run();
+  } catch (Error& error) {
+    for (std::string& remedy : error.remedies) {
+      if (remedy.starts_with("--set data.template=FILE")) remedy = "--template FILE  # with a template for this conversation";
+    }
+    throw;
+  }
+}
 
 }  // namespace plimsoll

@@ -1,17 +1,42 @@
-#include <fmt/core.h>
+#include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "base/error.h"
 #include "cli/commands.h"
 #include "cli/environment.h"
+#include "cli/say.h"
 #include "cli/settings.h"
+#include "cli/shown_text.h"
 #include "prepare/setup.h"
 
 namespace plimsoll {
 namespace {
+
+// The text of a run of tokens. Decoding holds the texts of all of its tokens; behind the first ones each adds its bytes by
+// itself.
+void add_text(std::span<const Token> tokens, const Tokenizer& tokenizer, std::string& text) {
+  constexpr std::size_t kMost = 1 << 16;
+  text += tokenizer.decode(tokens.first(std::min(tokens.size(), kMost)), /*skip_special=*/false);
+  for (const Token token : tokens.subspan(std::min(tokens.size(), kMost))) {
+    text += tokenizer.is_special(token) ? tokenizer.added_text(token) : tokenizer.inside(token);
+  }
+}
+
+// A list of numbers in JSON, where each would be a value.
+template <class Number>
+void add_list(const std::vector<Number>& numbers, std::string& text) {
+  text += '[';
+  for (std::size_t i = 0; i < numbers.size(); ++i)
+    fmt::format_to(std::back_inserter(text), "{}{}", i == 0 ? "" : ",", numbers[i]);
+  text += ']';
+}
 
 // A sample's text, with what is trained on between marks: runs of tokens, as single ones need not be whole characters.
 std::string marked_text(const EncodedSample& sample, const Tokenizer& tokenizer, bool colours) {
@@ -20,11 +45,21 @@ std::string marked_text(const EncodedSample& sample, const Tokenizer& tokenizer,
   for (std::size_t begin = 0; begin < sample.tokens.size();) {
     std::size_t end = begin;
     while (end < sample.tokens.size() && sample.trained[end] == sample.trained[begin]) ++end;
-    const std::string part = tokenizer.decode(std::span(sample.tokens).subspan(begin, end - begin), /*skip_special=*/false);
-    text += sample.trained[begin] != 0 ? open + part + close : part;
+    std::string part;
+    add_text(std::span(sample.tokens).subspan(begin, end - begin), tokenizer, part);
+    text += sample.trained[begin] != 0 ? open + shown_text(part) + close : shown_text(part);
     begin = end;
   }
   return text;
+}
+
+// A remark on the begin and end tokens that a text has of its own. They are not added a second time.
+std::string own_text(const EncodedSample& sample) {
+  if (!sample.own_begin && !sample.own_end) return "";
+  const char* what = sample.own_begin && sample.own_end ? "begin and end tokens"
+                     : sample.own_begin                 ? "a begin token"
+                                                        : "an end token";
+  return fmt::format("; it has {} of its own, none is added", what);
 }
 
 }  // namespace
@@ -39,23 +74,34 @@ int run_data_show(const DataShowArguments& arguments) {
   }
   const bool colours = !arguments.json && colour_allowed_in_output();
   std::int64_t shown = 0;
-  nlohmann::json samples = nlohmann::json::array();
+  std::string samples;  // in JSON
   show_samples(sample_request(config, config.data.train, 0, {}), [&](const ChatSample& sample, const EncodedSample& encoded,
                                                                      const Tokenizer& tokenizer) {
-    const std::string text = marked_text(encoded, tokenizer, colours);
     if (arguments.json) {
-      samples.push_back({{"where", sample.where()},
-                         {"format", name_of(sample.format)},
-                         {"ids", encoded.tokens},
-                         {"trained", encoded.trained},
-                         {"text", tokenizer.decode(encoded.tokens, /*skip_special=*/false)}});
+      std::string text;
+      add_text(encoded.tokens, tokenizer, text);
+      const auto quoted = [](std::string_view each) {
+        return nlohmann::json(each).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+      };
+      samples += fmt::format(R"({}{{"format":{},"ids":)", samples.empty() ? "" : ",", quoted(name_of(sample.format)));
+      add_list(encoded.tokens, samples);
+      samples += fmt::format(R"(,"text":{},"trained":)", quoted(text));
+      add_list(encoded.trained, samples);
+      samples +=
+          fmt::format(R"(,"own_begin":{},"own_end":{},"where":{}}})", encoded.own_begin, encoded.own_end, quoted(sample.where()));
     } else {
-      fmt::print("{}--- {}: {}, {} tokens, {} trained on{}\n{}\n", shown == 0 ? "" : "\n", sample.where(), name_of(sample.format),
-                 encoded.tokens.size(), encoded.trained_tokens(), shown > 0 || colours ? "" : ", between ⟦ and ⟧", text);
+      print_text(fmt::format("{}--- {}: {}, {} tokens, {} trained on{}{}\n", shown == 0 ? "" : "\n",
+                             shown_text(sample.where(), ShownAs::line), name_of(sample.format), encoded.tokens.size(),
+                             encoded.trained_tokens(), shown > 0 || colours ? "" : ", between ⟦ and ⟧", own_text(encoded)));
+      print_marked(marked_text(encoded, tokenizer, colours) + "\n");
     }
     return ++shown < arguments.samples;
   });
-  if (arguments.json) fmt::print("{}\n", nlohmann::json{{"schema", "plimsoll.samples/1"}, {"samples", samples}}.dump());
+  if (arguments.json) {
+    print_document(fmt::format(R"({{"samples":[{}],"schema":"plimsoll.samples/1"}})"
+                               "\n",
+                               samples));
+  }
   return 0;
 }
 

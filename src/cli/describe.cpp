@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "cli/commands.h"
 #include "cli/explain.h"
+#include "cli/say.h"
 #include "prepare/plan_file.h"
 
 namespace plimsoll {
@@ -61,10 +62,10 @@ std::string values_text(const std::string& what, const std::string& path) {
 int run_explain(const ExplainArguments& arguments) {
   const std::string what = fmt::format("{}", fmt::join(arguments.what, " "));
   if (arguments.plan.empty()) {
-    fmt::print("{}\n", explain_word(what));
+    print_text(fmt::format("{}\n", explain_word(what)));
   } else {
     try {
-      fmt::print("{}", values_text(what, arguments.plan));
+      print_text(values_text(what, arguments.plan));
     } catch (const json::exception& error) {
       throw not_a_plan(arguments.plan, fmt::format("its values are broken: {}", error.what()));
     }

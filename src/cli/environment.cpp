@@ -1,15 +1,21 @@
 #include "cli/environment.h"
 
 #include <fcntl.h>
+#include <fmt/core.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <array>
 #include <cstdlib>
+#include <optional>
 #include <string>
 #include <utility>
 
+#include "cli/say.h"
 #include "device/cpu/instruction_set.h"
+#include "formats/file.h"
+#include "formats/own_folder.h"
+#include "formats/temporary_folder.h"
 
 namespace plimsoll {
 namespace {
@@ -47,12 +53,35 @@ void limit_kernels() {
   if (const std::string most = variable("PLIMSOLL_MAX_ISA"); !most.empty()) cpu::limit_instruction_set(most);
 }
 
-std::filesystem::path cache_folder() {
+namespace {
+
+std::filesystem::path temporary_folder() {
+  std::error_code none;  // TMPDIR may name no folder
+  const std::filesystem::path folder = std::filesystem::temp_directory_path(none);
+  return none ? std::filesystem::path("/tmp") : folder;
+}
+
+std::filesystem::path named_cache_folder() {
   if (const std::string cache = variable("XDG_CACHE_HOME"); !cache.empty()) return std::filesystem::path(cache) / "plimsoll";
   if (const std::string home = variable("HOME"); !home.empty()) return std::filesystem::path(home) / ".cache" / "plimsoll";
-  std::error_code none;  // TMPDIR may name no folder
-  const std::filesystem::path temporary = std::filesystem::temp_directory_path(none);
-  return (none ? std::filesystem::path("/tmp") : temporary) / "plimsoll-cache";
+  return temporary_folder() / "plimsoll-cache";
+}
+
+}  // namespace
+
+std::filesystem::path cache_folder() {
+  static std::optional<TemporaryFolder> own;
+  static const std::filesystem::path folder = [] {
+    const std::filesystem::path named = named_cache_folder();
+    if (!is_there(named) || is_own_folder(named)) return named;
+    own.emplace(temporary_folder());
+    say_line(
+        fmt::format("note: {} belongs to another user, or others may write into it: nothing is read or kept there "
+                    "(XDG_CACHE_HOME names another folder)",
+                    named.string()));
+    return own->path();
+  }();
+  return folder;
 }
 
 bool live_terminal() { return isatty(STDERR_FILENO) == 1 && variable("TERM") != "dumb"; }
@@ -62,8 +91,8 @@ int terminal_columns() {
 }
 
 bool colour_allowed() { return live_terminal() && variable("NO_COLOR").empty(); }
-bool colour_allowed_in_output() {
-  return isatty(STDOUT_FILENO) == 1 && variable("TERM") != "dumb" && variable("NO_COLOR").empty();
-}
+bool output_is_terminal() { return isatty(STDOUT_FILENO) == 1; }
+
+bool colour_allowed_in_output() { return output_is_terminal() && variable("TERM") != "dumb" && variable("NO_COLOR").empty(); }
 
 }  // namespace plimsoll

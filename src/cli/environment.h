@@ -17,12 +17,14 @@ void prepare_environment(char** argv);
 // PLIMSOLL_MAX_ISA: kernels use at most "avx2" or "sse4". Before the first kernel.
 void limit_kernels();
 
-// $XDG_CACHE_HOME/plimsoll, else ~/.cache/plimsoll, else plimsoll-cache in the temporary folder.
+// $XDG_CACHE_HOME/plimsoll, else ~/.cache/plimsoll, else plimsoll-cache in the temporary folder. Where another user owns that
+// folder, or may write into it, a note says so once, and the folder is one that goes with this process.
 std::filesystem::path cache_folder();
 
 // Whether stderr is a terminal and the user has not asked for plain text.
 bool live_terminal();
 bool colour_allowed();
+bool output_is_terminal();
 // The same for stdout.
 bool colour_allowed_in_output();
 // Of the terminal behind stderr; 80 where it does not say.

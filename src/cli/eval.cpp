@@ -6,12 +6,15 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
+#include "base/memory_limit.h"
 #include "base/text.h"
 #include "cli/commands.h"
 #include "cli/environment.h"
+#include "cli/eval_data.h"
 #include "cli/progress.h"
 #include "cli/say.h"
 #include "cli/settings.h"
@@ -20,6 +23,7 @@
 #include "infer/inference_run.h"
 #include "measure/calibrate.h"
 #include "models/all.h"
+#include "prepare/planning.h"
 #include "prepare/token_place.h"
 #include "prepare/windows.h"
 #include "session/probe.h"
@@ -29,12 +33,20 @@
 namespace plimsoll {
 namespace {
 
-// The largest batch of these that fits; evaluation keeps nothing, so more than a few samples gain nothing.
-const std::vector<std::int64_t> kBatches{8, 4, 2, 1};
+// The largest of these batches that fits is taken. Evaluation keeps nothing, so more than a few rows gain nothing, and packed
+// rows may be fewer.
+std::vector<std::int64_t> batches_for(const Config& config, const TokenFile& source) {
+  std::vector<std::int64_t> batches{8, 4, 2, 1};
+  if (!config.batch.packing) return batches;
+  const std::int64_t rows = evaluation_batches(config, source, 1);
+  std::erase_if(batches, [&](std::int64_t batch) { return batch > 1 && batch / 2 >= rows; });
+  return batches;
+}
 
 // What --set says must count: an evaluation takes the model from the weights, and trains nothing.
 void check_used(const ConfigArguments& config) {
-  constexpr std::string_view kUsed[] = {"data.", "memory.", "machine.", "quantize.", "model.context", "train.evaluate_samples"};
+  constexpr std::string_view kUsed[] = {
+      "data.", "memory.", "machine.", "quantize.", "batch.packing", "model.context", "train.evaluate_samples"};
   std::vector<std::string> ignored;
   ConfigFaults faults;
   std::vector<Setting> settings;
@@ -44,21 +56,34 @@ void check_used(const ConfigArguments& config) {
     if (std::any_of(std::begin(kUsed), std::end(kUsed), [&](std::string_view used) { return key.starts_with(used); })) continue;
     faults.attempt([&] {
       throw config_error("E-USAGE", "--set", fmt::format("eval does not use {}", one.setting.name),
-                         "keys of [data], [memory], [machine] and [quantize], model.context, train.evaluate_samples; the model "
-                         "is that of --weights");
+                         "keys of [data], [memory], [machine] and [quantize], batch.packing, model.context, "
+                         "train.evaluate_samples; the model is that of --weights");
     });
   }
   faults.check();
+}
+
+// The base of an adapter that the configuration begins with may have moved. It is the model that is evaluated.
+Config load_for(const ConfigArguments& arguments, const ModelSource& model) {
+  try {
+    return load_settings(arguments);
+  } catch (const Error& error) {
+    if (error.code != "E-ADAPTER-BASE") throw;
+    ConfigArguments moved = arguments;
+    moved.sets.push_back("model.init=" + model.folder.string());
+    return load_settings(moved);
+  }
 }
 
 }  // namespace
 
 int run_eval(const EvalArguments& arguments) {
   check_used(arguments.config);
-  Config config = load_settings(arguments.config);
   const ModelSource model = find_model(arguments.weights, arguments.adapter);
+  Config config = load_for(arguments.config, model);
   const ModelFacts facts = facts_of(model.model);
-  config.model.config = with_vocabulary(config.model.config, facts.vocab, facts_of(config.model.config).bytes);
+  read_as_trained(config, model);
+  std::optional<MemoryLimit> limit(std::in_place, planning_memory(config));
   const MachineRecord machine = calibrated_machine(config.threads, cache_folder(), probe_shape, say_line);
   // What trains on a GPU is evaluated on this computer, as what trains on a simulated device, within what both may take.
   if (config.device == DeviceChoice::cuda && !arguments.config.budgets.memory) config.memory.budget = config.memory.host_memory;
@@ -68,17 +93,20 @@ int run_eval(const EvalArguments& arguments) {
   }
   const InferenceRoom room = inference_room(config.memory, machine, cache_folder(), say_line);
   const TokenFile source = open_validation_in_child(config, cache_folder());
+  tell_data(source, model);
   const std::int64_t tokens = std::min(config.model.context, most_positions(facts));
+  config.model.context = tokens;
+  config.batch.packing = config.batch.packing && source.samples > 0;
   const auto build = [&](std::int64_t batch, const FrozenBase& base) {
-    return build_evaluation_graph(model.model, tokens, source.bytes_per_token, batch, model.adapter, base);
+    return build_evaluation_graph(model.model, tokens, source.bytes_per_token, batch, model.adapter, base, config.batch.packing);
   };
-  InferenceRun run(plan_inference({build, kBatches, base_of(config.base, model.model, model.folder), &model}, room), room, model,
-                   arguments.audit);
+  const InferenceRequest request{build, batches_for(config, source), base_of(config.base, model.model, model.folder), &model};
+  InferencePlan plan = plan_inference(request, room);
+  limit.reset();
+  InferenceRun run(std::move(plan), room, model, arguments.audit);
   const Pass& pass = run.graph().model.pass("evaluate");
   run.enter(pass);
   EvaluationProgress progress;
-  config.model.context = tokens;
-  config.batch.packing = false;
   const std::unique_ptr<SampleSource> samples = source_over(config, source);
   const EvaluationResult result =
       evaluate(run.executor(), *samples, run.size(), config.train.evaluate_samples, pass, run.graph().staging[0],
@@ -91,9 +119,9 @@ int run_eval(const EvalArguments& arguments) {
                                    {"loss_bits", bits_hex(result.loss)},
                                    {"predicted", {{"process_bytes", run.plan().process.n}, {"arena_bytes", run.plan().arena.n}}},
                                    {"measured", {{"process_hwm_bytes", peak_resident().n}}}};
-    fmt::print("{}\n", object.dump());
+    print_json(object);
   } else {
-    fmt::print("loss {:.6f} nats per unit over {} units of {}\n", result.loss, result.units, source.name);
+    print_text(fmt::format("loss {:.6f} nats per unit over {} units of {}\n", result.loss, result.units, source.name));
   }
   return 0;
 }

@@ -32,9 +32,6 @@ const CodeExplanation kExplanations[] = {
      "model.freeze, a text in adapter.targets and the patterns of ranks and alphas are regular expressions in Perl's syntax.",
      "Escape what is meant as it stands. Names of layers need none: write them as a list.",
      "plimsoll plan CONFIG --set 'adapter.targets=[\"q_proj\", \"v_proj\"]'"},
-    {"E-ADAPTER-RANK", "The rank of an adapter is larger than a side of its matrix.",
-     "Such an adapter has more numbers than the matrix itself.", "Lower adapter.rank, or the layer's in adapter.rank_pattern.",
-     "plimsoll plan CONFIG --set adapter.rank=8"},
     {"E-ADAPTER-SAVE", "adapter.modules_to_save names no module, or one that has an adapter.",
      "Its modules are trained whole beside the adapter: embeddings, norms, the head.",
      "Take a name that the message lists, or leave the layer out of adapter.targets.",
@@ -73,7 +70,8 @@ const CodeExplanation kExplanations[] = {
     {"E-CHAT-MASK", "It cannot be told which tokens of a conversation the assistant wrote.",
      "A template with {% generation %} blocks says so itself. With any other, the text up to a turn has to stay as it is when "
      "the "
-     "conversation goes on. Some templates take the reasoning out of earlier turns, so that it does not.",
+     "conversation goes on. Some templates take the reasoning out of earlier turns, so that it does not. And each turn takes two "
+     "renderings of all before it: a million messages are rendered for one sample at most.",
      "Give a template for training, which has such blocks, or train on the last turn alone.",
      "plimsoll train CONFIG --set data.loss=last"},
     {"E-CHAT-SAMPLE", "A sample is no conversation and no text.",
@@ -105,8 +103,8 @@ const CodeExplanation kExplanations[] = {
     {"E-CKPT-FROZEN", "Frozen parameters are not what they were when the run began.",
      "A checkpoint does not hold what is frozen, but where it came from and its hash. The folder has gone, moved, or holds other "
      "weights.",
-     "Put the folder back as it was, at the path that the message names, and resume.",
-     "plimsoll train DIR/config.resolved.toml --run DIR --resume"},
+     "Say where the folder lies now: it is used if all hashes agree. A folder with other weights begins another run.",
+     "plimsoll train --run DIR --resume --set model.init=FOLDER"},
     {"E-CKPT-MISSING", "The run has no checkpoint to resume from.",
      "It ended before it first saved: every ten minutes, at the end and when it is interrupted, unless train.save_every says "
      "otherwise.",
@@ -127,7 +125,8 @@ const CodeExplanation kExplanations[] = {
     {"E-CONFIG-INIT", "A key of the model's shape contradicts the folder in model.init.",
      "The folder's config.json brings the shape of its weights. Only dropout and a context of at most its positions may be "
      "chosen beside it.",
-     "Remove the key that the message names, or start from random weights.", "plimsoll plan CONFIG --set model.init=random"},
+     "Remove the key that the message names. A folder that is typed counts before a shape in the file.",
+     "plimsoll plan CONFIG --set model.init=FOLDER"},
     {"E-CONFIG-KEY", "A key of the configuration is unknown.",
      "It is misspelt, stands in the wrong section, or belongs to another program. Nothing is ignored silently, since a misspelt "
      "key would leave a default in force.",
@@ -172,8 +171,10 @@ const CodeExplanation kExplanations[] = {
     {"E-CONFIG-TYPE", "A value has the wrong type: text where a number is due, for example.",
      "In TOML, text stands in quotes and numbers do not; 1e-4 is a number.", "Write the value as the message expects it.",
      "plimsoll init"},
-    {"E-CONFIG-VALUE", "A key that takes one of a few words has another one.",
-     "The word is misspelt, or is that of another program.", "Use one of the words that the message lists.", "plimsoll init"},
+    {"E-CONFIG-VALUE", "A key has a value that is none of those it takes.",
+     "A word is misspelt, or is that of another program. Or a regular expression for names tries too many ways to match one.",
+     "Write an expression without repeated groups that repeat themselves. Else use one of the words that the message lists.",
+     "plimsoll init"},
     {"E-CUDA-DEVICE", "No GPU can be used, or one has failed.",
      "There is none, its driver is older than the CUDA that the module was built with, a container hides it, or a kernel ended "
      "in "
@@ -181,8 +182,10 @@ const CodeExplanation kExplanations[] = {
      "Look at what nvidia-smi shows. A run goes on from its last checkpoint with --resume.",
      "plimsoll train CONFIG --device cpu"},
     {"E-CUDA-LOAD", "The CUDA module cannot be loaded.",
-     "This build has none (no nvcc was found), or libcublasLt.so.13 is not where the loader looks.",
-     "Build where CUDA 13 is installed, or name the folder of its libraries: of a toolkit, or of PyTorch's packages "
+     "This build has none (it was made without a GPU driver or without nvcc), or libcublasLt.so.13 is not where the loader "
+     "looks.",
+     "Build it where CUDA 13 is installed (scripts/build plimsoll_cuda), or name the folder of its libraries: of a toolkit, or "
+     "of PyTorch's packages "
      "(VENV/lib/python3.X/site-packages/nvidia/cu13/lib).",
      "LD_LIBRARY_PATH=/usr/local/cuda/lib64 plimsoll train CONFIG --device cuda"},
     {"E-CUDA-OP", "A GPU has no kernel for an op of the model.",
@@ -193,6 +196,11 @@ const CodeExplanation kExplanations[] = {
      "(docs/gpu.md).",
      "Try it with --unverified; tests/cuda/run and plimsoll verify tell what holds on your GPU.",
      "plimsoll train CONFIG --device cuda --unverified"},
+    {"E-DATA-CHANGED", "A data file has changed while it was in use.",
+     "Another program wrote to it while it was tokenised, or while a training read it. What was read may be neither the old "
+     "content nor the new one, so it is not used. A training saves what it has learned before.",
+     "Wait until the file is complete. A run goes on once its data are what they were when it began.",
+     "plimsoll train --run DIR --resume"},
     {"E-DATA-EMPTY", "The data file is empty.", "It was not written completely, or the path is wrong.", "Check the file.",
      "ls -l FILE"},
     {"E-DATA-FILES", "A list, pattern or folder of data files cannot be taken as it is.",
@@ -204,12 +212,15 @@ const CodeExplanation kExplanations[] = {
      "Raw tokens have two bytes each (u16) or four (u32), and a file is a whole number of them. llm.c's files begin with a "
      "header "
      "of 1,024 bytes: magic number 20240520 and version 1 before tokens of two bytes, 20240801 and version 7 before tokens of "
-     "four. Under data.format = \"auto\" what is evidently something else (packed, JSON lines, a table, UTF-16, an array, raw "
-     "tokens of four bytes) is refused, and files of several formats or widths are.",
+     "four. What is evidently something else by its bytes (packed, UTF-16, an array, raw tokens of four bytes) is refused, and "
+     "under data.format = \"auto\" JSON lines, tables and names of other kinds are, too. So are files of several formats or "
+     "widths. \"bytes\" takes any file.",
      "Convert the file as the message says, or set data.format to what it is: bytes, u16, u32, llmc or bpe.",
      "plimsoll train CONFIG --set data.format=bytes"},
-    {"E-DATA-JSON", "A data file is not JSON.",
-     "Samples stand one on a line, or in an array that is the whole file. This line is no JSON, or is not UTF-8.",
+    {"E-DATA-JSON", "A data file is not JSON, or a sample is too large.",
+     "Samples stand one on a line, or in an array that is the whole file. This line is no JSON, or is not UTF-8, or it is longer "
+     "than "
+     "64 MiB. With --memory, a sample may have a 32nd of the budget.",
      "Look at the line that the message names.", "python3 -m json.tool --json-lines data.jsonl"},
     {"E-DATA-LABEL", "A label is no class of the model.",
      "Labels count from 0, and the data has more classes than the model. Labels below 0 are rows that are ignored.",
@@ -230,15 +241,21 @@ const CodeExplanation kExplanations[] = {
     {"E-DATA-TARGET", "A token to be predicted is outside the vocabulary.",
      "The data was made for a larger vocabulary than model.vocab.", "Check data.format and model.vocab.",
      "plimsoll train CONFIG --set data.format=bytes"},
-    {"E-DATA-TEXT", "A text cannot be tokenized.", "It is not UTF-8, or it is too long to be tokenized at once.",
+    {"E-DATA-TEXT", "A text cannot be tokenized.",
+     "It is not UTF-8, or it is too long to be tokenized at once. A vocabulary of bytes takes single broken characters, and "
+     "refuses a file of which more than half a percent is broken.",
      "Convert it to UTF-8; the message names the first byte that is none. Training data of any length is cut by itself.",
      "iconv -f LATIN1 -t UTF-8 FILE > text.txt"},
     {"E-DATA-THREAD", "The thread that reads ahead could not be started.",
      "The limit of processes or of memory of this user or container is reached.",
      "Raise the limit (ulimit -u), or end other processes.", "ulimit -a"},
     {"E-DATA-TOKEN", "A token is outside the model's vocabulary.",
-     "The file was tokenised for another model, or is text that is read as tokens.",
-     "Set data.format to what the file is, or model.vocab to the vocabulary that the file was made with.",
+     "The file was tokenised for another model, or is text that is read as tokens. Or the text has a token of the tokenizer, "
+     "such as "
+     "<pad>, that the weights have no row for.",
+     "Set data.format to what the file is. Set model.vocab to the vocabulary that the file was made with, where the model begins "
+     "as "
+     "random numbers; where it comes from a folder, use data without the token.",
      "plimsoll train CONFIG --set data.format=bytes"},
     {"E-DATA-VALIDATION", "The share that is held out is none of the samples, or all of them.",
      "Samples are held out by a hash of their tokens, so a small share of few samples may be none.",
@@ -296,9 +313,9 @@ const CodeExplanation kExplanations[] = {
      "its "
      "own, sliding windows of Qwen, other activations and vocabularies of bytes have none.",
      "Export a model that docs/models.md lists under GGUF files.", "plimsoll export --weights DIR --gguf FILE --type BF16"},
-    {"E-EXPORT-RANGE", "A tensor has numbers that the type of the export cannot hold.",
-     "F16 ends at 65504, and the scales of Q8_0 are F16. Numbers that are not finite fit no block of Q8_0.",
-     "Take BF16 or F32, which have the range of the weights.", "plimsoll export --weights DIR --gguf FILE --type BF16"},
+    {"E-EXPORT-RANGE", "A tensor has numbers that the type of an export or a merge cannot hold.",
+     "F16 ends at 65504, and the scales of Q8_0 are F16.", "Take BF16 or F32, which have the range of the weights.",
+     "plimsoll export --weights DIR --gguf FILE --type BF16"},
     {"E-EXPORT-TOKENIZER", "GGUF has no name for what the tokenizer does.",
      "A GGUF file names a way to cut text; it does not describe one. Known are BPE of bytes with the cuts of GPT-2, OLMo, "
      "SmolLM, "
@@ -321,6 +338,11 @@ const CodeExplanation kExplanations[] = {
      "must "
      "be in exactly the file that weight_map names, and each file must lie in the folder itself.",
      "Fetch the folder again, all of its files.", "ls -l FOLDER"},
+    {"E-FORMAT-NAN", "A tensor of the weights, or a scale of one of its blocks, is NaN or infinite.",
+     "The training that made it diverged, a conversion left the range of its type, or the file is damaged. All that the model "
+     "computes with it would be NaN.",
+     "Take an earlier checkpoint of that training, convert the weights in fp32, or fetch the file again.",
+     "plimsoll eval CONFIG --weights FOLDER"},
     {"E-FORMAT-QUANT", "A quantised matrix is not stored as bitsandbytes stores one.",
      "Such a matrix lies in several tensors: its codes, the scales of its blocks or rows, and for nf4 a JSON object with its "
      "shape. "
@@ -364,9 +386,10 @@ const CodeExplanation kExplanations[] = {
      "Let Plimsoll write one, and change that.", "plimsoll plan CONFIG --export-instance FILE.json"},
     {"E-INTERNAL", "A defect of Plimsoll.", "An invariant that no input may break did not hold.",
      "Please report the message with the configuration. Nothing that existed was overwritten.", "plimsoll plan CONFIG --json"},
-    {"E-INTERRUPTED", "The run was interrupted and saved; it can be resumed.",
+    {"E-INTERRUPTED", "The command was interrupted. A run that has made an update is saved and can be resumed.",
      "It received a signal (Ctrl-C, a closed terminal, a time limit, a shutdown), or the pipe that takes its output was closed.",
-     "Resume it. It continues with the sample that is due. `plimsoll verify` saves nothing and begins anew.",
+     "Resume it. It continues with the sample that is due. A training that was stopped while it planned has saved nothing and "
+     "begins anew, as `plimsoll verify` does.",
      "plimsoll train CONFIG --run DIR --resume"},
     {"E-IO-LFS", "A file is a pointer of Git LFS, not the file itself.",
      "The repository was cloned without Git LFS, which fetches large files, or without fetching them.",
@@ -374,12 +397,13 @@ const CodeExplanation kExplanations[] = {
     {"E-IO-MISSING", "A file does not exist or cannot be opened.", "The path is mistyped, is a folder, or you may not read it.",
      "Check the path that the message names.", "ls -l PATH"},
     {"E-IO-READ", "Reading a file failed, or it ended earlier than its size says.",
-     "Something shortened it while it was in use, or the disk has an error.", "Check the disk and the file.", "ls -l PATH"},
+     "Something shortened it while it was in use, or the disk has an error. A training whose data cannot be read saves first.",
+     "Check the disk and the file; a run goes on with --resume once its data can be read.", "ls -l PATH"},
     {"E-IO-WRITE", "A file could not be written; what existed before is untouched.",
-     "The disk is full, the folder is missing, or you may not write there. Files are written aside and renamed when complete, "
-     "and "
-     "so is a folder of weights as a whole.",
-     "Free space, or give another folder.", "df -h"},
+     "The disk is full, the folder is missing, or you may not write there. Or something else than a file has the name: a device, "
+     "a pipe, a folder, or, among the files of a run, a link. Files are written aside and renamed when complete, and so is a "
+     "folder of weights as a whole.",
+     "Free space, or give another folder or name.", "df -h"},
     {"E-LAYOUT-CSV", "A line of the CSV of buffers is not valid.",
      "The columns are id, lower, upper, size in any order; lifetimes are half-open, so upper is at least lower; sizes are whole "
      "numbers.",
@@ -398,6 +422,11 @@ const CodeExplanation kExplanations[] = {
      "Give a budget that the machine has (the message names it), leave the budget out to take what there is, or end other "
      "programs.",
      "plimsoll machine"},
+    {"E-MEM-PLAN", "Planning, tokenising or measuring needs more memory than the budget.",
+     "They keep the budget of the training, counted over all processes that are alive at once. The model has many layers, or a "
+     "sample is very long.",
+     "Give more memory. With train.micro_batch set, fewer plans are looked at.",
+     "plimsoll plan CONFIG --set train.micro_batch=1"},
     {"E-MEM-RESERVE", "After warm-up, the process uses more memory outside its arena than was planned.",
      "Libraries took more than on the machine that was measured. Training stopped before its first update, so the budget was "
      "not silently exceeded.",
@@ -436,9 +465,10 @@ const CodeExplanation kExplanations[] = {
      "legal.",
      "Plan again with this configuration on this machine, or leave --plan out.", "plimsoll plan CONFIG --out plan.json"},
     {"E-RESUME", "The run cannot be resumed with this configuration.",
-     "A run goes on with its own settings and budgets. Something that decides the result is given anew, or was edited in the "
-     "file "
-     "since the run began.",
+     "A run goes on with its own settings and budgets. Something that decides the result is given anew, or was edited since the "
+     "run began: in the file, or in the config.json of model.init. A model or an adapter that has moved is taken from its new "
+     "place "
+     "if its numbers are the same.",
      "Resume without it. --force takes what changes samples, noise or arithmetic, and results that the file changes; what the "
      "checkpoint holds (the model's shape, the optimizer, the batch) cannot change.",
      "plimsoll train --run DIR --resume"},

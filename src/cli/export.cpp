@@ -8,8 +8,10 @@
 
 #include "adapters/peft_folder.h"
 #include "base/error.h"
+#include "base/shell.h"
 #include "cli/commands.h"
 #include "cli/say.h"
+#include "formats/atomic_file.h"
 #include "formats/weights_folder.h"
 
 namespace plimsoll {
@@ -27,16 +29,34 @@ const GgufStorage* type_named(const std::string& name) {
 int run_export(const ExportArguments& arguments) {
   GgufExport request;
   request.type = type_named(arguments.type);
-  request.out = arguments.gguf;
+  request.out = output_file(arguments.gguf);
   if (!arguments.weights.empty()) request.base = weights_folder(arguments.weights);
   if (!arguments.adapter.empty()) request.adapter = weights_folder(arguments.adapter);
   // The weights of an adapter's run are an adapter.
-  if (request.adapter.empty() && is_adapter_folder(request.base)) std::swap(request.adapter, request.base);
+  const bool found = request.adapter.empty() && is_adapter_folder(request.base);
+  if (found) std::swap(request.adapter, request.base);
   if (request.base.empty()) request.base = base_of(read_peft_folder(request.adapter));
   const GgufExported result = export_gguf(request);
   const bool adapter = !request.adapter.empty();
   if (!adapter && !result.tokenizer)
     say_line("note: the folder has no tokenizer, so the file has none; llama.cpp reads no text with it");
+  if (!result.spaces.empty()) {
+    say_line(
+        fmt::format("note: llama.cpp puts a space before a text that begins with one, too{}; this tokenizer does not, so "
+                    "such a text has other tokens there",
+                    result.spaces == "first" ? ", and before text behind a special token" : ""));
+  }
+  if (found) {
+    say_line(
+        fmt::format("note: {} holds an adapter, so the file is an adapter and needs its base beside it; for one file with both: "
+                    "plimsoll merge --adapter {} --out NEW, then plimsoll export --weights NEW --gguf {} --type {}",
+                    arguments.weights, shell_quoted(arguments.weights), shell_quoted(arguments.gguf), request.type->name));
+  }
+  if (result.other_template) {
+    say_line(
+        "note: the adapter was trained with a chat template of its own, and the GGUF file of an adapter has none: whoever runs "
+        "it takes that of the base; plimsoll merge keeps the template");
+  }
   if (result.in_f16 > 0) {
     say_line(
         fmt::format("note: {} matrices are F16: their rows are no multiple of the 32 numbers of a block of Q8_0", result.in_f16));
@@ -53,10 +73,12 @@ int run_export(const ExportArguments& arguments) {
                                    {"tensors", result.tensors},
                                    {"bytes", result.bytes},
                                    {"tokenizer", result.tokenizer},
-                                   {"chat_template", result.chat_template}};
-    fmt::print("{}\n", object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+                                   {"chat_template", result.chat_template},
+                                   {"other_template", result.other_template}};
+    print_json(object);
   } else {
-    fmt::print("wrote {}: {} tensors of {}, {} bytes\n", arguments.gguf, result.tensors, from, result.bytes);
+    print_text(fmt::format("wrote {}: {}{} tensors of {}, {} bytes\n", arguments.gguf, adapter ? "an adapter, " : "",
+                           result.tensors, from, result.bytes));
   }
   return 0;
 }

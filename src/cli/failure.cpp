@@ -2,21 +2,24 @@
 
 #include <fmt/core.h>
 
-#include <cstdio>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "base/error_list.h"
+#include "cli/say.h"
+#include "cli/shown_text.h"
 
 namespace plimsoll {
 
 namespace {
 
+// A line each, whatever a file or a template has put into it.
 std::string text_of(const Error& error) {
-  std::string text = fmt::format("{}  [{}] {}\n", error.code, error.where, error.message);
-  if (!error.expected.empty()) text += fmt::format("  expected: {}\n", error.expected);
-  for (const std::string& remedy : error.remedies) text += fmt::format("  try: {}\n", remedy);
+  const auto shown = [](const std::string& text) { return shown_text(text, ShownAs::line); };
+  std::string text = fmt::format("{}  [{}] {}\n", error.code, shown(error.where), shown(error.message));
+  if (!error.expected.empty()) text += fmt::format("  expected: {}\n", shown(error.expected));
+  for (const std::string& remedy : error.remedies) text += fmt::format("  try: {}\n", shown(remedy));
   return text + fmt::format("  more: plimsoll explain {}\n", error.code);
 }
 
@@ -36,12 +39,12 @@ int report_failure(const Error& error, bool json) {
   const std::vector<Error> others = list != nullptr ? list->others : std::vector<Error>();
   for (const Error& other : others) text += text_of(other);
   // Where a stream is closed or full there is nobody to tell; the exit code is what remains.
-  std::fputs(text.c_str(), stderr);
+  say_marked(text);
   if (json) {
     nlohmann::json object = object_of(error);
     object["schema"] = "plimsoll.error/1";
     for (const Error& other : others) object["others"].push_back(object_of(other));
-    std::puts(object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
+    print_json(object);
   }
   return static_cast<int>(error.exit);
 }

@@ -4,10 +4,13 @@
 #include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
+#include "base/memory_limit.h"
 #include "cli/commands.h"
 #include "cli/environment.h"
 #include "cli/say.h"
@@ -15,6 +18,7 @@
 #include "config/config.h"
 #include "device/machine_facts.h"
 #include "device/process_memory.h"
+#include "formats/atomic_file.h"
 #include "formats/safetensors.h"
 #include "infer/inference_run.h"
 #include "measure/calibrate.h"
@@ -146,7 +150,9 @@ void run_samples(InferenceRun& run, const Inputs& inputs, SafetensorsWriter& wri
 
 int run_forward(const ForwardArguments& arguments) {
   check_arguments(arguments);
+  const std::filesystem::path out = output_file(arguments.out);
   const MemorySettings memory = load_budgets(arguments.budgets);
+  std::optional<MemoryLimit> limit(std::in_place, memory.budget);
   const ModelSource model = find_model(arguments.weights, arguments.adapter);
   const ModelFacts facts = facts_of(model.model);
   const Inputs inputs(arguments.inputs, facts.vocab, most_positions(facts));
@@ -162,8 +168,10 @@ int run_forward(const ForwardArguments& arguments) {
   const auto build = [&](std::int64_t, const FrozenBase& stored) {
     return build_forward_graph(model.model, inputs.tokens(), shape, model.adapter, stored);
   };
-  InferenceRun run(plan_inference({build, {1}, base, &model, inputs.heap()}, room), room, model, arguments.audit);
-  SafetensorsWriter writer(arguments.out, {{"logits", DType::f32, {inputs.batch(), inputs.tokens(), facts.vocab}}});
+  InferencePlan plan = plan_inference({build, {1}, base, &model, inputs.heap()}, room);
+  limit.reset();
+  InferenceRun run(std::move(plan), room, model, arguments.audit);
+  SafetensorsWriter writer(out, {{"logits", DType::f32, {inputs.batch(), inputs.tokens(), facts.vocab}}});
   run_samples(run, inputs, writer);
   writer.commit();
   run.check();
@@ -173,9 +181,9 @@ int run_forward(const ForwardArguments& arguments) {
                                    {"tokens", inputs.tokens()},
                                    {"predicted", {{"process_bytes", run.plan().process.n}, {"arena_bytes", run.plan().arena.n}}},
                                    {"measured", {{"process_hwm_bytes", peak_resident().n}}}};
-    fmt::print("{}\n", object.dump());
+    print_json(object);
   } else {
-    fmt::print("wrote the logits of {} x {} tokens to {}\n", inputs.batch(), inputs.tokens(), arguments.out);
+    print_text(fmt::format("wrote the logits of {} x {} tokens to {}\n", inputs.batch(), inputs.tokens(), arguments.out));
   }
   return 0;
 }

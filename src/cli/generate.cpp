@@ -4,20 +4,23 @@
 #include <cstdio>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
+#include "base/memory_limit.h"
 #include "cli/commands.h"
 #include "cli/environment.h"
 #include "cli/say.h"
 #include "cli/settings.h"
+#include "cli/shown_text.h"
 #include "cli/vocabulary.h"
 #include "config/config.h"
 #include "device/machine_facts.h"
 #include "device/process_memory.h"
-#include "formats/weights_folder.h"
 #include "infer/generation.h"
 #include "infer/inference_run.h"
 #include "measure/calibrate.h"
@@ -55,7 +58,7 @@ GenerationRequest request_of(const GenerateArguments& arguments, const Vocabular
   GenerationRequest request;
   request.prompts = vocabulary.prompts();
   request.context = facts.positions;
-  request.vocabulary = vocabulary.size();
+  request.vocabulary = std::min(vocabulary.size(), facts.vocab);
   request.sampling = {arguments.temperature, arguments.top_k, arguments.top_p, arguments.seed};
   for (const auto& prompt : request.prompts) {
     if (prompt.empty()) {
@@ -92,29 +95,36 @@ class Writer {
     if (streams()) put(arguments.prompts.front());
   }
 
-  void token(std::int32_t token) const {
+  void token(std::int32_t token) {
     if (streams()) put(vocabulary_.decode(token));
   }
 
-  void finish(const std::vector<GeneratedRow>& rows) const {
-    if (streams()) return put("\n");
+  void finish(const std::vector<GeneratedRow>& rows) {
+    if (streams()) return end();
     for (std::size_t i = 0; i < rows.size(); ++i) {
       put(i == 0 ? "" : "\n");
       put(arguments_.prompts[i]);
       for (const std::int32_t token : rows[i].tokens) put(vocabulary_.decode(token));
-      put("\n");
+      end();
     }
   }
 
  private:
   bool streams() const { return !arguments_.json && arguments_.prompts.size() == 1; }
-  static void put(const std::string& text) {
-    std::fwrite(text.data(), 1, text.size(), stdout);
+  // A file gets the exact bytes.
+  void put(const std::string& text) {
+    print_marked(terminal_ ? shown_.add(text) : text);
+    std::fflush(stdout);
+  }
+  void end() {
+    print_marked(shown_.end() + "\n");
     std::fflush(stdout);
   }
 
+  const bool terminal_ = output_is_terminal();
   const GenerateArguments& arguments_;
   const Vocabulary& vocabulary_;
+  ShownStream shown_;
 };
 
 }  // namespace
@@ -123,12 +133,12 @@ int run_generate(const GenerateArguments& arguments) {
   check(arguments);
   if (arguments.chat) return run_chat(arguments);
   const MemorySettings memory = load_budgets(arguments.budgets);
+  std::optional<MemoryLimit> limit(std::in_place, memory.budget);
   const ModelSource model = find_model(arguments.weights, arguments.adapter);
-  const std::filesystem::path& folder = model.folder;
   const ModelFacts facts = facts_of(model.model);
-  const Vocabulary vocabulary(folder, facts, arguments.prompts);
+  const Vocabulary vocabulary(model.tokenizer(), facts, arguments.prompts);
   GenerationRequest request = request_of(arguments, vocabulary, facts);
-  if (!arguments.ignore_end) request.ends = end_tokens(folder);
+  if (!arguments.ignore_end) request.ends = model.ends();
   const int threads = arguments.threads > 0 ? arguments.threads : usable_cores();
   const InferenceRoom room =
       inference_room(memory, calibrated_machine(threads, cache_folder(), probe_shape, say_line), cache_folder(), say_line);
@@ -137,8 +147,10 @@ int run_generate(const GenerateArguments& arguments) {
     return build_generation_graph(model.model, generation_shape(request), model.adapter, stored);
   };
   const Bytes heap = vocabulary.heap() + generation_heap(request);
-  InferenceRun run(plan_inference({build, {1}, base, &model, heap}, room), room, model, arguments.audit);
-  const Writer writer(arguments, vocabulary);
+  InferencePlan plan = plan_inference({build, {1}, base, &model, heap}, room);
+  limit.reset();
+  InferenceRun run(std::move(plan), room, model, arguments.audit);
+  Writer writer(arguments, vocabulary);
   const std::vector<GeneratedRow> rows = generate(run, request, [&](std::size_t, std::int32_t token) { writer.token(token); });
   run.check();
   if (!arguments.json) {
@@ -149,7 +161,7 @@ int run_generate(const GenerateArguments& arguments) {
                                  {"samples", to_json(arguments, vocabulary, rows)},
                                  {"predicted", {{"process_bytes", run.plan().process.n}, {"arena_bytes", run.plan().arena.n}}},
                                  {"measured", {{"process_hwm_bytes", peak_resident().n}}}};
-  fmt::print("{}\n", object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+  print_json(object);
   return 0;
 }
 

@@ -9,10 +9,13 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/memory_limit.h"
 #include "base/shell.h"
 #include "cli/commands.h"
 #include "cli/environment.h"
+#include "cli/patience.h"
 #include "cli/say.h"
+#include "cli/signals.h"
 #include "config/config_rules.h"
 #include "models/all.h"
 #include "session/probe.h"
@@ -112,8 +115,8 @@ namespace {
 bool is_control(char letter) { return static_cast<unsigned char>(letter) < 0x20 || letter == 0x7f; }
 
 // The command line, without what a comment cannot hold.
-std::string typed(const InitArguments& arguments) {
-  std::string command = "plimsoll init " + shell_quoted(arguments.what);
+std::string typed(const InitArguments& arguments, const std::string& model) {
+  std::string command = "plimsoll init " + shell_quoted(model);
   for (const std::string& data : arguments.data) command += " " + shell_quoted(data);
   for (const std::string& set : arguments.sets) command += " --set " + shell_quoted(set);
   for (const auto& [option, value] : {std::pair("--memory", arguments.budgets.memory),
@@ -127,9 +130,9 @@ std::string typed(const InitArguments& arguments) {
 
 void print(const InitArguments& arguments, const std::string& text) {
   if (arguments.json) {
-    fmt::print("{}\n", nlohmann::json{{"schema", "plimsoll.init/1"}, {"text", text}}.dump());
+    print_json(nlohmann::json{{"schema", "plimsoll.init/1"}, {"text", text}});
   } else {
-    fmt::print("{}", text);
+    print_document(text);
   }
 }
 
@@ -150,7 +153,8 @@ void check_preset_alone(const InitArguments& arguments) {
 void check_model(const InitArguments& arguments) {
   if (std::filesystem::exists(arguments.what)) return;
   throw data_error("E-IO-MISSING", arguments.what, "there is no such folder or file",
-                   "a Hugging Face folder or a GGUF file; presets have no data", {"plimsoll init gpt2, without data"});
+                   "a Hugging Face folder or a GGUF file; presets have no data",
+                   {"plimsoll init gpt2  # a preset, without data"});
 }
 
 }  // namespace
@@ -169,11 +173,17 @@ int run_init(const InitArguments& arguments) {
                                 .sets = arguments.sets,
                                 .cache = cache_folder(),
                                 .probe = probe_shape};
+  end_on_interrupt(arguments.json);
+  std::optional<Patience> patience(std::in_place, "looking at model and data");
+  std::optional<Bytes> memory;
+  if (budgets.memory) memory = parse_bytes(*budgets.memory, "--memory");
   try {
+    const MemoryLimit limit(memory);
     const StartingPoint start = starting_point(request, [](const std::string& line) { say_line(line); });
-    print(arguments, init_text(start, typed(arguments)));
+    patience.reset();
+    print(arguments, init_text(start, typed(arguments, arguments.what)));
   } catch (Error& error) {
-    if (error.code == "E-ADAPTER-FOLDER") error.remedies = {"plimsoll init BASE DATA, with the folder that the adapter is for"};
+    if (error.code == "E-ADAPTER-FOLDER") error.remedies = {typed(arguments, "BASE") + "  # BASE: the model of the adapter"};
     throw;
   }
   return 0;

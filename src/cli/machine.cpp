@@ -32,16 +32,19 @@ struct Measured {
   KernelSeconds seconds;
   std::map<std::string, std::string> algorithms;
   double busy = 0;
+  KernelNames shared = {};  // kernels that found no quiet moment
 };
 
 template <class Work>
 Measured measured_in_child(const Work& work) {
   const nlohmann::json numbers = nlohmann::json::parse(run_in_child([&] {
     const Measured measured = work();
-    return nlohmann::json{{"seconds", measured.seconds}, {"algorithms", measured.algorithms}, {"busy", measured.busy}}.dump();
+    return nlohmann::json{
+        {"seconds", measured.seconds}, {"algorithms", measured.algorithms}, {"busy", measured.busy}, {"shared", measured.shared}}
+        .dump();
   }));
   return {numbers.at("seconds").get<KernelSeconds>(), numbers.at("algorithms").get<std::map<std::string, std::string>>(),
-          numbers.at("busy").get<double>()};
+          numbers.at("busy").get<double>(), numbers.at("shared").get<KernelNames>()};
 }
 
 constexpr double kMostSeconds = 120;  // for the kernels of a configuration
@@ -125,20 +128,22 @@ class ConfigMeasurement {
   // One of `many` that share what is left of the time.
   void measure(std::int64_t micro, double many) {
     const Graph graph = graph_of(micro);
-    const int missing = count_unmeasured(graph, config_.threads, 1, record_.kernel_seconds);
+    const KernelSeconds quiet = quiet_kernels();
+    const int missing = count_unmeasured(graph, config_.threads, 1, quiet);
     if (missing == 0 || left() <= 0) return;
     say_line(fmt::format("measuring {} kernels at micro-batch {}, {} left", missing, micro, duration_text(left())));
     Measured measured = measured_in_child([&] {
       StepMeasurement step = measure_step(graph, micro, record_.machine, limits());
-      KernelSeconds seconds = record_.kernel_seconds;
+      KernelSeconds seconds = quiet;
       seconds.insert(step.seconds.begin(), step.seconds.end());
       MeasureLimits single = limits();
       single.seconds = std::max(0.0, left()) / many;
-      if (!gpu_) seconds.merge(measure_kernels(graph, config_.threads, 1, seconds, single));
+      KernelNames shared;
+      if (!gpu_) seconds.merge(measure_kernels(graph, config_.threads, 1, seconds, single, &shared));
       return Measured{std::move(seconds), std::move(step.algorithms),
-                      !gpu_ && step.fits && step.seconds.empty() && step.others < 1 ? step.others : 0};
+                      !gpu_ && step.fits && step.seconds.empty() && step.others < 1 ? step.others : 0, std::move(shared)};
     });
-    record_.kernel_seconds = std::move(measured.seconds);
+    take(std::move(measured.seconds), measured.shared);
     measured.algorithms.merge(record_.algorithms);  // what is known gives way to what was measured now
     record_.algorithms = std::move(measured.algorithms);
     if (measured.busy > 0) {
@@ -149,6 +154,26 @@ class ConfigMeasurement {
     keep();
   }
 
+  KernelSeconds quiet_kernels() const {
+    KernelSeconds quiet = record_.kernel_seconds;
+    std::erase_if(quiet, [&](const auto& kernel) { return record_.shared_kernels.contains(kernel.first); });
+    return quiet;
+  }
+
+  // A kernel that was never measured in a quiet moment keeps its least time.
+  void take(KernelSeconds measured, const KernelNames& shared) {
+    for (const auto& [key, seconds] : measured) {
+      const bool before = record_.shared_kernels.contains(key), now = shared.contains(key);
+      double& known = record_.kernel_seconds[key];
+      known = before && now ? std::min(known, seconds) : seconds;
+      if (now) {
+        record_.shared_kernels.insert(key);
+      } else {
+        record_.shared_kernels.erase(key);
+      }
+    }
+  }
+
   void measure_again(std::int64_t micro) {
     if (left() <= 0) return;
     say_line(fmt::format("measuring again at micro-batch {}", micro));
@@ -157,7 +182,8 @@ class ConfigMeasurement {
     });
     for (const auto& [key, seconds] : again.seconds) {
       double& least = record_.kernel_seconds[key];
-      if (!known_.kernel_seconds.contains(key)) least = least > 0 ? std::min(least, seconds) : seconds;
+      const bool shared = record_.shared_kernels.erase(key) > 0;
+      if (shared || !known_.kernel_seconds.contains(key)) least = least > 0 ? std::min(least, seconds) : seconds;
     }
     keep();
   }
@@ -179,6 +205,20 @@ class ConfigMeasurement {
   double end_ = 0;
   std::vector<std::int64_t> again_;
 };
+
+// Tells whether other work ran while the rates and the kernels were measured.
+std::string sharing_line(const MachineRecord& record) {
+  const char* again = "; the same command measures again once nothing else runs";
+  std::string text;
+  if (record.sharing) {
+    text = record.shared() ? fmt::format("{} while the rates were measured{}\n", sharing_text(*record.sharing), again)
+                           : "the rates were measured while the machine was idle\n";
+  }
+  if (const std::size_t kernels = record.shared_kernels.size(); kernels > 0) {
+    text += fmt::format("{} kernels were measured beside other work{}\n", kernels, again);
+  }
+  return text;
+}
 
 // One line for each micro-batch, and what to do where something is missing.
 std::string kept_text(const std::vector<MeasuredMicro>& micros) {
@@ -233,7 +273,7 @@ int run_machine(const MachineArguments& arguments) {
   }
   const int threads = config ? config->threads : usable_cores();
   const MachineFacts facts = machine_facts(threads);
-  const MachineRecord here = calibrated_machine(threads, cache_folder(), probe_shape, say);
+  const MachineRecord here = calibrated_machine(threads, cache_folder(), probe_shape, say, Repeat::asked);
   const bool gpu = config ? config->device == DeviceChoice::cuda : wants_gpu(arguments.config);
   MachineRecord record = gpu ? cuda_machine(here, cache_folder(), say) : here;
   std::vector<MeasuredMicro> micros;
@@ -249,24 +289,23 @@ int run_machine(const MachineArguments& arguments) {
   const std::filesystem::path file =
       gpu ? cuda_machine_file(record, here, cache_folder()) : machine_file_path(cache_folder(), facts);
   if (arguments.json) {
-    const std::string text = machine_json(record, micros, memory, available.bytes, file)
-                                 .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-    fmt::print("{}\n", text);
+    print_json(machine_json(record, micros, memory, available.bytes, file));
     return 0;
   }
-  fmt::print("{}, {} threads, {}\n", machine.name, machine.threads, machine.instruction_set);
-  for (const std::string& library : machine.libraries) fmt::print("  {}\n", library);
+  print_text(fmt::format("{}, {} threads, {}\n", machine.name, machine.threads, machine.instruction_set));
+  for (const std::string& library : machine.libraries) print_text(fmt::format("  {}\n", library));
   const std::string narrow =
       machine.rates.bf16_flops_per_second > 0 ? fmt::format(", {:.0f} of bf16", machine.rates.bf16_flops_per_second / 1e9) : "";
-  fmt::print("matrix products {:.0f} GFLOP/s{}, update pass {:.1f} GB/s, copy {:.1f} GB/s\n",
-             machine.rates.flops_per_second / 1e9, narrow, machine.rates.bytes_per_second / 1e9,
-             record.copy_bytes_per_second / 1e9);
-  fmt::print("memory {}, available {} ({})\n", to_text(memory), to_text(available.bytes), available.source);
-  fmt::print("outside the arena: code {}, {} per generated kernel, {} per instruction, threads {}\n",
-             to_text(machine.reserve.code), to_text(machine.reserve.per_primitive), to_text(machine.reserve.per_step),
-             to_text(machine.reserve.threads));
-  fmt::print("{}{} kernels of all configurations measured; file {}\n", kept_text(micros), record.kernel_seconds.size(),
-             file.string());
+  print_text(fmt::format("matrix products {:.0f} GFLOP/s{}, update pass {:.1f} GB/s, copy {:.1f} GB/s\n",
+                         machine.rates.flops_per_second / 1e9, narrow, machine.rates.bytes_per_second / 1e9,
+                         record.copy_bytes_per_second / 1e9));
+  print_text(sharing_line(record));
+  print_text(fmt::format("memory {}, available {} ({})\n", to_text(memory), to_text(available.bytes), available.source));
+  print_text(fmt::format("outside the arena: code {}, {} per generated kernel, {} per instruction, threads {}\n",
+                         to_text(machine.reserve.code), to_text(machine.reserve.per_primitive), to_text(machine.reserve.per_step),
+                         to_text(machine.reserve.threads)));
+  print_text(fmt::format("{}{} kernels of all configurations measured; file {}\n", kept_text(micros),
+                         record.kernel_seconds.size(), file.string()));
   return 0;
 }
 

@@ -9,12 +9,14 @@
 #include <cstdio>
 #include <cstring>
 #include <exception>
+#include <new>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "base/error_list.h"
+#include "base/memory_limit.h"
 #include "base/text.h"
 #include "cli/advice.h"
 #include "cli/commands.h"
@@ -446,6 +448,8 @@ int parse_and_run(int argc, char** argv) {
       if (auto* list = dynamic_cast<ErrorList*>(&error)) {
         for (Error& other : list->others) complete_advice(other, *config);
       }
+    } else if (!app.got_subcommand("init")) {
+      drop_data_advice(error);
     }
     throw;
   }
@@ -481,6 +485,8 @@ int main(int argc, char** argv) {
     return plimsoll::flushed(plimsoll::parse_and_run(argc, argv));
   } catch (const plimsoll::Error& error) {
     return plimsoll::report_failure(error, plimsoll::wants_json(argc, argv));
+  } catch (const std::bad_alloc&) {
+    return plimsoll::report_failure(plimsoll::MemoryLimit::passed(), plimsoll::wants_json(argc, argv));
   } catch (const std::exception& error) {
     return plimsoll::report_failure(plimsoll::named(error), plimsoll::wants_json(argc, argv));
   }

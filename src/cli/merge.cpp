@@ -26,6 +26,8 @@ std::optional<DType> type_of(const std::string& name) {
   throw config_error("E-USAGE", "--type", fmt::format("it is '{}'", name), "fp32, bf16 or fp16");
 }
 
+const char* of(bool adapter) { return adapter ? "adapter" : "base"; }
+
 std::string lost_by(const MergeResult& result) {
   const std::string sums =
       result.rounded ? fmt::format("the sums are rounded to {}; --type fp32 keeps them", name(result.type)) : "";
@@ -45,15 +47,23 @@ int run_merge(const MergeArguments& arguments) {
   const MergeResult result = merge_adapter(request);
   if (result.untied) say_line("note: the trained head is a tensor of its own now, and tie_word_embeddings is false");
   if (const std::string lost = lost_by(result); !lost.empty()) say_line("note: " + lost);
+  if (result.companions.other_template) say_line("note: the chat template is that of the adapter, not that of the base");
   if (arguments.json) {
-    const nlohmann::json object = {
-        {"schema", "plimsoll.merge/1"}, {"base", request.base.string()}, {"adapter", request.adapter.string()},
-        {"out", request.out.string()},  {"layers", result.layers},       {"replaced", result.replaced},
-        {"untied", result.untied},      {"rounded", result.rounded},     {"blocks", result.blocks}};
-    fmt::print("{}\n", object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+    const nlohmann::json object = {{"schema", "plimsoll.merge/1"},
+                                   {"base", request.base.string()},
+                                   {"adapter", request.adapter.string()},
+                                   {"out", request.out.string()},
+                                   {"layers", result.layers},
+                                   {"replaced", result.replaced},
+                                   {"untied", result.untied},
+                                   {"rounded", result.rounded},
+                                   {"blocks", result.blocks},
+                                   {"tokenizer", of(result.companions.tokenizer)},
+                                   {"chat_template", of(result.companions.chat_template)}};
+    print_json(object);
   } else {
-    fmt::print("merged {} layers of {} into {}, as {}\n", result.layers, request.adapter.string(), request.base.string(),
-               request.out.string());
+    print_text(fmt::format("wrote {}: {} with {} layers changed by {}\n", request.out.string(), request.base.string(),
+                           result.layers, request.adapter.string()));
   }
   return 0;
 }

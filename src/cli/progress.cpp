@@ -4,7 +4,7 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdio>
+#include <cmath>
 
 #include "base/clock.h"
 #include "cli/environment.h"
@@ -39,21 +39,29 @@ std::string rate_text(double per_second) {
   return per_second >= 1e4 ? fmt::format("{:.1f}k", per_second / 1e3) : fmt::format("{:.0f}", per_second);
 }
 
-std::string progress_text(const Metrics& metrics, std::int64_t updates, Bytes budget, double mean_seconds, double mean_loss,
-                          int columns) {
+std::string trained_rate_text(double trained_per_second, double all_per_second) {
+  constexpr double kSame = 1.001;
+  const std::string trained = fmt::format("{} trained tok/s", rate_text(trained_per_second));
+  if (all_per_second <= kSame * trained_per_second) return trained;
+  return fmt::format("{}, {} of all tokens", trained, rate_text(all_per_second));
+}
+
+std::string progress_text(const Metrics& metrics, const ProgressFacts& facts, int columns) {
   struct Part {
     std::string text;
     int rank;  // the highest goes first
   };
-  const double rate = mean_seconds > 0 ? static_cast<double>(metrics.units) / mean_seconds : 0;
-  const double left = mean_seconds * static_cast<double>(std::max<std::int64_t>(0, updates - metrics.update));
-  const std::array<Part, 8> parts{{{fmt::format("update {}/{}", metrics.update, updates), 0},
+  const auto rate = [&](std::int64_t tokens) {
+    return facts.mean_seconds > 0 ? static_cast<double>(tokens) / facts.mean_seconds : 0;
+  };
+  const double left = facts.seconds_left;
+  const std::array<Part, 8> parts{{{fmt::format("update {}/{}", metrics.update, facts.updates), 0},
                                    {fmt::format("  loss {:.4f}", metrics.loss), 1},
-                                   {fmt::format(" (mean {:.4f})", mean_loss), 6},
+                                   {fmt::format(" (mean {:.4f})", facts.mean_loss), 6},
                                    {fmt::format("  lr {:.2e}", metrics.learning_rate), 7},
                                    {fmt::format("  |g| {:.2f}", metrics.grad_norm), 5},
-                                   {fmt::format("  {} tok/s", rate_text(rate)), 4},
-                                   {fmt::format("  mem {} / {}", to_text(metrics.vm_hwm), to_text(budget)), 3},
+                                   {fmt::format("  {}", trained_rate_text(rate(metrics.units), rate(metrics.positions))), 4},
+                                   {fmt::format("  mem {} / {}", to_text(metrics.vm_hwm), to_text(facts.budget)), 3},
                                    {fmt::format("  eta {}", left > 0 && left < 1 ? "<1 s" : duration_text(left)), 2}}};
   for (int most = 7; most >= 0; --most) {
     std::string line;
@@ -61,6 +69,22 @@ std::string progress_text(const Metrics& metrics, std::int64_t updates, Bytes bu
     if (static_cast<int>(line.size()) <= columns) return line;
   }
   return parts[0].text.substr(0, static_cast<std::size_t>(std::max(0, columns)));
+}
+
+double RemainingTime::after(std::int64_t update, double update_seconds) const {
+  // Multiples of `every` from this update on; the last update has an evaluation and a save in any case.
+  const auto due = [&](std::int64_t every) {
+    return every > 0 && update < updates ? (updates - 1) / every - (update - 1) / every : 0;
+  };
+  double seconds = update_seconds * static_cast<double>(std::max<std::int64_t>(0, updates - update));
+  if (evaluates) seconds += evaluation_seconds * static_cast<double>(due(evaluate_every) + 1);
+  double saves = 1;
+  if (save_every.seconds > 0) {
+    saves += std::floor(seconds / static_cast<double>(save_every.seconds));
+  } else {
+    saves += static_cast<double>(due(save_every.updates));
+  }
+  return seconds + save_seconds * saves;
 }
 
 std::string EvaluationProgress::next(std::int64_t done, std::int64_t samples) {
@@ -73,24 +97,26 @@ std::string EvaluationProgress::next(std::int64_t done, std::int64_t samples) {
   return fmt::format("evaluating: {} of {} samples, {} left", done, samples, duration_text(left));
 }
 
-ProgressLine::ProgressLine(std::int64_t updates, Bytes budget)
-    : updates_(updates), budget_(budget), live_(live_terminal()), colour_(colour_allowed()) {}
+ProgressLine::ProgressLine(const RemainingTime& remaining, Bytes budget)
+    : remaining_(remaining), budget_(budget), live_(live_terminal()), colour_(colour_allowed()) {}
 
 ProgressLine::~ProgressLine() {
-  if (!line_.empty()) say_text("\n");
+  if (!line_.empty()) say_marked("\n");
 }
 
-void ProgressLine::draw() { say_text(fmt::format("\r\033[K{}{}{}", colour_ ? "\033[1m" : "", line_, colour_ ? "\033[0m" : "")); }
+void ProgressLine::draw() {
+  say_marked(fmt::format("\r\033[K{}{}{}", colour_ ? "\033[1m" : "", line_, colour_ ? "\033[0m" : ""));
+}
 
 void ProgressLine::say(const std::string& text) {
-  if (!line_.empty()) say_text("\r\033[K");
+  if (!line_.empty()) say_marked("\r\033[K");
   say_line(text);
   if (!line_.empty()) draw();
 }
 
 // The line stays where it is, and the live one goes on below.
 void ProgressLine::keep(const std::string& text, std::int64_t update, double time) {
-  fmt::print(stderr, "\r\033[K{}\n", text);
+  say_marked(fmt::format("\r\033[K{}\n", text));
   line_.clear();
   last_kept_ = time;
   kept_update_ = update;
@@ -101,17 +127,18 @@ void ProgressLine::show(const Metrics& metrics) {
   mean_seconds_ = smooth(mean_seconds_, metrics.seconds);
   mean_loss_ = smooth(mean_loss_, metrics.loss);
   const double time = seconds_now();
-  const bool first = last_update_ == 0, last = metrics.update == updates_;
+  const std::int64_t updates = remaining_.updates;
+  const bool first = last_update_ == 0, last = metrics.update == updates;
   const bool soon = time - last_shown_ < (live_ ? kLiveInterval : kPlainInterval) ||
-                    (!live_ && metrics.update - last_update_ < updates_ / kMostPlainLines);
+                    (!live_ && metrics.update - last_update_ < updates / kMostPlainLines);
   const std::int64_t since_kept = metrics.update - kept_update_;
   const bool keeps =
-      live_ && !last && (kept_update_ == 0 || since_kept * kKeptLines >= updates_ || time - last_kept_ >= kKeptInterval);
+      live_ && !last && (kept_update_ == 0 || since_kept * kKeptLines >= updates || time - last_kept_ >= kKeptInterval);
   const bool quiet = !keeps && !first && !last && soon;
   if (quiet && !live_) return;
   // The last column stays free: some terminals wrap when it is written.
-  const std::string text =
-      progress_text(metrics, updates_, budget_, mean_seconds_, mean_loss_, live_ ? terminal_columns() - 1 : kPlainColumns);
+  const ProgressFacts facts{updates, budget_, mean_seconds_, mean_loss_, remaining_.after(metrics.update, mean_seconds_)};
+  const std::string text = progress_text(metrics, facts, live_ ? terminal_columns() - 1 : kPlainColumns);
   if (live_) line_ = text;
   if (quiet) return;
   last_shown_ = time;

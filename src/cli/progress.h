@@ -6,19 +6,42 @@
 #include <string>
 
 #include "base/bytes.h"
+#include "config/config.h"
 #include "train/metrics.h"
 
 namespace plimsoll {
 
+// The facts of a progress line beside the metrics of an update.
+struct ProgressFacts {
+  std::int64_t updates = 0;  // of the run
+  Bytes budget;
+  double mean_seconds = 0, mean_loss = 0;
+  double seconds_left = 0;
+};
+
 // One line of at most `columns` characters. Update, loss, speed, memory and the time that is left stay longest on a narrow
 // terminal.
-std::string progress_text(const Metrics& metrics, std::int64_t updates, Bytes budget, double mean_seconds, double mean_loss,
-                          int columns);
+std::string progress_text(const Metrics& metrics, const ProgressFacts& facts, int columns);
+
+// The time that a run still takes: updates, evaluations and saves. What an evaluation or a save takes is first what the plan
+// expects, then what the last one took.
+struct RemainingTime {
+  std::int64_t updates = 0;  // after which the run ends
+  bool evaluates = false;    // at the end, too
+  std::int64_t evaluate_every = 0;
+  SaveInterval save_every;
+  double evaluation_seconds = 0, save_seconds = 0;
+
+  // Behind an update, whose own evaluation and save are still to come.
+  double after(std::int64_t update, double update_seconds) const;
+};
 
 // "850 ms", "12 s", "3m05s", "2h07m".
 std::string duration_text(double seconds);
 // "3680", "98.8k", "1.2M".
 std::string rate_text(double per_second);
+// "340 trained tok/s, 1.1k of all tokens"; the first alone where all tokens are trained on.
+std::string trained_rate_text(double trained_per_second, double all_per_second);
 
 // Of a long evaluation: a line every ten seconds.
 class EvaluationProgress {
@@ -38,10 +61,12 @@ class EvaluationProgress {
 
 class ProgressLine {
  public:
-  ProgressLine(std::int64_t updates, Bytes budget);
+  ProgressLine(const RemainingTime& remaining, Bytes budget);
   ~ProgressLine();
 
   void show(const Metrics& metrics);
+  void evaluated(double seconds) { remaining_.evaluation_seconds = seconds; }
+  void saved(double seconds) { remaining_.save_seconds = seconds; }
   // A line that stays, above the live one.
   void say(const std::string& text);
 
@@ -49,7 +74,7 @@ class ProgressLine {
   void draw();
   void keep(const std::string& text, std::int64_t update, double time);
 
-  std::int64_t updates_;
+  RemainingTime remaining_;
   Bytes budget_;
   bool live_, colour_;
   std::string line_;  // the live one; empty: none is drawn

@@ -5,9 +5,12 @@
 #include <system_error>
 #include <vector>
 
+#include "base/child.h"
+#include "base/error.h"
 #include "base/shell.h"
 #include "config/config_keys.h"
 #include "config/config_rules.h"
+#include "formats/chat_template.h"
 #include "formats/new_folder.h"
 #include "formats/weight_files.h"
 #include "models/family.h"
@@ -49,9 +52,24 @@ std::string RunCommands::slower(bool good) const {
   return (good ? resume() : begin_beside()) + rate;
 }
 
+namespace {
+
+// Read beside the run, whose memory is that of the plan.
+bool has_template(const std::filesystem::path& weights) {
+  try {
+    return !run_in_child([&] { return std::string(load_chat_templates(weights) ? "yes" : ""); }).empty();
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+}  // namespace
+
 // Weights of tokens that no vocabulary gives a text can be evaluated, not asked for text.
 std::string RunCommands::use() const {
   const std::string weights = shell_quoted(folder_.weights().string());
+  if (config_.data.format == "chat" && has_template(folder_.weights()))
+    return "plimsoll generate --weights " + weights + " --chat";
   if (facts_of(config_.model.config).bytes || !config_.data.vocabulary.empty()) {
     return fmt::format("plimsoll generate --weights {} --prompt \"...\"", weights);
   }

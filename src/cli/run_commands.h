@@ -18,7 +18,7 @@ class RunCommands final : public NextCommands {
       : arguments_(arguments), folder_(folder), config_(config) {}
 
   // "plimsoll train CONFIG --run DIR --resume", with what else this command was told that a run does not keep.
-  std::string resume() const;
+  std::string resume() const override;
   std::string begin_beside() const override;
   std::string again() const override;
   std::string other_data() const override;

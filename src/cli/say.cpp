@@ -1,12 +1,17 @@
 #include "cli/say.h"
 
+#include <fmt/core.h>
 #include <poll.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstddef>
+#include <cstdio>
+#include <nlohmann/json.hpp>
 #include <string>
 
+#include "cli/environment.h"
+#include "cli/shown_text.h"
 #include "cli/signals.h"
 
 namespace plimsoll {
@@ -19,10 +24,18 @@ bool takes_more_soon() {
   return ::poll(&stream, 1, kMilliseconds) == 1;
 }
 
+void print_shown(std::string_view text, ShownAs as) { put_shown(text, as, print_marked); }
+
+template <class Json>
+void print_dump(const Json& object) {
+  print_document(object.dump(-1, ' ', false, Json::error_handler_t::replace));
+  print_marked("\n");
+}
+
 }  // namespace
 
 // stderr has no buffer, so what others print there keeps its place.
-void say_text(std::string_view text) noexcept {
+void say_marked(std::string_view text) noexcept {
   while (!text.empty()) {
     const ssize_t put = ::write(STDERR_FILENO, text.data(), text.size());
     if (put < 0 && errno == EINTR) continue;
@@ -33,6 +46,21 @@ void say_text(std::string_view text) noexcept {
   }
 }
 
-void say_line(std::string_view line) { say_text(std::string(line) + "\n"); }
+void say_text(std::string_view text) noexcept { put_shown(text, ShownAs::block, say_marked); }
+
+// A live line gives way, whichever process has drawn it.
+void say_line(std::string_view line) {
+  if (live_terminal()) say_marked("\r\033[K");
+  say_text(std::string(line) + "\n");
+}
+
+void print_marked(std::string_view text) { fmt::print("{}", text); }
+
+void print_text(std::string_view text) { print_shown(text, ShownAs::block); }
+
+void print_json(const nlohmann::json& object) { print_dump(object); }
+void print_json(const nlohmann::ordered_json& object) { print_dump(object); }
+
+void print_document(std::string_view text) { print_shown(text, ShownAs::json); }
 
 }  // namespace plimsoll

@@ -2,12 +2,15 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <cstdint>
 #include <ctime>
 #include <string_view>
+
+#include "base/stop_signals.h"
 
 namespace plimsoll {
 namespace {
@@ -16,8 +19,9 @@ namespace {
 constexpr std::int64_t kSameRequest = 250'000'000;  // nanoseconds
 
 std::atomic<int> stopped_by = 0;         // the first signal
-std::atomic<std::int64_t> asked_at = 0;  // of the first SIGINT or SIGTERM, nanoseconds; 0: none
+std::atomic<std::int64_t> asked_at = 0;  // of the first SIGINT, SIGTERM or SIGQUIT, nanoseconds; 0: none
 std::atomic<pid_t> trainer_process = 0;
+std::atomic<bool> announces = false;
 static_assert(std::atomic<int>::is_always_lock_free && std::atomic<std::int64_t>::is_always_lock_free);
 
 std::int64_t now() {
@@ -35,14 +39,14 @@ void request(int signal) {
 void on_signal(int signal) {
   constexpr std::string_view kText = "\nstopping at the next update boundary; once more ends at once, unsaved\n";
   const int error = errno;
-  const bool from_user = signal == SIGINT || signal == SIGTERM;
+  const bool from_user = signal == SIGINT || signal == SIGTERM || signal == SIGQUIT;
   const bool first = stopped_by.load() == 0;
   request(signal);
   std::int64_t before = 0;
   if (from_user && !asked_at.compare_exchange_strong(before, now()) && now() - before > kSameRequest) {
     ::signal(signal, SIG_DFL);
     ::raise(signal);  // delivered when this handler returns
-  } else if ((first || (from_user && before == 0)) && signal != SIGPIPE && ::getpid() == trainer_process.load()) {
+  } else if ((first || (from_user && before == 0)) && signal != SIGPIPE && announces && ::getpid() == trainer_process.load()) {
     [[maybe_unused]] const ssize_t ignored = ::write(STDERR_FILENO, kText.data(), kText.size());
   }
   errno = error;
@@ -55,12 +59,39 @@ void catch_signals() {
   struct sigaction action {};
   action.sa_handler = on_signal;
   action.sa_flags = SA_RESTART;
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGXCPU, SIGPIPE}) {
+  for (const StopSignal& signal : kStopSignals) {
     struct sigaction present {};
-    const bool ignored = sigaction(signal, nullptr, &present) == 0 && present.sa_handler == SIG_IGN;
-    if (signal == SIGHUP && ignored) continue;
-    sigaction(signal, &action, nullptr);
+    const bool ignored = sigaction(signal.number, nullptr, &present) == 0 && present.sa_handler == SIG_IGN;
+    if (signal.number == SIGHUP && ignored) continue;
+    sigaction(signal.number, &action, nullptr);
   }
+  for (const int signal : kStraySignals) ::signal(signal, SIG_IGN);
+  for (int signal = SIGRTMIN; signal <= SIGRTMAX; ++signal) ::signal(signal, SIG_IGN);
+}
+
+void announce_stops() { announces = true; }
+
+namespace {
+
+std::atomic<bool> answers_in_json = false;
+
+void end_now(int) {
+  constexpr std::string_view kText = "\nE-INTERRUPTED  stopped: nothing has been saved\n";
+  constexpr std::string_view kJson =
+      R"({"schema":"plimsoll.error/1","code":"E-INTERRUPTED","where":"plimsoll","message":"it was stopped","expected":"","try":[]})"
+      "\n";
+  [[maybe_unused]] ssize_t ignored = ::write(STDERR_FILENO, kText.data(), kText.size());
+  if (answers_in_json) ignored = ::write(STDOUT_FILENO, kJson.data(), kJson.size());
+  ::_exit(6);
+}
+
+}  // namespace
+
+void end_on_interrupt(bool json) {
+  answers_in_json = json;
+  struct sigaction action {};
+  action.sa_handler = end_now;
+  sigaction(SIGINT, &action, nullptr);
 }
 
 namespace {
@@ -90,16 +121,8 @@ void ignore_file_size_signal() { ::signal(SIGXFSZ, SIG_IGN); }
 bool stop_requested() { return stopped_by.load() != 0; }
 
 const char* stop_reason() {
-  switch (stopped_by.load()) {
-    case 0: return nullptr;
-    case SIGINT: return "SIGINT";
-    case SIGTERM: return "SIGTERM";
-    case SIGHUP: return "SIGHUP";
-    case SIGUSR1: return "SIGUSR1";
-    case SIGUSR2: return "SIGUSR2";
-    case SIGXCPU: return "SIGXCPU";
-    default: return "a closed pipe";
-  }
+  const auto* const found = std::ranges::find(kStopSignals, stopped_by.load(), &StopSignal::number);
+  return found == kStopSignals.end() ? nullptr : found->name;
 }
 
 void stop_for_closed_pipe() { request(SIGPIPE); }

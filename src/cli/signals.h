@@ -3,10 +3,17 @@
 
 namespace plimsoll {
 
-// From here on SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGXCPU and SIGPIPE ask for that stop. A second SIGINT or SIGTERM ends
-// the process as usual. The others may come again: a lost connection sends several, batch systems announce the end by one. A
-// SIGHUP that the caller ignores (nohup) stays ignored.
+// From here on the signals of base/stop_signals.h ask for that stop, and stray ones are ignored. A second SIGINT, SIGTERM or
+// SIGQUIT ends the process as usual. The others may come again: a lost connection sends several, batch systems announce the end
+// by one. A SIGHUP that the caller ignores (nohup) stays ignored.
 void catch_signals();
+
+// Before there is a training to stop, a request is taken without a word.
+void announce_stops();
+
+// For commands that save nothing: from here on SIGINT ends the process at once with exit 6. With `json`, the process first writes
+// an error object to stdout.
+void end_on_interrupt(bool json);
 
 // A file that grows past the limit of its size is an error of the write, not the end of the process.
 void ignore_file_size_signal();

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cstdio>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
@@ -10,6 +9,8 @@
 
 #include "base/error.h"
 #include "cli/commands.h"
+#include "cli/environment.h"
+#include "cli/say.h"
 #include "formats/file.h"
 #include "formats/tokenizer/tokenizer.h"
 #include "formats/weights_folder.h"
@@ -38,8 +39,6 @@ std::vector<Token> read_ids(std::string_view text) {
   return ids;
 }
 
-void print(const std::string& text) { std::fwrite(text.data(), 1, text.size(), stdout); }
-
 }  // namespace
 
 int run_tokenize(const TokenizeArguments& arguments) {
@@ -47,7 +46,11 @@ int run_tokenize(const TokenizeArguments& arguments) {
   const std::string input = arguments.file.empty() ? arguments.text : read_text(arguments.file, kMostBytes, "E-DATA-TEXT");
   if (arguments.decode) {
     const std::string text = tokenizer.decode(read_ids(input), !arguments.keep_special);
-    print(arguments.json ? nlohmann::json{{"schema", "plimsoll.tokens/1"}, {"text", text}}.dump() + "\n" : text + "\n");
+    if (arguments.json) {
+      print_json(nlohmann::json{{"schema", "plimsoll.tokens/1"}, {"text", text}});
+    } else {
+      output_is_terminal() ? print_text(text + "\n") : print_marked(text + "\n");
+    }
     return 0;
   }
   std::vector<Token> ids;
@@ -59,7 +62,7 @@ int run_tokenize(const TokenizeArguments& arguments) {
   }
   std::string line;
   for (const Token id : ids) line += fmt::format("{}{}", line.empty() ? "" : arguments.json ? "," : " ", id);
-  print(arguments.json ? fmt::format("{{\"schema\":\"plimsoll.tokens/1\",\"ids\":[{}]}}\n", line) : line + "\n");
+  print_marked(arguments.json ? fmt::format("{{\"schema\":\"plimsoll.tokens/1\",\"ids\":[{}]}}\n", line) : line + "\n");
   return 0;
 }
 

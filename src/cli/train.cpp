@@ -106,9 +106,12 @@ SessionRequest request_of(const TrainArguments& arguments, Run& run) {
   request.settings = std::move(run.settings);
   request.prepare.probe = probe_shape;
   request.prepare.cache = cache_folder();
+  request.prepare.stopped = stop_requested;
+  request.prepare.decided = [](const nlohmann::json& refusal) { say_text(verdict_text(refusal)); };
   request.prepare.plan_file = arguments.plan;
   request.updates = arguments.updates.value_or(run.config.train.updates);
   request.resumes = arguments.resume;
+  request.forced = arguments.force;
   request.audit = arguments.audit;
   request.fault = arguments.fault;
   request.stopped_by = stopped_by;
@@ -117,8 +120,8 @@ SessionRequest request_of(const TrainArguments& arguments, Run& run) {
 
 int refuse(const Refused& refused, bool as_json) {
   const nlohmann::json plan = nlohmann::json::parse(refused.plan_text);
-  say_text(plan_text(plan));
-  if (as_json) fmt::print("{}\n", plan.dump());
+  say_text(alternatives_text(plan));
+  if (as_json) print_json(plan);
   return static_cast<int>(ExitCode::does_not_fit);
 }
 
@@ -146,7 +149,7 @@ int train(const TrainArguments& arguments, Run& run) {
   TrainWatcher watcher(record.report(), commands);
   Session session(run.config, request, run.folder, commands, {&lines, &record, &watcher});
   if (const std::optional<Refused> refused = session.run()) return refuse(*refused, arguments.json);
-  if (arguments.json) fmt::print("{}\n", record.report().to_json().dump());
+  if (arguments.json) print_json(record.report().to_json());
   return record.report().exit_code;
 }
 

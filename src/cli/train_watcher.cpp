@@ -8,6 +8,7 @@
 #include "base/visit.h"
 #include "cli/plan/plan_text.h"
 #include "cli/say.h"
+#include "cli/signals.h"
 
 namespace plimsoll {
 
@@ -24,8 +25,36 @@ void TrainWatcher::show(const Overflow& overflow) {
                   overflow.skipped ? "its samples are left out (events.jsonl)" : "again with half of it"));
 }
 
+// The planned seconds of an evaluation and of a save are used until the first ones have been measured. A replayed plan does not
+// contain them.
+void TrainWatcher::plan(const Planned& planned) {
+  patience_.reset();
+  announce_stops();
+  const nlohmann::json plan = nlohmann::json::parse(planned.plan_text);
+  say_text(plan_summary(plan));
+  const TrainSettings& train = planned.config.train;
+  remaining_.evaluate_every = train.evaluate_every;
+  remaining_.save_every = train.save_every;
+  if (!plan.contains("run")) return;
+  const nlohmann::json& run = plan.at("run");
+  const auto each = [&](const char* seconds, const char* count) {
+    const double times = run.at(count).get<double>();
+    return run.at(seconds).is_null() || times == 0 ? 0 : run.at(seconds).get<double>() / times;
+  };
+  remaining_.evaluation_seconds = each("evaluation_seconds", "evaluations");
+  remaining_.save_seconds = each("save_seconds", "saves");
+}
+
+void TrainWatcher::show(const Updated& updated) {
+  units_ += updated.metrics.units;
+  positions_ += updated.metrics.positions;
+  line_->show(updated.metrics);
+}
+
 void TrainWatcher::show(const Evaluation& evaluation) {
   evaluating_.reset();
+  paused_seconds_ += evaluation.seconds;
+  if (line_) line_->evaluated(evaluation.seconds);
   say(fmt::format("update {}  validation loss {:.4f} nats over {} units", evaluation.update, evaluation.loss, evaluation.units));
 }
 
@@ -35,7 +64,12 @@ void TrainWatcher::summarise(const Finished& finished) const {
   const double rate = progress.seconds > 0 ? static_cast<double>(progress.units) / progress.seconds : 0;
   std::string text = fmt::format("{}: {} updates, {} samples in {}", done ? "done" : "interrupted", progress.updates,
                                  progress.samples, duration_text(progress.seconds));
-  if (progress.updates > 0) text += fmt::format(" ({} tok/s), loss {:.4f}", rate_text(rate), progress.loss);
+  if (paused_seconds_ > 0.01 * progress.seconds)
+    text += fmt::format(", and {} to evaluate and save", duration_text(paused_seconds_));
+  if (progress.updates > 0) {
+    const double all = units_ > 0 ? rate * static_cast<double>(positions_) / static_cast<double>(units_) : rate;
+    text += fmt::format(" ({}), loss {:.4f}", trained_rate_text(rate, all), progress.loss);
+  }
   if (report_.validation) text += fmt::format(", validation {:.4f}", report_.validation->loss);
   say_line(fmt::format("{}\nmemory: process {} of {}; arena planned {}, touched {}", text, to_text(report_.process_hwm),
                        to_text(finished.promised), to_text(align_up(finished.plan.arena, kPage)),
@@ -49,11 +83,13 @@ void TrainWatcher::summarise(const Finished& finished) const {
 
 void TrainWatcher::see(const Event& event) {
   match(
-      event, [&](const Said& said) { say(std::string(said.text)); },
-      [&](const Planned& planned) { say_text(plan_summary(nlohmann::json::parse(planned.plan_text))); },
-      [&](const LoopBegins& begins) { line_.emplace(begins.updates, begins.promised); },
-      [&](const Updated& updated) { line_->show(updated.metrics); },
-      [&](const Overflowed& overflowed) { show(overflowed.overflow); },
+      event, [&](const Said& said) { say(std::string(said.text)); }, [&](const Planned& planned) { plan(planned); },
+      [&](const LoopBegins& begins) {
+        remaining_.updates = begins.updates;
+        remaining_.evaluates = begins.evaluates;
+        line_.emplace(remaining_, begins.promised);
+      },
+      [&](const Updated& updated) { show(updated); }, [&](const Overflowed& overflowed) { show(overflowed.overflow); },
       [&](const Warned& warned) {
         say(fmt::format("note: update {}: {}: {}", warned.update, warned.warning.reason, warned.warning.text));
       },
@@ -63,12 +99,23 @@ void TrainWatcher::see(const Event& event) {
       [&](const Diverging& diverging) {
         say(fmt::format("note: {}: {}", diverging.divergence.reason, diverging.divergence.text));
       },
+      [&](const ValidationRises& rises) {
+        say(fmt::format(
+            "note: update {}: VALIDATION_RISES: the validation loss rose in {} evaluations in a row, to {:.4f}; the best "
+            "was {:.4f} at update {}. The model learns its data by heart: fewer epochs, more data or a lower rate help",
+            rises.update, ValidationWatch::kRising, rises.rise.loss, rises.rise.best_loss, rises.rise.best_update));
+      },
       [&](const Evaluating& evaluating) {
         if (!evaluating_) evaluating_.emplace();
         evaluating_->show(evaluating.done, evaluating.samples, [&](const std::string& text) { say(text); });
       },
-      [&](const Evaluated& evaluated) { show(evaluated.evaluation); }, [&](const LoopEnded&) { line_.reset(); },
-      [&](const Finished& finished) { summarise(finished); }, [&](const Failed&) { line_.reset(); }, [](const auto&) {});
+      [&](const Evaluated& evaluated) { show(evaluated.evaluation); },
+      [&](const Saved& saved) {
+        paused_seconds_ += saved.seconds;
+        if (line_) line_->saved(saved.seconds);
+      },
+      [&](const LoopEnded&) { line_.reset(); }, [&](const Finished& finished) { summarise(finished); },
+      [&](const Failed&) { line_.reset(); }, [](const auto&) {});
 }
 
 }  // namespace plimsoll

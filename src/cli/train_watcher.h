@@ -2,7 +2,9 @@
 #pragma once
 
 #include <optional>
+#include <utility>
 
+#include "cli/patience.h"
 #include "cli/progress.h"
 #include "cli/run_commands.h"
 #include "records/run_report.h"
@@ -20,13 +22,19 @@ class TrainWatcher final : public Consumer {
  private:
   // A line that stays, above the live one.
   void say(const std::string& text);
+  void plan(const Planned& planned);
+  void show(const Updated& updated);
   void show(const Overflow& overflow);
   void show(const Evaluation& evaluation);
   void summarise(const Finished& finished) const;
 
+  std::optional<Patience> patience_{std::in_place, "planning"};
   const RunReport& report_;
   const RunCommands& commands_;
+  RemainingTime remaining_;  // of the run, as it begins
   std::optional<ProgressLine> line_;
+  std::int64_t units_ = 0, positions_ = 0;  // of the updates of this process
+  double paused_seconds_ = 0;               // likewise, of evaluations and saves
   std::optional<EvaluationProgress> evaluating_;
 };
 

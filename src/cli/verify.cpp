@@ -8,6 +8,7 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <system_error>
 #include <vector>
@@ -17,6 +18,7 @@
 #include "cli/environment.h"
 #include "cli/say.h"
 #include "cli/settings.h"
+#include "cli/shown_text.h"
 #include "config/config_keys.h"
 #include "formats/temporary_folder.h"
 #include "prepare/token_place.h"
@@ -56,11 +58,11 @@ class Table {
   explicit Table(bool json) : json_(json), live_(!json && live_terminal()) {}
 
   void tell(const std::string& run) const {
-    if (live_) say_text(fmt::format("\r\033[K  ... {}", run));
+    if (live_) say_marked(fmt::format("\r\033[K  ... {}", shown_text(run, ShownAs::line)));
   }
 
   void hear(const Check& check) {
-    if (live_) say_text("\r\033[K");
+    if (live_) say_marked("\r\033[K");
     std::string text;
     if (check.subject != subject_) text += title(subject_ = check.subject) + "\n";
     text += fmt::format("  {:<8} {:<48} {}", verdict(check), check.what, check.found);
@@ -68,12 +70,12 @@ class Table {
     text += "\n";
     if (check.outcome == Outcome::failed && !check.command.empty()) text += fmt::format("           {}\n", check.command);
     if (json_) return say_text(text);
-    fmt::print("{}", text);
+    print_text(text);
     std::fflush(stdout);
   }
 
   void end() const {
-    if (live_) say_text("\r\033[K");
+    if (live_) say_marked("\r\033[K");
   }
 
  private:
@@ -101,9 +103,10 @@ class Table {
 int run_verify(const VerifyArguments& arguments) {
   const Config config = load_settings(arguments.config);
   if (config.adapter.active()) {
-    throw config_error("E-CONFIG-CONFLICT", "adapter.kind",
-                       "verify moves all weights of a model, and an adapter is saved without them",
-                       "a configuration without an adapter", {"--set adapter.kind=none"});
+    throw config_error(
+        "E-CONFIG-CONFLICT", "adapter.kind", "verify moves all weights of a model, and an adapter is saved without them",
+        "a configuration without an adapter",
+        config.adapter.init.empty() ? std::vector<std::string>{"--set adapter.kind=none"} : std::vector<std::string>{});
   }
   tell_unused(arguments.config);
   const TokenFile data = open_in_child(config, config.data.train, cache_folder());
@@ -123,11 +126,11 @@ int run_verify(const VerifyArguments& arguments) {
       fmt::format("windows of {} samples of {} tokens, compute {}, weights {}, gradients {}, optimizer state {}", verdict.samples,
                   verdict.context, verdict.compute, verdict.parameters, verdict.gradients, verdict.optimizer_state);
   if (arguments.json) {
-    fmt::print("{}\n", verdict.to_json().dump());
+    print_json(verdict.to_json());
   } else {
-    fmt::print("{}: {}\n", verdict.passed() ? "verified" : "NOT verified", size);
+    print_text(fmt::format("{}: {}\n", verdict.passed() ? "verified" : "NOT verified", size));
     if (!verdict.passed() && temporary)
-      fmt::print("with --folder DIR the data of the commands above stays, so that they run again\n");
+      print_text("with --folder DIR the data of the commands above stays, so that they run again\n");
   }
   return static_cast<int>(verdict.passed() ? ExitCode::ok : ExitCode::verify_failed);
 }

@@ -2,11 +2,15 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <cstring>
 #include <optional>
 
 #include "base/child.h"
 #include "base/error.h"
+#include "cli/say.h"
+#include "data/document_encoder.h"
+#include "data/source.h"
 #include "formats/bpe.h"
 #include "formats/bpe_vocabulary.h"
 #include "formats/tokenizer/tokenizer.h"
@@ -17,11 +21,11 @@ namespace {
 
 constexpr std::int64_t kBytes = 256;
 
-// A model may have more rows than the vocabulary has tokens (padding); the other way round, a prompt would read past them.
-void check_size(const std::filesystem::path& folder, std::int64_t tokens, std::int64_t rows) {
-  if (tokens <= rows) return;
-  throw data_error("E-DATA-TOKEN", folder.string(), fmt::format("the vocabulary has {} tokens and the model {}", tokens, rows),
-                   "a model with at least as many", {"the tokenizer that the model was trained with"});
+// A vocabulary may have tokens that the model has no row for; a prompt may not.
+template <class TextOf>
+void check_rows(const std::vector<Token>& prompt, std::int64_t rows, const TextOf& text_of) {
+  const auto large = std::ranges::find_if(prompt, [&](Token token) { return token >= rows; });
+  if (large != prompt.end()) throw rowless_token_error("--prompt", text_of(*large), *large, rows);
 }
 
 void put(std::string& to, std::uint32_t number) { to.append(reinterpret_cast<const char*>(&number), sizeof number); }
@@ -46,23 +50,31 @@ std::string packed(std::int64_t size, const std::vector<std::vector<Token>>& pro
 std::string packed_of(const std::filesystem::path& folder, const ModelFacts& model, const std::vector<std::string>& prompts) {
   std::vector<std::vector<Token>> tokens;
   if (std::optional<Tokenizer> tokenizer = tokenizer_beyond_gpt2(folder)) {
-    check_size(folder, tokenizer->size(), model.vocab);
     for (const std::string& prompt : prompts) {
       try {
-        tokenizer->encode_part(prompt, {}, tokens.emplace_back(tokenizer->before()));
+        const TextEdges edges(*tokenizer, {});
+        std::vector<Token>& those = tokens.emplace_back();
+        if (edges.begins(prompt)) {
+          say_line(fmt::format("note: the prompt begins with {} itself: none is put before it", edges.begin_text()));
+        } else {
+          edges.put_before(those);
+        }
+        tokenizer->encode_part(prompt, {}, those);
       } catch (const Error& error) {
         throw data_error(error.code, "--prompt", error.message, error.expected);
       }
+      check_rows(tokens.back(), model.vocab,
+                 [&](Token token) { return tokenizer->decode(std::vector<Token>{token}, /*skip_special=*/false); });
     }
     return packed(tokenizer->size(), tokens, [&](Token token) { return tokenizer->inside(token); });
   }
   const BpeVocabulary vocabulary = BpeVocabulary::load(folder);
-  check_size(folder, vocabulary.size(), model.vocab);
   const std::vector<AddedToken> unread = unread_tokens(folder, vocabulary);
   BpeEncoder encoder(vocabulary);
   for (const std::string& prompt : prompts) {
     refuse_unread(prompt, unread, "--prompt");
     tokens.push_back(encoder.encode(prompt));
+    check_rows(tokens.back(), model.vocab, [&](Token token) { return vocabulary.decode(std::vector<Token>{token}); });
   }
   return packed(vocabulary.size(), tokens, [&](Token token) { return vocabulary.bytes_of(token); });
 }
@@ -74,10 +86,11 @@ Vocabulary::Vocabulary(const std::filesystem::path& folder, const ModelFacts& mo
     unpack(run_in_child([&] { return packed_of(folder, model, prompts); }));
     return;
   }
-  check_size(folder, kBytes, model.vocab);
   for (const std::string& prompt : prompts) {
-    std::vector<std::int32_t>& tokens = prompts_.emplace_back();
+    std::vector<Token> tokens;
     for (const char letter : prompt) tokens.push_back(static_cast<unsigned char>(letter));
+    check_rows(tokens, model.vocab, [](Token token) { return std::string(1, static_cast<char>(token)); });
+    prompts_.emplace_back(tokens.begin(), tokens.end());
   }
 }
 

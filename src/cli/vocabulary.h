@@ -14,7 +14,7 @@ namespace plimsoll {
 
 class Vocabulary {
  public:
-  // E-DATA-TOKEN: it has more tokens than the model has rows. E-TOKENIZER, E-DATA-TEXT: as the tokenizer says.
+  // E-DATA-TOKEN: a prompt has a token that the model has no row for. E-TOKENIZER, E-DATA-TEXT: as the tokenizer says.
   Vocabulary(const std::filesystem::path& folder, const ModelFacts& model, const std::vector<std::string>& prompts);
 
   const std::vector<std::vector<std::int32_t>>& prompts() const { return prompts_; }

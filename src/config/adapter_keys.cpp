@@ -106,7 +106,12 @@ void take_base(C& config, const GivenSettings& given, const PeftAdapter& adapter
     const bool shape = section_of(key.name) == "model" && key.name != "model.context" && key.name != "model.dropout";
     if (shape && given.has(key.name)) return;
   }
-  config.model.init = base_of(adapter);
+  try {
+    config.model.init = base_of(adapter);
+  } catch (Error& error) {
+    if (error.code == "E-ADAPTER-BASE") error.remedies = {"--set model.init=BASE"};
+    throw;
+  }
   config.model.config = read_model(config.model.init);
   config.model.context = facts_of(config.model.config).positions;
   for (const std::string_view beside : {"model.context", "model.dropout"}) {

@@ -132,6 +132,39 @@ Implied implied_by_optim(const Setting& s) {
   return implied;
 }
 
+// A name of LoRA's settings says that there is an adapter.
+Implied implied_by_lora(const Setting&) { return {{"adapter.kind", Kind::usual, std::string("lora")}}; }
+
+// Axolotl's: lora, qlora.
+void set_adapter(Config& c, const Setting& s) {
+  Setting named = s;
+  if (text(s) == "qlora") named.value = std::string("lora");
+  config_key("adapter.kind").set(c, named);
+}
+
+Implied implied_by_adapter(const Setting& s) {
+  if (text(s) != "qlora") return {};
+  return {{"quantize.base", Kind::usual, std::string("nf4")}};
+}
+
+void set_dora(Config& c, const Setting&) { c.adapter.kind = AdapterKind::dora; }
+
+void set_base_format(Config& c, const Setting& s) {
+  Setting named = s;
+  named.value = std::string(leaf_of(s.name) == "load_in_4bit" ? "nf4" : "int8");
+  config_key("quantize.base").set(c, named);
+}
+
+// A share of the samples, 0.05 for "5%".
+void set_held_out(Config& c, const Setting& s) {
+  Setting share = s;
+  const double value = number(s, 0, 1e9);
+  if (value >= 1) throw foreign_value(s, "a share below 1, or data.validation = a file with samples of its own");
+  share.value = value > 0 ? fmt::format("{:g}%", 100 * value) : std::string();
+  share.text = std::get<std::string>(share.value);
+  if (value > 0) config_key("data.validation").set(c, share);
+}
+
 constexpr std::string_view kWarmupRemark = "update i of n has i / n of the rate; in Transformers it has (i - 1) / n";
 
 const ConfigAlias kAliases[] = {
@@ -182,6 +215,29 @@ const ConfigAlias kAliases[] = {
     {"block_size", "model.context", nullptr},
     {"n_positions", "model.context", nullptr},
     {"vocab_size", "model.vocab", nullptr},
+    {"sequence_len", "model.context", nullptr},
+    {"lora_r", "adapter.rank", nullptr, false, implied_by_lora},
+    {"lora_rank", "adapter.rank", nullptr, false, implied_by_lora},
+    {"r", "adapter.rank", nullptr, false, implied_by_lora},
+    {"lora_alpha", "adapter.alpha", nullptr, false, implied_by_lora},
+    {"lora_dropout", "adapter.dropout", nullptr, false, implied_by_lora},
+    {"lora_target_modules", "adapter.targets", nullptr, false, implied_by_lora},
+    {"target_modules", "adapter.targets", nullptr, false, implied_by_lora},
+    {"exclude_modules", "adapter.exclude", nullptr, false, implied_by_lora},
+    {"lora_modules_to_save", "adapter.modules_to_save", nullptr, false, implied_by_lora},
+    {"use_rslora", "adapter.rs", nullptr, true, implied_by_lora},
+    {"peft_use_rslora", "adapter.rs", nullptr, true, implied_by_lora},
+    {"use_dora", "adapter.kind", set_dora, true},
+    {"peft_use_dora", "adapter.kind", set_dora, true},
+    {"adapter", "adapter.kind", set_adapter, false, implied_by_adapter},
+    {"load_in_4bit", "quantize.base", set_base_format, true},
+    {"load_in_8bit", "quantize.base", set_base_format, true},
+    {"optimizer", "optimizer.name", set_optim, false, implied_by_optim},
+    {"lr_scheduler", "schedule.name", set_scheduler, false, implied_by_scheduler},
+    {"sample_packing", "batch.packing", nullptr},
+    {"val_set_size", "data.validation", set_held_out},
+    {"val_size", "data.validation", set_held_out},
+    {"random_state", "seed", nullptr},
     {"train_file", "data.train", nullptr},
     {"validation_file", "data.validation", nullptr},
 };
@@ -189,8 +245,16 @@ const ConfigAlias kAliases[] = {
 constexpr std::string_view kAdapters =
     "write a section [adapter]: kind = \"lora\" or \"dora\", rank, alpha, dropout, targets, modules_to_save; or init = a PEFT "
     "folder";
-constexpr std::string_view k4Bits = "frozen linear layers in 4 bits are quantize.base = \"nf4\"",
-                           k8Bits = "frozen linear layers in 8 bits are quantize.base = \"int8\"";
+constexpr std::string_view kBits = "frozen linear layers in 4 bits are quantize.base = \"nf4\", in 8 bits \"int8\"";
+constexpr std::string_view kData =
+    "write data.train = a file, or a list of them, with data.format = \"chat\" for conversations and other JSON samples";
+constexpr std::string_view kContext = "write model.context; longer samples are handled as data.too_long says";
+constexpr std::string_view kEverything = "write train.evaluate_every and train.save_every = the updates between them";
+constexpr std::string_view kRunFolder = "the run's folder is an option: plimsoll train CONFIG --run DIR";
+constexpr std::string_view kKernels = "kernels are fixed when the plan is made; leave it out";
+constexpr std::string_view kUpload = "nothing is uploaded from here; leave it out";
+constexpr std::string_view kTrained = "write data.loss = \"assistant\", \"last\" or \"all\"";
+constexpr std::string_view kReader = "data are read beside the training by one thread; leave it out";
 constexpr std::string_view kEarlyStop =
     "there is no early stopping here: train.evaluate_every prints validation losses; Ctrl-C stops with a checkpoint, --resume "
     "goes on";
@@ -216,13 +280,28 @@ const ForeignName kForeign[] = {
     {"adapter", kAdapters},
     {"use_lora", kAdapters},
     {"use_peft", kAdapters},
-    {"lora_r", kAdapters},
-    {"lora_rank", kAdapters},
-    {"lora_alpha", kAdapters},
-    {"lora_dropout", kAdapters},
-    {"lora_target_modules", kAdapters},
-    {"load_in_4bit", k4Bits},
-    {"load_in_8bit", k8Bits},
+    {"adapters", kAdapters},
+    {"peft_type", kAdapters},
+    {"finetuning_type", kAdapters},
+    {"lora_target", "write adapter.targets = [\"q_proj\", \"v_proj\"], or \"all-linear\""},
+    {"lora_target_linear", "write adapter.targets = \"all-linear\", which holds where nothing is said"},
+    {"lora_model_dir", "write adapter.init = the folder of the adapter"},
+    {"adapter_name_or_path", "write adapter.init = the folder of the adapter"},
+    {"additional_target", "write adapter.modules_to_save"},
+    {"layers_to_transform", "write adapter.targets as a regular expression for whole names, or adapter.exclude"},
+    {"task_type", "language models are trained; leave it out"},
+    {"bias", "biases of the base stay as they are, as bias = \"none\" says; leave it out"},
+    {"lora_bias", "biases of the base stay as they are; leave it out"},
+    {"init_lora_weights", "A begins as random numbers and B as zeros, as \"true\" says; leave it out"},
+    {"loftq_config", "A begins as random numbers and B as zeros; leave it out"},
+    {"inference_mode", "an adapter is trained here; leave it out"},
+    {"fan_in_fan_out", "the model's family says how its matrices lie; leave it out"},
+    {"loraplus_lr_ratio", "all parameters have one optimizer.learning_rate; leave it out"},
+    {"quantization_bit", kBits},
+    {"bnb_4bit_quant_type", kBits},
+    {"bnb_4bit_compute_dtype", "write precision.compute"},
+    {"bnb_4bit_use_double_quant", "quantize.base = \"nf4\" keeps the scales of a folder of bitsandbytes; leave it out"},
+    {"quantization_config", kBits},
     {"early_stopping", kEarlyStop},
     {"early_stopping_patience", kEarlyStop},
     {"early_stopping_threshold", kEarlyStop},
@@ -244,8 +323,9 @@ const ForeignName kForeign[] = {
     {"tensorboard", kTrackers},
     {"mlflow", kTrackers},
     {"run_name", "the run's folder is its name: --run"},
-    {"output_dir", "the run's folder is an option: plimsoll train CONFIG --run DIR"},
-    {"out_dir", "the run's folder is an option: plimsoll train CONFIG --run DIR"},
+    {"output_dir", kRunFolder},
+    {"out_dir", kRunFolder},
+    {"overwrite_output_dir", kRunFolder},
     {"resume_from_checkpoint", "going on is an option: plimsoll train CONFIG --run DIR --resume"},
     {"logging_steps", kLogging},
     {"logging_strategy", kLogging},
@@ -259,8 +339,53 @@ const ForeignName kForeign[] = {
     {"model_type", "write model.kind"},
     {"tokenizer_name", "write data.vocabulary = the folder of tokenizer.json, or of vocab.json and merges.txt"},
     {"tokenizer", "write data.vocabulary = the folder of tokenizer.json, or of vocab.json and merges.txt"},
-    {"max_seq_length", "write model.context; texts are cut into samples of that length"},
-    {"max_length", "write model.context; texts are cut into samples of that length"},
+    {"max_seq_length", kContext},
+    {"max_seq_len", kContext},
+    {"max_length", kContext},
+    {"cutoff_len", kContext},
+    {"model_max_length", kContext},
+    {"datasets", kData},
+    {"dataset", kData},
+    {"dataset_name", kData},
+    {"dataset_path", kData},
+    {"dataset_dir", kData},
+    {"data_path", kData},
+    {"data_files", kData},
+    {"train_data", kData},
+    {"test_datasets", "write data.validation"},
+    {"eval_dataset", "write data.validation"},
+    {"dataset_text_field", "a JSON sample has its text under the key text; data.format = \"chat\" reads it"},
+    {"dataset_prepared_path", "tokens are kept in the cache folder, by the content of the data; leave it out"},
+    {"dataset_num_proc", kReader},
+    {"dataset_processes", kReader},
+    {"preprocessing_num_workers", kReader},
+    {"max_samples", "write train.updates, or a smaller file in data.train"},
+    {"chat_template", "write data.template = a file with the template; without it that of the model's folder counts"},
+    {"template", "write data.template = a file with the template; without it that of the model's folder counts"},
+    {"train_on_inputs", kTrained},
+    {"train_on_prompt", kTrained},
+    {"roles_to_train", kTrained},
+    {"assistant_only_loss", kTrained},
+    {"completion_only_loss", kTrained},
+    {"eval_sample_packing", "validation goes by batch.packing, as the training does; leave it out"},
+    {"pad_to_sequence_len", "rows have model.context tokens; batch.packing fills them"},
+    {"group_by_length", "rows of samples of one length: batch.packing fills them instead"},
+    {"neat_packing", "write batch.packing = true: samples of a row do not see each other"},
+    {"special_tokens", "the tokenizer of the model's folder says its special tokens; leave it out"},
+    {"evals_per_epoch", kEverything},
+    {"saves_per_epoch", kEverything},
+    {"stage", "this is supervised training of a language model; leave it out"},
+    {"rl", "preference data are not trained on; leave it out"},
+    {"neftune_noise_alpha", "there is no noise on embeddings here; adapter.dropout and model.dropout regularise"},
+    {"flash_attention", kKernels},
+    {"attn_implementation", kKernels},
+    {"sdp_attention", kKernels},
+    {"xformers_attention", kKernels},
+    {"use_gradient_checkpointing", "write plan.recompute; without it the plan recomputes what the budget asks for"},
+    {"hub_model_id", kUpload},
+    {"push_to_hub", kUpload},
+    {"hub_strategy", kUpload},
+    {"trust_remote_code", "no code of a model's folder is run; leave it out"},
     {"eval_strategy", "write train.evaluate_every = the updates between validation losses; 0: at the end only"},
     {"evaluation_strategy", "write train.evaluate_every = the updates between validation losses; 0: at the end only"},
     {"save_strategy", "write train.save_every = the updates between checkpoints; 0: at the end only"},
@@ -268,13 +393,13 @@ const ForeignName kForeign[] = {
     {"max_eval_samples", "write train.evaluate_samples"},
     {"lr_scheduler_kwargs", "write schedule.final_fraction, schedule.cycle, schedule.power"},
     {"optim_args", "write the keys of [optimizer]"},
-    {"torch_compile", "kernels are fixed when the plan is made; leave it out"},
-    {"compile", "kernels are fixed when the plan is made; leave it out"},
+    {"torch_compile", kKernels},
+    {"compile", kKernels},
     {"deepspeed", "write what it is for: memory.budget, memory.disk, precision.compute"},
     {"fsdp", "there is one device here; memory.disk and memory.host_memory are what a model may spill to"},
     {"zero_optimization", "there is one device here; memory.disk and memory.host_memory are what a model may spill to"},
-    {"num_workers", "data are read beside the training by one thread; leave it out"},
-    {"dataloader_num_workers", "data are read beside the training by one thread; leave it out"},
+    {"num_workers", kReader},
+    {"dataloader_num_workers", kReader},
     {"max_tokens", "write batch.tokens: tokens of a micro-batch at most, or train.effective_tokens: of an update"},
 };
 

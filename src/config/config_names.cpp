@@ -1,6 +1,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <iterator>
 
 #include "base/text.h"
 #include "config/config_aliases.h"
@@ -16,7 +17,9 @@ bool is_section(std::string_view name) {
 
 // A key may stand at the top level or in [train] instead of in its own section, where its name alone says which it is.
 bool may_stand_in(std::string_view section, const ConfigKey& key) {
-  return section.empty() || section == "train" || section == section_of(key.name);
+  constexpr std::string_view kAdapters[] = {"lora", "qlora", "peft", "peft_config", "lora_config"};
+  const bool adapter = section_of(key.name) == "adapter" && std::ranges::find(kAdapters, section) != std::end(kAdapters);
+  return section.empty() || section == "train" || section == section_of(key.name) || adapter;
 }
 
 const ConfigKey* only_key_called(std::string_view leaf) {
@@ -105,7 +108,9 @@ std::vector<KeySetting> find_keys(std::vector<Setting> settings, std::vector<std
   std::vector<KeySetting> found;
   for (Setting& setting : settings) {
     faults.attempt([&] {
-      if (is_section(setting.name)) {
+      const bool named =
+          std::ranges::any_of(config_aliases(), [&](const ConfigAlias& alias) { return alias.name == setting.name; });
+      if (is_section(setting.name) && !(named && std::holds_alternative<std::string>(setting.value))) {
         const auto* other = std::get_if<OtherValue>(&setting.value);
         if (other != nullptr && other->what == "a table") return;
         throw type_error(setting, fmt::format("a section: [{}]", setting.name));

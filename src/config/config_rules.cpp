@@ -9,12 +9,13 @@
 #include <system_error>
 #include <utility>
 
+#include "base/disk_folder.h"
+#include "base/shell.h"
 #include "config/adapter_keys.h"
 #include "config/batch.h"
 #include "config/optimizer_rules.h"
 #include "device/machine_facts.h"
-#include "formats/gguf/gguf_file.h"
-#include "formats/tokenizer_folder.h"
+#include "formats/tokenizer/own_vocabulary.h"
 #include "models/all.h"
 
 namespace plimsoll {
@@ -213,14 +214,7 @@ void complete_batch(Config& config, const GivenSettings& given) {
 // A folder of weights usually carries its vocabulary, and so does a GGUF file.
 void complete_vocabulary(Config& config, const GivenSettings& given) {
   const std::filesystem::path& init = config.model.init;
-  if (init.empty() || given.has("data.vocabulary")) return;
-  if (is_gguf(init)) {
-    if (!tokenizer_file_in(init).empty()) config.data.vocabulary = init;
-    return;
-  }
-  std::error_code ignored;
-  const auto has = [&](const char* name) { return std::filesystem::exists(init / name, ignored); };
-  if (has("tokenizer.json") || (has("vocab.json") && has("merges.txt"))) config.data.vocabulary = init;
+  if (!init.empty() && !given.has("data.vocabulary") && has_vocabulary(init)) config.data.vocabulary = init;
 }
 
 bool names_tokens(const DataPaths& paths) { return !paths.empty() && paths.names.front().extension() == ".bin"; }
@@ -417,8 +411,7 @@ void check_resting(const Config& config, const GivenSettings& given) {
   for (const auto& [key, policy] : places) {
     if (policy != RestPolicy::disk) continue;
     if (!config.memory.disk && !config.memory.host_memory) {
-      throw missing(given, "memory.disk", fmt::format("a folder and a size, since {} is \"disk\"", key),
-                    "--disk /tmp/plimsoll:16GiB");
+      throw missing(given, "memory.disk", fmt::format("a folder and a size, since {} is \"disk\"", key), advised_disk("16GiB"));
     }
     if (plan.optimizer_state != RestPolicy::memory) continue;
     throw config_error("E-CONFIG-VALUE", "plan.optimizer_state", fmt::format("it is \"memory\" and {} is \"disk\"", key),
@@ -523,11 +516,14 @@ void check_init_alone(const GivenSettings& given) {
   for (const std::string& key : model_keys(&ModelKey::of_folder)) {
     const Setting* setting = given.find(key);
     if (setting == nullptr) continue;
+    // A typed folder counts before the shape in a file. What is typed beside it is left to the user.
+    std::vector<std::string> remedies;
+    if (!setting->typed) remedies.push_back("--set " + shell_quoted("model.init=" + path(*init).string()));
     throw config_error("E-CONFIG-INIT", setting->where,
                        fmt::format("{} = {} stands beside model.init = \"{}\", which brings the shape", setting->name,
                                    setting->text, text(*init)),
                        "only model.dropout and model.context may be given beside a folder; remove the others",
-                       {"--set model.init=random"});
+                       std::move(remedies));
   }
 }
 

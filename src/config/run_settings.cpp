@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "config/config_keys.h"
+#include "formats/bounded_json.h"
 #include "formats/file.h"
 
 namespace plimsoll {
@@ -73,10 +74,9 @@ std::string to_json(const RunSettings& settings, const std::filesystem::path& ru
 }
 
 std::optional<RunSettings> stored_settings(const std::filesystem::path& run) {
-  constexpr std::int64_t kMostBytes = 1 << 22;
   const std::filesystem::path folder = whole(run);
   try {
-    const json object = json::parse(read_text(folder / kRunSettings, kMostBytes, "E-IO-READ"));
+    const json object = read_json_object(folder / kRunSettings, {.bytes = 1 << 22}, "E-IO-READ");
     return RunSettings{object.at("file").get<std::string>(), settings_from(object.at("in_file"), folder, false),
                        settings_from(object.at("typed"), folder, true)};
   } catch (const std::exception&) {

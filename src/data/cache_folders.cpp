@@ -1,40 +1,34 @@
 #include "data/cache_folders.h"
 
-#include <unistd.h>
-
 #include <system_error>
 
 #include "base/error.h"
 #include "formats/atomic_file.h"
+#include "formats/own_folder.h"
 
 namespace plimsoll {
-namespace {
 
-bool made_writable(const std::filesystem::path& folder) {
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  return !error && ::access(folder.c_str(), W_OK | X_OK) == 0;
-}
-
-}  // namespace
-
-std::optional<std::filesystem::path> CacheFolders::find(const std::string& name) const {
+std::optional<File> CacheFolders::find(const std::string& name) const {
   for (const std::filesystem::path& folder : {cache, elsewhere}) {
-    std::error_code ignored;
-    if (!folder.empty() && std::filesystem::exists(folder / name, ignored)) return folder / name;
+    if (folder.empty()) continue;
+    if (std::optional<File> file = open_own_file(folder / name)) return file;
   }
   return {};
 }
 
-std::filesystem::path CacheFolders::writable() const {
-  const bool cached = made_writable(cache);
-  if (!cached && (elsewhere.empty() || !made_writable(elsewhere))) {
-    throw data_error("E-IO-WRITE", cache.string(), "the folder for token files cannot be written",
-                     "a folder that can be written, in XDG_CACHE_HOME",
+std::filesystem::path CacheFolders::writable(const std::vector<std::string>& names) const {
+  const bool cached = make_own_folder(cache);
+  if (!cached && (elsewhere.empty() || !make_own_folder(elsewhere))) {
+    throw data_error("E-IO-WRITE", cache.string(), "the folder for token files cannot be written, or is another user's",
+                     "a folder of one's own that can be written, in XDG_CACHE_HOME",
                      {"export XDG_CACHE_HOME=/tmp/cache, and the same command again"});
   }
   const std::filesystem::path& folder = cached ? cache : elsewhere;
   remove_abandoned_partials(folder);
+  std::error_code ignored;
+  for (const std::string& name : names) {
+    if (other_than_file(folder / name)) std::filesystem::remove(folder / name, ignored);
+  }
   return folder;
 }
 

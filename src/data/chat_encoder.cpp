@@ -66,7 +66,7 @@ Value first_of(const Value& messages, std::size_t count) {
 Error mask_error(const ChatSample& sample, std::string why) {
   return data_error("E-CHAT-MASK", sample.where(), std::move(why),
                     "a template that renders a turn in the same way whatever follows it, or has {% generation %} marks",
-                    {"--set data.template=FILE, with a template for training", "--set data.loss=last"});
+                    {"--set data.template=FILE  # with a template for training", "--set data.loss=last"});
 }
 
 }  // namespace
@@ -112,15 +112,9 @@ std::string ChatEncoder::render(const ChatSample& sample) const {
   return render(sample, seen_messages(sample), sample.messages.list()->items.size(), false).text.bytes();
 }
 
-std::vector<Token> ChatEncoder::tokens_of(const Text& text, std::vector<ByteRange>* ranges) {
-  TracedTokens traced = tokenizer_.encode_traced(text.bytes(), text.data());
-  if (ranges != nullptr) *ranges = std::move(traced.ranges);
-  return std::move(traced.tokens);
-}
-
 EncodedPrompt ChatEncoder::encode_prompt(const ChatSample& sample) {
   const jinja::Rendering whole = render(sample, seen_messages(sample), sample.messages.list()->items.size(), true);
-  return {whole.text.bytes(), tokens_of(whole.text, nullptr)};
+  return {whole.text.bytes(), tokenizer_.encode_traced(whole.text.bytes(), whole.text.data()).tokens};
 }
 
 std::optional<Token> ChatEncoder::end_of_turn() {
@@ -169,23 +163,41 @@ EncodedSample ChatEncoder::encode_chat(const ChatSample& sample) {
                                       : rendered_spans(sample, messages, count, whole.text.bytes(), wanted);
   EncodedSample result;
   result.read_clock = whole.read_clock;
-  std::vector<ByteRange> ranges;
-  result.tokens = tokens_of(whole.text, &ranges);
-  result.trained.assign(result.tokens.size(), 0);
-  std::size_t first = 0;  // no token before it reaches into this span
-  for (const Span& span : spans) {
-    while (first < ranges.size() && ranges[first].end <= span.begin) ++first;
-    std::size_t end = first;
-    while (end < ranges.size() && ranges[end].begin < span.end) ++end;
-    EncodedTurn turn{span.message, end, end};
-    for (std::size_t i = first; i < end; ++i) {
-      if (ranges[i].end <= span.begin) continue;
-      result.trained[i] = 1;
-      turn.begin = std::min(turn.begin, i);
+  add_tokens(whole.text, spans, result);
+  return result;
+}
+
+// A token is trained where it reaches into a span. Tokens and spans come in the order of the text, and what a token comes from is
+// not kept.
+void ChatEncoder::add_tokens(const Text& text, const std::vector<Span>& spans, EncodedSample& result) {
+  std::vector<EncodedTurn> turns;
+  for (const Span& span : spans) turns.push_back({span.message, 0, 0});
+  std::size_t next = 0;  // no token to come reaches into the spans before it
+  tokenizer_.encode_traced(text.bytes(), text.data(), [&](std::span<const Token> tokens, std::span<const ByteRange> ranges) {
+    if (result.tokens.empty() && !ranges.empty() && ranges.back().end < text.size()) {
+      // So that a long text moves its tokens once.
+      const double share = static_cast<double>(ranges.back().end) / static_cast<double>(text.size());
+      const auto all = static_cast<std::size_t>(1.05 * static_cast<double>(tokens.size()) / std::max(share, 1e-6));
+      result.tokens.reserve(std::min(all, text.size()));
+      result.trained.reserve(std::min(all, text.size()));
     }
+    for (std::size_t i = 0; i < tokens.size(); ++i) {
+      const std::size_t at = result.tokens.size();
+      result.tokens.push_back(tokens[i]);
+      result.trained.push_back(0);
+      while (next < spans.size() && spans[next].end <= ranges[i].begin) ++next;
+      for (std::size_t each = next; each < spans.size() && spans[each].begin < ranges[i].end; ++each) {
+        if (ranges[i].begin >= spans[each].end) continue;
+        result.trained.back() = 1;
+        EncodedTurn& turn = turns[each];
+        if (turn.begin == turn.end) turn.begin = at;
+        turn.end = at + 1;
+      }
+    }
+  });
+  for (const EncodedTurn& turn : turns) {
     if (turn.begin < turn.end) result.turns.push_back(turn);
   }
-  return result;
 }
 
 std::vector<ChatEncoder::Span> ChatEncoder::marked_spans(const ChatSample& sample, const Text& text,
@@ -209,28 +221,45 @@ std::vector<ChatEncoder::Span> ChatEncoder::marked_spans(const ChatSample& sampl
   return spans;
 }
 
+// Each trained turn is found by rendering all that is before it.
+void ChatEncoder::check_renderings(const ChatSample& sample, std::size_t count, const std::vector<bool>& wanted) {
+  constexpr std::size_t kMost = 1'000'000;  // messages
+  std::size_t turns = 0, messages = 0;
+  for (std::size_t turn = 0; turn < count; ++turn) {
+    if (!wanted[turn]) continue;
+    ++turns;
+    messages += 2 * turn + 1;
+  }
+  if (messages <= kMost) return;
+  throw mask_error(sample,
+                   fmt::format("to find its {} trained turns among {} messages takes the rendering of {} messages, and {} "
+                               "are the most",
+                               turns, count, messages, kMost));
+}
+
 std::vector<ChatEncoder::Span> ChatEncoder::rendered_spans(const ChatSample& sample, const Value& messages, std::size_t count,
                                                            const std::string& whole, const std::vector<bool>& wanted) const {
+  check_renderings(sample, count, wanted);
   std::vector<Span> spans;
   for (std::size_t turn = 0; turn < count; ++turn) {
     if (!wanted[turn]) continue;
     const auto rendered = [&](std::size_t first, bool prompt) {
       try {
-        return render(sample, messages, first, prompt).text.bytes();
+        return render(sample, messages, first, prompt).text;
       } catch (const Error& error) {
         if (error.code != "E-CHAT-TEMPLATE") throw;
         throw mask_error(sample, fmt::format("the template does not render the {} message(s) {} turn {}: {}", first,
                                              prompt ? "before" : "up to", turn + 1, error.message));
       }
     };
-    const std::string before = rendered(turn, true);
-    const std::string upto = turn + 1 == count ? whole : rendered(turn + 1, false);
+    const Text before = rendered(turn, true), shorter = turn + 1 == count ? Text() : rendered(turn + 1, false);
+    const std::string& upto = turn + 1 == count ? whole : shorter.bytes();
     if (!whole.starts_with(upto)) {
       throw mask_error(sample, fmt::format("the template renders turn {} or what is before it in another way once {} more "
                                            "message(s) follow",
                                            turn + 1, count - turn - 1));
     }
-    if (!upto.starts_with(before)) {
+    if (!upto.starts_with(before.bytes())) {
       throw mask_error(
           sample, fmt::format("turn {} does not begin as the template's generation prompt has it, or changes what is before it",
                               turn + 1));
@@ -242,25 +271,30 @@ std::vector<ChatEncoder::Span> ChatEncoder::rendered_spans(const ChatSample& sam
 
 EncodedSample ChatEncoder::encode_text(const ChatSample& sample) {
   EncodedSample result;
-  DocumentEncoder encoder(tokenizer_, options_.end, sample.where());
+  DocumentEncoder encoder(tokenizer_, options_.end, sample.where(), Documents::one);
   encoder.encode_piece(sample.completion, true, result.tokens);
   result.trained.assign(result.tokens.size(), 1);
+  result.own_begin = encoder.began_itself();
+  result.own_end = encoder.ended_itself();
   return result;
 }
 
 EncodedSample ChatEncoder::encode_completion(const ChatSample& sample) {
+  const std::string whole = sample.prompt + sample.completion;
+  const TextEdges edges(tokenizer_, options_.end);
+  EncodedSample result;
+  result.own_begin = edges.begins(whole);
+  result.own_end = edges.ends(sample.completion);
   const auto tokens_of_text = [&](const std::string& text) {
-    std::vector<Token> tokens = tokenizer_.before();
+    std::vector<Token> tokens;
+    if (!result.own_begin) edges.put_before(tokens);
     tokenizer_.encode_part(text, {}, tokens);
     return tokens;
   };
   const std::vector<Token> prompt = tokens_of_text(sample.prompt);
-  EncodedSample result;
-  result.tokens = tokens_of_text(sample.prompt + sample.completion);
+  result.tokens = tokens_of_text(whole);
   const auto common = std::ranges::mismatch(prompt, result.tokens).in1 - prompt.begin();
-  const std::vector<Token>& behind = tokenizer_.behind();
-  result.tokens.insert(result.tokens.end(), behind.begin(), behind.end());
-  if (options_.end && (behind.empty() || behind.back() != *options_.end)) result.tokens.push_back(*options_.end);
+  if (!result.own_end) edges.put_behind(result.tokens);
   result.trained.assign(result.tokens.size(), 1);
   std::fill(result.trained.begin(), result.trained.begin() + common, std::uint8_t{0});
   return result;

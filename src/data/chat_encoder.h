@@ -1,8 +1,9 @@
 // A sample of a conversation as tokens, with the tokens that are trained: those of the assistant's turns, the end of a turn
 // included.
 // A template with {% generation %} marks says which text these are. With any other, each trained turn is found by rendering: the
-// messages before it with a generation prompt must be how the rendering up to it begins, and that how the whole begins.
-// Special tokens that stand in user, system and tool texts stay text; those that the template and the assistant write are tokens.
+// messages before it with a generation prompt must be how the rendering up to it begins, and that how the whole begins. That
+// takes time with the square of the turns, so all renderings of a sample together are limited to a million messages. Special
+// tokens that stand in user, system and tool texts stay text; those that the template and the assistant write are tokens.
 #pragma once
 
 #include <cstddef>
@@ -42,6 +43,8 @@ struct EncodedSample {
   std::vector<std::uint8_t> trained;  // 1 where the token counts as a target
   std::vector<EncodedTurn> turns;     // of a conversation, in order
   bool read_clock = false;            // the template used the time
+  // True if a text has a begin or an end token of its own, so that none was added.
+  bool own_begin = false, own_end = false;
 
   // Without any, the sample trains nothing.
   std::size_t trained_tokens() const;
@@ -69,7 +72,8 @@ class ChatEncoder {
  private:
   struct Span;
   jinja::Rendering render(const ChatSample& sample, const jinja::Value& messages, std::size_t count, bool prompt) const;
-  std::vector<Token> tokens_of(const jinja::Text& text, std::vector<ByteRange>* ranges);
+  void add_tokens(const jinja::Text& text, const std::vector<Span>& spans, EncodedSample& result);
+  static void check_renderings(const ChatSample& sample, std::size_t count, const std::vector<bool>& wanted);
   EncodedSample encode_chat(const ChatSample& sample);
   EncodedSample encode_text(const ChatSample& sample);
   EncodedSample encode_completion(const ChatSample& sample);

@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <cctype>
 #include <charconv>
+#include <span>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "data/file_kind.h"
 #include "data/json_records.h"
 #include "formats/jinja/json_value.h"
@@ -25,6 +27,18 @@ constexpr const char* kFormats =
     "messages, conversations (ShareGPT), instruction and output (Alpaca), prompt and completion, or text";
 
 bool is_given(const Value* value) { return value != nullptr && !value->is_none(); }
+
+// The one of these roles that is meant by a misspelt one; empty where the name is known, or is like none of them.
+std::string meant_role(std::string_view role, std::span<const std::string> known) {
+  constexpr std::size_t kMost = 64;
+  if (std::ranges::find(known, role) != known.end()) return {};
+  std::string plain;
+  for (const char c : role.substr(0, kMost)) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (std::isspace(byte) == 0) plain += static_cast<char>(std::tolower(byte));
+  }
+  return nearest_name(plain, known);
+}
 
 Value text_value(std::string_view text) { return Text(std::string(text), Origin::data); }
 
@@ -178,6 +192,11 @@ class SampleParser {
     const std::string& name = text_of(*role, "the role of " + what).bytes();
     const bool plain = std::ranges::all_of(
         name, [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '-' || c == '.'; });
+    static const std::vector<std::string> kKnown{"assistant", "user",  "system",   "tool",
+                                                 "developer", "tools", "function", "functions"};
+    if (const std::string known = meant_role(name, kKnown); !known.empty()) {
+      refuse(fmt::format("the role of {} is {}", what, repr_of(*role).bytes().substr(0, 80)), fmt::format("'{}'", known));
+    }
     if (name.empty() || name.size() > kMostRole || !plain) {
       refuse(fmt::format("the role of {} is {}", what, repr_of(*role).bytes().substr(0, 80)), "letters, digits, _, - and .");
     }
@@ -229,7 +248,11 @@ class SampleParser {
     }
     const auto* role = std::ranges::find(kRoles, name, [](const auto& each) { return each.first; });
     if (role == std::end(kRoles)) {
-      refuse(fmt::format("{} is from '{}'", what, name.substr(0, 40)), "human, gpt, system or tool");
+      std::vector<std::string> names;
+      for (const auto& each : kRoles) names.emplace_back(each.first);
+      const std::string known = meant_role(name, names);
+      refuse(fmt::format("{} is from '{}'", what, name.substr(0, 40)),
+             known.empty() ? "human, gpt, system or tool" : fmt::format("'{}'", known));
     }
     Dict out;
     out.set(Text("role"), text_value(role->second));
@@ -297,20 +320,10 @@ class SampleParser {
 };
 
 void refuse_other_kinds(const File& file) {
-  std::optional<ForeignKind> kind = foreign_kind(file, false, 0);
+  const std::optional<ForeignKind> kind = foreign_kind(file, false, 0);
   if (!kind || kind->json) return;
-  if (kind->what == "a Parquet file") {
-    kind->remedy =
-        fmt::format("python3 -c \"import pandas; pandas.read_parquet('{}').to_json('data.jsonl', orient='records', lines=True)\"",
-                    file.path());
-  }
-  if (kind->what == "a table") {
-    kind->remedy = fmt::format(
-        "python3 -c \"import csv, json; [print(json.dumps(row)) for row in csv.DictReader(open('{}'))]\" > data.jsonl",
-        file.path());
-  }
   throw data_error("E-DATA-FORMAT", fmt::format("{}:1", file.path()), fmt::format("it is {}", kind->what),
-                   "samples as JSON, one a line or in an array", {kind->remedy});
+                   "samples as JSON, one a line or in an array", {kind->samples.empty() ? kind->remedy : kind->samples});
 }
 
 }  // namespace
@@ -333,12 +346,18 @@ ChatSample parse_sample(std::string_view json, ChatSample sample) { return Sampl
 struct SampleReader::State {
   std::vector<std::filesystem::path> files;
   std::size_t next_file = 0;
+  std::int64_t most = kMostSampleBytes;
   std::optional<JsonRecords> records;
   std::int64_t samples = 0;
   std::array<std::int64_t, kSampleFormats> counts{};
+  Hasher* read = nullptr;
 };
 
-SampleReader::SampleReader(const DataPaths& paths) : state_(std::make_unique<State>()) { state_->files = data_files(paths); }
+SampleReader::SampleReader(const DataPaths& paths, std::int64_t most, Hasher* read) : state_(std::make_unique<State>()) {
+  state_->files = data_files(paths);
+  state_->most = most;
+  state_->read = read;
+}
 SampleReader::~SampleReader() = default;
 SampleReader::SampleReader(SampleReader&&) noexcept = default;
 SampleReader& SampleReader::operator=(SampleReader&&) noexcept = default;
@@ -351,10 +370,11 @@ std::optional<ChatSample> SampleReader::next() {
       if (state_->next_file == state_->files.size()) return {};
       const std::filesystem::path& path = state_->files[state_->next_file++];
       refuse_other_kinds(File::open(path, "E-DATA-MISSING"));
-      state_->records.emplace(path);
+      state_->records.emplace(path, state_->most, state_->read);
     }
     const std::optional<JsonRecord> record = state_->records->next();
     if (!record) {
+      if (state_->read != nullptr) state_->read->add(fmt::format("{}", state_->records->file().size()));
       state_->records.reset();
       continue;
     }

@@ -13,7 +13,9 @@
 #include <utility>
 #include <vector>
 
+#include "base/hash.h"
 #include "data/data_paths.h"
+#include "data/json_records.h"
 #include "formats/jinja/value.h"
 
 namespace plimsoll {
@@ -47,8 +49,9 @@ struct ChatSample {
 
 class SampleReader {
  public:
-  // E-DATA-FILES, E-DATA-MISSING: as data_files() and File::open() say.
-  explicit SampleReader(const DataPaths& paths);
+  // `most`: bytes of a sample's JSON. E-DATA-FILES, E-DATA-MISSING: as data_files() and File::open() say. `read`, which outlives
+  // this, gets the bytes of each file as they are read, and their number.
+  explicit SampleReader(const DataPaths& paths, std::int64_t most = kMostSampleBytes, Hasher* read = nullptr);
   ~SampleReader();
   SampleReader(SampleReader&&) noexcept;
   SampleReader& operator=(SampleReader&&) noexcept;

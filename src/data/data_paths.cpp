@@ -7,10 +7,12 @@
 #include <cerrno>
 #include <cstring>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string_view>
 #include <system_error>
 
 #include "base/error.h"
+#include "base/shell.h"
 
 namespace plimsoll {
 namespace {
@@ -26,9 +28,10 @@ Files files_in(const std::filesystem::path& folder) {
     if (at->path().filename().native().starts_with('.')) continue;
     std::error_code ignored;
     if (std::filesystem::is_directory(at->path(), ignored)) {
-      throw data_error("E-DATA-FILES", folder.string(), fmt::format("it holds the folder {}", at->path().filename().string()),
-                       "a folder of data files alone, or patterns for both",
-                       {fmt::format("--set 'data.train=[\"{0}/*.*\", \"{0}/*/*\"]'", folder.string())});
+      throw data_error(
+          "E-DATA-FILES", folder.string(), fmt::format("it holds the folder {}", at->path().filename().string()),
+          "a folder of data files alone, or patterns for both",
+          {"--set " + shell_quoted("data.train=" + nlohmann::json{folder.string() + "/*.*", folder.string() + "/*/*"}.dump())});
     }
     files.push_back(at->path());
   }

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "data/conversions.h"
 #include "formats/config_json.h"
 #include "formats/file.h"
 #include "formats/utf8.h"
@@ -17,6 +18,8 @@ namespace plimsoll {
 namespace {
 
 constexpr std::size_t kLeastSection = std::size_t{64} << 10, kMostSection = std::size_t{256} << 10;
+
+constexpr std::string_view kSpace = " \t\r\n";
 
 bool is_word(char c) { return (c >= '0' && c <= '9') || ((c | 32) >= 'a' && (c | 32) <= 'z'); }
 
@@ -38,19 +41,41 @@ std::optional<Token> end_of_document(const Tokenizer& tokenizer, const std::file
   return tokenizer.has(token) ? std::optional(token) : std::nullopt;
 }
 
-DocumentEncoder::DocumentEncoder(Tokenizer& tokenizer, std::optional<Token> end, std::string name)
-    : tokenizer_(tokenizer), end_(end), name_(std::move(name)) {
-  if (end_) end_text_ = tokenizer_.added_text(*end_);
+TextEdges::TextEdges(const Tokenizer& tokenizer, std::optional<Token> end)
+    : before_(tokenizer.before()), behind_(tokenizer.behind()) {
+  for (const Token token : before_) {
+    const std::string text = tokenizer.added_text(token);
+    if (text.empty()) {
+      begin_text_.clear();
+      break;
+    }
+    begin_text_ += text;
+  }
+  if (!end) return;
+  end_text_ = tokenizer.added_text(*end);
+  if (behind_.empty() || behind_.back() != *end) behind_.push_back(*end);
 }
 
+bool TextEdges::ends(std::string_view text) const {
+  text.remove_suffix(text.size() - (text.find_last_not_of(kSpace) + 1));
+  return !end_text_.empty() && text.ends_with(end_text_);
+}
+
+void TextEdges::put_before(std::vector<Token>& tokens) const { tokens.insert(tokens.end(), before_.begin(), before_.end()); }
+void TextEdges::put_behind(std::vector<Token>& tokens) const { tokens.insert(tokens.end(), behind_.begin(), behind_.end()); }
+
+DocumentEncoder::DocumentEncoder(Tokenizer& tokenizer, std::optional<Token> end, std::string name, Documents documents)
+    : tokenizer_(tokenizer), edges_(tokenizer, end), name_(std::move(name)), splits_(documents == Documents::many) {}
+
 std::optional<DocumentEncoder::Section> DocumentEncoder::next_section(std::string_view text, bool last) const {
-  const std::string_view seen = text.substr(0, kMostSection + end_text_.size());
-  const std::size_t end = end_text_.empty() ? std::string_view::npos : seen.find(end_text_);
+  const std::string_view end_text = splits_ ? std::string_view(edges_.end_text()) : std::string_view();
+  const std::string_view seen = text.substr(0, kMostSection + end_text.size());
+  const std::size_t end = end_text.empty() ? std::string_view::npos : seen.find(end_text);
   std::size_t cut = kLeastSection;
   while (cut < std::min(seen.size(), kMostSection) && !(seen[cut] == '\n' && is_word(seen[cut - 1]))) ++cut;
   // What follows may be the rest of the end token's text, which begins earlier.
-  const bool known = last || cut + end_text_.size() <= seen.size();
-  if (end != std::string_view::npos && (!known || end < cut)) return Section{end, end_text_.size()};
+  const bool known = last || cut + end_text.size() <= seen.size();
+  if (end != std::string_view::npos && (!known || end < cut)) return Section{end, end_text.size()};
   if (!known) return {};
   if (cut < std::min(seen.size(), kMostSection)) return Section{cut, 0};
   if (text.size() <= kMostSection) return last ? std::optional(Section{text.size(), 0}) : std::nullopt;
@@ -59,19 +84,21 @@ std::optional<DocumentEncoder::Section> DocumentEncoder::next_section(std::strin
   return Section{cut, 0};
 }
 
-void DocumentEncoder::begin(std::vector<Token>& tokens) {
-  tokens.insert(tokens.end(), tokenizer_.before().begin(), tokenizer_.before().end());
-  open_ = true;
-}
-
-void DocumentEncoder::end(std::vector<Token>& tokens) {
-  const std::vector<Token>& behind = tokenizer_.behind();
-  tokens.insert(tokens.end(), behind.begin(), behind.end());
-  if (end_ && (behind.empty() || behind.back() != *end_)) tokens.push_back(*end_);
-  open_ = false;
+void DocumentEncoder::encode_part(std::string_view part, bool last, std::vector<Token>& tokens) {
+  const bool space = part.find_first_not_of(kSpace) == std::string_view::npos;
+  // White space behind the last end token is no document.
+  const bool begins = !open_ && !(ended_ && last && space);
+  if (begins && !own_begin_) edges_.put_before(tokens);
+  open_ = open_ || begins;
+  if (!part.empty()) tokenizer_.encode_part(part, {begins, !begins}, tokens);
+  ended_ = edges_.ends(part) || (ended_ && space);
 }
 
 std::size_t DocumentEncoder::encode_piece(std::string_view text, bool last, std::vector<Token>& tokens) {
+  if (covered_ == 0 && edges_.begins(text)) {
+    own_begin_ = true;
+    splits_ = false;
+  }
   std::size_t at = 0;
   while (at < text.size()) {
     const std::optional<Section> section = next_section(text.substr(at), last);
@@ -79,16 +106,22 @@ std::size_t DocumentEncoder::encode_piece(std::string_view text, bool last, std:
     const std::string_view part = text.substr(at, section->size);
     if (const std::size_t valid = utf8_valid_prefix(part); valid != part.size()) {
       throw data_error("E-DATA-TEXT", name_, fmt::format("byte {} is not UTF-8", covered_ + at + valid), "text in UTF-8",
-                       {fmt::format("iconv -f LATIN1 -t UTF-8 {} > train.txt, where it is Latin-1", name_)});
+                       {conversion("iconv -f LATIN1 -t UTF-8 FILE > OUT.txt  # where it is Latin-1", name_)});
     }
-    const bool first = !open_;
-    if (first) begin(tokens);
-    if (!part.empty()) tokenizer_.encode_part(part, {first, !first}, tokens);
-    if (section->skip > 0) end(tokens);
     at += section->size + section->skip;
+    if (last && at < text.size() && tokens.size() == tokens.capacity()) {
+      // So that a long text moves its tokens once.
+      tokens.reserve(tokens.size() + tokens.size() / 16 + tokens.size() * ((text.size() - at) / at + 1));
+    }
+    encode_part(part, last && at == text.size() && section->skip == 0, tokens);
+    if (section->skip == 0) continue;
+    edges_.put_behind(tokens);
+    open_ = false;
+    ended_ = true;
   }
   covered_ += at;
-  if (last && open_) end(tokens);
+  if (last && open_ && !ended_) edges_.put_behind(tokens);
+  own_end_ = last && open_ && ended_;
   return at;
 }
 

@@ -1,5 +1,6 @@
 // Training text through the tokenizer of a folder. A document is a text up to the text of the end token, or up to the end of the
-// file: its tokens stand between what the tokenizer puts before and behind a text, and the end token follows.
+// file: its tokens stand between what the tokenizer puts before and behind a text, and the end token follows. What a text has
+// already is not put there a second time.
 // Text of any length is encoded in sections of 64 to 256 KiB, as the whole would be: a section ends behind a letter or digit and
 // before a line end. Tokens depend on the text alone, not on the pieces that it comes in.
 #pragma once
@@ -21,17 +22,48 @@ namespace plimsoll {
 std::optional<Token> end_of_document(const Tokenizer& tokenizer, const std::filesystem::path& tokenizer_folder,
                                      const std::filesystem::path& weights_folder);
 
+// The tokens that the tokenizer and training put around a text. A text may have them already, such as one that a chat template
+// has rendered.
+class TextEdges {
+ public:
+  TextEdges(const Tokenizer& tokenizer, std::optional<Token> end);
+
+  // True if `text` begins with the texts of the tokens that the tokenizer puts before a text.
+  bool begins(std::string_view text) const { return !begin_text_.empty() && text.starts_with(begin_text_); }
+  // True if `text` ends with the text of the end token; white space may follow it.
+  bool ends(std::string_view text) const;
+  // Empty where there is none.
+  const std::string& begin_text() const { return begin_text_; }
+  const std::string& end_text() const { return end_text_; }
+  void put_before(std::vector<Token>& tokens) const;
+  // Appends the tokens that the tokenizer puts behind a text, and the end token.
+  void put_behind(std::vector<Token>& tokens) const;
+
+ private:
+  std::vector<Token> before_, behind_;
+  std::string begin_text_, end_text_;
+};
+
+// The content of a text: one document, or a file of several. A file that begins with the begin token marks its documents itself
+// and counts as one.
+enum class Documents { one, many };
+
 class DocumentEncoder {
  public:
   // encode_piece() may leave as many bytes.
   static constexpr std::size_t kMostLeft = (std::size_t{256} << 10) + (std::size_t{32} << 10);
 
   // Keeps a reference to the tokenizer. `name` of the text is for messages.
-  DocumentEncoder(Tokenizer& tokenizer, std::optional<Token> end, std::string name);
+  DocumentEncoder(Tokenizer& tokenizer, std::optional<Token> end, std::string name, Documents documents);
 
   // Appends the tokens of the front of `text` and returns how many bytes they cover: all where this is the `last` piece. The next
   // call starts with the others. data_error E-DATA-TEXT: the text is not UTF-8.
   std::size_t encode_piece(std::string_view text, bool last, std::vector<Token>& tokens);
+
+  // Once something was encoded: the text has a begin token of its own, and none was put before it.
+  bool began_itself() const { return own_begin_; }
+  // After the last piece: the text ends with an end token of its own, and none was put behind it.
+  bool ended_itself() const { return own_end_; }
 
  private:
   struct Section {
@@ -39,14 +71,16 @@ class DocumentEncoder {
   };
   // Nothing where more text is needed.
   std::optional<Section> next_section(std::string_view text, bool last) const;
-  void begin(std::vector<Token>& tokens);
-  void end(std::vector<Token>& tokens);
+  void encode_part(std::string_view part, bool last, std::vector<Token>& tokens);
 
   Tokenizer& tokenizer_;
-  std::optional<Token> end_;
-  std::string end_text_, name_;
+  TextEdges edges_;
+  std::string name_;
+  bool splits_;  // at end tokens
   std::uint64_t covered_ = 0;
-  bool open_ = false;  // a document has begun
+  bool open_ = false;   // a document has begun
+  bool ended_ = false;  // what was encoded ends with an end token and white space
+  bool own_begin_ = false, own_end_ = false;
 };
 
 }  // namespace plimsoll

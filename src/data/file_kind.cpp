@@ -9,8 +9,10 @@
 #include <nlohmann/json.hpp>
 #include <span>
 #include <string_view>
+#include <utility>
 
 #include "base/text.h"
+#include "data/conversions.h"
 
 namespace plimsoll {
 namespace {
@@ -23,19 +25,13 @@ constexpr const char* kOtherData = "data.train = text or tokens";
 constexpr const char* kUnpack = "unpack it first";
 constexpr const char* kExtractText = "extract its text into a .txt file";
 constexpr const char* kNumpy =
-    "python3 -c \"import numpy as np; np.load('FILE').astype('<u2').tofile('tokens.bin')\" (ids below 65,536)";
+    "python3 -c 'import sys, numpy; numpy.load(sys.argv[1]).astype(\"<u2\").tofile(sys.argv[2])' FILE OUT.bin  # ids below "
+    "65,536";
 constexpr const char* kWideNumpy =
-    "python3 -c \"import numpy as np; np.load('FILE').astype('<u4').tofile('tokens.bin')\", with data.format = \"u32\"";
-constexpr const char* kJsonText =
-    "python3 -c \"import json; [print(json.loads(line)['text']) for line in open('FILE')]\" > train.txt";
-constexpr const char* kJsonArrayText =
-    "python3 -c \"import json; [print(row['text']) for row in json.load(open('FILE'))]\" > train.txt, where 'text' is the key";
-constexpr const char* kTabText =
-    "python3 -c \"import csv; [print(row['text']) for row in csv.DictReader(open('FILE'), delimiter='\\t')]\" > train.txt, where "
-    "'text' is the column";
-constexpr const char* kTableText =
-    "python3 -c \"import csv; [print(row['text']) for row in csv.DictReader(open('FILE'))]\" > train.txt, where 'text' is the "
-    "column";
+    "python3 -c 'import sys, numpy; numpy.load(sys.argv[1]).astype(\"<u4\").tofile(sys.argv[2])' FILE OUT.bin  # data.format u32";
+constexpr const char* kParquetText =
+    "python3 -c 'import sys, pandas; [print(text) for text in pandas.read_parquet(sys.argv[1])[\"text\"]]' FILE > OUT.txt";
+constexpr const char *kJsonText = "JSON lines", *kJsonArrayText = "JSON", *kTableText = "a table";  // written by its columns
 
 struct Magic {
   std::size_t offset;
@@ -44,21 +40,20 @@ struct Magic {
 };
 // Long enough that no text begins so, and hardly any tokens.
 constexpr Magic kMagics[] = {
-    {0, "\x1f\x8b\x08"sv, "a gzip file", "gunzip -k FILE"},
+    {0, "\x1f\x8b\x08"sv, "a gzip file", "gzip -dc FILE > OUT.txt"},
     {0, "PK\x03\x04"sv, "a zip archive", kUnpack},
-    {0, "\x28\xb5\x2f\xfd"sv, "a zstd file", "zstd -d FILE"},
-    {0, "\xfd\x37zXZ\x00"sv, "an xz file", "xz -dk FILE"},
-    {0, "BZh91AY&SY"sv, "a bzip2 file", "bunzip2 -k FILE"},
-    {0, "\x04\x22\x4d\x18"sv, "an lz4 file", "lz4 -d FILE"},
+    {0, "\x28\xb5\x2f\xfd"sv, "a zstd file", "zstd -dc FILE > OUT.txt"},
+    {0, "\xfd\x37zXZ\x00"sv, "an xz file", "xz -dc FILE > OUT.txt"},
+    {0, "BZh91AY&SY"sv, "a bzip2 file", "bzip2 -dc FILE > OUT.txt"},
+    {0, "\x04\x22\x4d\x18"sv, "an lz4 file", "lz4 -dc FILE > OUT.txt"},
     {0, "7z\xbc\xaf\x27\x1c"sv, "a 7z archive", kUnpack},
     {0, "Rar!\x1a\x07"sv, "a rar archive", kUnpack},
     {257, "ustar"sv, "a tar archive", "tar -xf FILE"},
     {0, "\x93NUMPY"sv, "a NumPy array", kNumpy},
-    {0, "PAR1"sv, "a Parquet file",
-     "python3 -c \"import pandas; pandas.read_parquet('FILE')['text'].to_csv('train.txt', index=False, header=False)\""},
+    {0, "PAR1"sv, "a Parquet file", kParquetText},
     {0, "ARROW1\0"sv, "an Arrow file", kExtractText},
     {0, "\x89HDF\r\n"sv, "an HDF5 file", kExtractText},
-    {0, "%PDF-"sv, "a PDF", "pdftotext FILE train.txt"},
+    {0, "%PDF-"sv, "a PDF", "pdftotext FILE OUT.txt"},
     {0, "\x89PNG\r\n"sv, "an image", kOtherData},
     {0, "\xff\xd8\xff\xe0"sv, "an image", kOtherData},
     {0, "\xff\xd8\xff\xe1"sv, "an image", kOtherData},
@@ -84,19 +79,19 @@ constexpr Extension kExtensions[] = {
     {".ndjson", "JSON lines", kJsonText},
     {".json", "JSON", kJsonArrayText},
     {".csv", "a table", kTableText},
-    {".tsv", "a table", kTabText},
+    {".tsv", "a table", kTableText},
     {".npy", "a NumPy array", kNumpy},
     {".npz", "NumPy arrays", kNumpy},
-    {".parquet", "a Parquet file", kExtractText},
+    {".parquet", "a Parquet file", kParquetText},
     {".arrow", "an Arrow file", kExtractText},
     {".feather", "an Arrow file", kExtractText},
-    {".gz", "a gzip file", "gunzip -k FILE"},
-    {".zst", "a zstd file", "zstd -d FILE"},
-    {".xz", "an xz file", "xz -dk FILE"},
-    {".bz2", "a bzip2 file", "bunzip2 -k FILE"},
+    {".gz", "a gzip file", "gzip -dc FILE > OUT.txt"},
+    {".zst", "a zstd file", "zstd -dc FILE > OUT.txt"},
+    {".xz", "an xz file", "xz -dc FILE > OUT.txt"},
+    {".bz2", "a bzip2 file", "bzip2 -dc FILE > OUT.txt"},
     {".zip", "a zip archive", kUnpack},
     {".tar", "a tar archive", "tar -xf FILE"},
-    {".pdf", "a PDF", "pdftotext FILE train.txt"},
+    {".pdf", "a PDF", "pdftotext FILE OUT.txt"},
     {".html", "HTML", kExtractText},
     {".htm", "HTML", kExtractText},
     {".pkl", "a Python pickle", kExtractText},
@@ -190,18 +185,27 @@ bool is_table(std::string_view begin) {
   return rows == 3;
 }
 
-std::optional<ForeignKind> foreign_tokens(std::string_view begin, std::int64_t vocab) {
-  if (is_plain_text(begin)) return ForeignKind{"text", "--set data.format=bytes or bpe, or a name without .bin"};
-  if (is_wide_tokens(begin, vocab)) return ForeignKind{"tokens of four bytes", "--set data.format=u32"};
+// A token width that the user has given is not questioned.
+std::optional<ForeignKind> foreign_tokens(std::string_view begin, std::int64_t vocab, KindBy by) {
+  if (is_plain_text(begin)) return ForeignKind{"text", "--set data.format=bytes  # or bpe, with a vocabulary"};
+  if (by == KindBy::all && is_wide_tokens(begin, vocab)) return ForeignKind{"tokens of four bytes", "--set data.format=u32"};
   return {};
 }
 
-std::optional<ForeignKind> foreign_text(const File& file, std::string_view begin, std::int64_t vocab) {
-  if (begin.starts_with("\xff\xfe\0\0"sv)) return ForeignKind{"text in UTF-32", "iconv -f UTF-32 -t UTF-8 FILE > train.txt"};
+std::optional<ForeignKind> zero_bytes(std::string_view begin, std::int64_t vocab) {
+  if (begin.find('\0') == std::string_view::npos) return {};
+  return ForeignKind{"no text: it holds zero bytes", is_wide_tokens(begin, vocab)
+                                                         ? "--set data.format=u32  # where it is tokens of four bytes"
+                                                         : "--set data.format=u16  # where it is tokens"};
+}
+
+std::optional<ForeignKind> foreign_text(const File& file, std::string_view begin, std::int64_t vocab, KindBy by) {
+  if (begin.starts_with("\xff\xfe\0\0"sv)) return ForeignKind{"text in UTF-32", "iconv -f UTF-32 -t UTF-8 FILE > OUT.txt"};
   if (begin.starts_with("\xff\xfe"sv) || begin.starts_with("\xfe\xff"sv)) {
-    return ForeignKind{"text in UTF-16", "iconv -f UTF-16 -t UTF-8 FILE > train.txt"};
+    return ForeignKind{"text in UTF-16", "iconv -f UTF-16 -t UTF-8 FILE > OUT.txt"};
   }
-  if (begin.starts_with("\0\0\xfe\xff"sv)) return ForeignKind{"text in UTF-32", "iconv -f UTF-32 -t UTF-8 FILE > train.txt"};
+  if (begin.starts_with("\0\0\xfe\xff"sv)) return ForeignKind{"text in UTF-32", "iconv -f UTF-32 -t UTF-8 FILE > OUT.txt"};
+  if (by == KindBy::bytes) return zero_bytes(begin, vocab);
   const std::string extension = lower(std::filesystem::path(file.path()).extension().string());
   for (const Extension& each : kExtensions) {
     if (extension == each.name) return ForeignKind{each.what, each.remedy};
@@ -212,22 +216,17 @@ std::optional<ForeignKind> foreign_text(const File& file, std::string_view begin
   if (is_json_lines(begin, whole)) return ForeignKind{"JSON lines", kJsonText};
   const std::string start = lower(begin.substr(0, 16));
   if (start.starts_with("<!doctype html") || start.starts_with("<html")) return ForeignKind{"HTML", kExtractText};
-  if (begin.find('\0') != std::string_view::npos) {
-    return ForeignKind{"no text: it holds zero bytes", is_wide_tokens(begin, vocab)
-                                                           ? "--set data.format=u32, where it is tokens of four bytes"
-                                                           : "--set data.format=u16, where it is tokens"};
-  }
-  return {};
+  return zero_bytes(begin, vocab);
 }
 
-std::optional<ForeignKind> look_at(const File& file, bool tokens, std::int64_t vocab) {
+std::optional<ForeignKind> look_at(const File& file, bool tokens, std::int64_t vocab, KindBy by) {
   const std::string begin = begin_of(file);
   for (const Magic& magic : kMagics) {
     if (has_magic(begin, magic)) return ForeignKind{magic.what, magic.remedy};
   }
   if (is_safetensors(begin, file.size())) return ForeignKind{"a safetensors file", kOtherData};
   if (is_pickle(begin)) return ForeignKind{"a Python pickle", kExtractText};
-  return tokens ? foreign_tokens(begin, vocab) : foreign_text(file, begin, vocab);
+  return tokens ? foreign_tokens(begin, vocab, by) : foreign_text(file, begin, vocab, by);
 }
 
 }  // namespace
@@ -247,15 +246,39 @@ bool begins_like_llmc(const File& file) {
   return magic == kLlmcNarrow.magic || magic == kLlmcWide.magic;
 }
 
-std::optional<ForeignKind> foreign_kind(const File& file, bool tokens, std::int64_t vocab) {
-  std::optional<ForeignKind> kind = look_at(file, tokens, vocab);
-  if (kind) {
-    if (kind->remedy == kNumpy && vocab > 1 << 16) kind->remedy = kWideNumpy;
-    kind->json = kind->remedy == kJsonText || kind->remedy == kJsonArrayText;
-    const std::size_t at = kind->remedy.find("FILE");
-    if (at != std::string::npos) kind->remedy.replace(at, 4, file.path());
+std::optional<ForeignKind> foreign_kind(const File& file, bool tokens, std::int64_t vocab, KindBy by) {
+  std::optional<ForeignKind> kind = look_at(file, tokens, vocab, by);
+  if (!kind) return {};
+  if (kind->remedy == kNumpy && vocab > 1 << 16) kind->remedy = kWideNumpy;
+  kind->json = kind->remedy == kJsonText || kind->remedy == kJsonArrayText;
+  const std::string begin = begin_of(file);
+  if (kind->json) {
+    kind->remedy = text_of_json(begin, kind->remedy == kJsonText, file.path());
+  } else if (kind->remedy == kTableText) {
+    kind->remedy = text_of_table(begin, file.path());
+    kind->samples = samples_of_table(begin, file.path());
+  } else {
+    if (kind->remedy == kParquetText) {
+      kind->samples = conversion(
+          "python3 -c 'import sys, pandas; pandas.read_parquet(sys.argv[1]).to_json(sys.argv[2], "
+          "orient=\"records\", lines=True)' FILE OUT.jsonl",
+          file.path());
+    }
+    kind->remedy = conversion(std::move(kind->remedy), file.path());
   }
   return kind;
+}
+
+bool looks_like_json(const File& file) {
+  const std::string begin = begin_of(file);
+  std::string_view text = begin;
+  if (text.starts_with("\xef\xbb\xbf"sv)) text.remove_prefix(3);
+  if (is_json_lines(text, file.size() == std::ssize(begin))) return true;
+  // An array over several lines, or a first line that is longer than what is looked at.
+  const std::size_t first = text.find_first_not_of(" \t\r\n");
+  if (first == std::string_view::npos || (text[first] != '{' && text[first] != '[')) return false;
+  const std::size_t next = text.find_first_not_of(" \t\r\n", first + 1);
+  return next != std::string_view::npos && (text[next] == '"' || (text[first] == '[' && text[next] == '{'));
 }
 
 }  // namespace plimsoll

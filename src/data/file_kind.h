@@ -1,4 +1,4 @@
-// What a data file evidently is, by its first bytes and its name: what "auto" goes by, and refuses.
+// The evident kind of a data file, judged by its first bytes and its name. "auto" follows it; foreign kinds are refused.
 #pragma once
 
 #include <cstdint>
@@ -25,11 +25,16 @@ bool begins_like_llmc(const File& file);
 
 // Neither text nor uint16 tokens.
 struct ForeignKind {
-  std::string what;    // "a gzip file"
-  std::string remedy;  // how it becomes one of them
-  bool json = false;   // perhaps samples of their own lengths
+  std::string what;     // "a gzip file"
+  std::string remedy;   // how it becomes one of them
+  std::string samples;  // how it becomes JSON samples; empty: not at all
+  bool json = false;    // perhaps samples of their own lengths
 };
-// `tokens`: whether the file would be read as uint16 tokens, else as text. `vocab`: of the model.
-std::optional<ForeignKind> foreign_kind(const File& file, bool tokens, std::int64_t vocab);
+// Evidence for the kind of a file. The bytes of an archive, of UTF-16 or of tokens are proof. A name or JSON text is a hint.
+enum class KindBy { all, bytes };
+// `tokens`: true if the file is read as uint16 tokens; false: as text. `vocab`: of the model.
+std::optional<ForeignKind> foreign_kind(const File& file, bool tokens, std::int64_t vocab, KindBy by = KindBy::all);
+// True if a text begins with a JSON object or array, one a line or as the whole file.
+bool looks_like_json(const File& file);
 
 }  // namespace plimsoll

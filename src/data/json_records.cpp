@@ -16,11 +16,19 @@ bool is_space(int c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
 
 }  // namespace
 
-JsonRecords::JsonRecords(const std::filesystem::path& path) : file_(File::open(path, "E-DATA-MISSING")) {
+JsonRecords::JsonRecords(const std::filesystem::path& path, std::int64_t most, Hasher* read)
+    : file_(File::open(path, "E-DATA-MISSING")), hasher_(read), most_(static_cast<std::size_t>(most)) {
   fill();
   if (buffer_.starts_with("\xef\xbb\xbf")) at_ = 3;
   skip_spaces();
   array_ = peek() == '[';
+}
+
+void JsonRecords::fail_length(std::int64_t line) const {
+  const auto most = static_cast<std::int64_t>(most_);
+  fail(line, fmt::format("a {} is longer than {} bytes", array_ ? "sample" : "line", most),
+       most < kMostSampleBytes ? "a shorter sample, or a larger --memory: a sample may have a 32nd of it"
+                               : "shorter samples, one a line");
 }
 
 void JsonRecords::fail(std::int64_t line, const std::string& why, const std::string& expected) const {
@@ -32,6 +40,7 @@ bool JsonRecords::fill() {
   if (count <= 0) return false;
   buffer_.resize(static_cast<std::size_t>(count));
   file_.read_at(read_, std::as_writable_bytes(std::span(buffer_)));
+  if (hasher_ != nullptr) hasher_->add(std::as_bytes(std::span(buffer_)));
   file_.forget(read_, count);
   read_ += count;
   at_ = 0;
@@ -53,8 +62,7 @@ void JsonRecords::skip_spaces() {
 }
 
 void JsonRecords::keep(JsonRecord& record, char c) const {
-  if (record.text.size() == kMostBytes)
-    fail(record.line, fmt::format("a record is longer than {} bytes", kMostBytes), "a shorter one");
+  if (record.text.size() == most_) fail_length(record.line);
   record.text += c;
 }
 
@@ -66,9 +74,7 @@ std::optional<JsonRecord> JsonRecords::next_line() {
   JsonRecord record{{}, line_};
   for (int c = peek(); c >= 0 && c != '\n'; c = peek()) {
     const std::size_t end = std::min(buffer_.find('\n', at_), buffer_.size());
-    if (record.text.size() + (end - at_) > kMostBytes) {
-      fail(record.line, fmt::format("a line is longer than {} bytes", kMostBytes), "a sample a line");
-    }
+    if (record.text.size() + (end - at_) > most_) fail_length(record.line);
     record.text.append(buffer_, at_, end - at_);
     at_ = end;
   }

@@ -8,9 +8,13 @@
 #include <optional>
 #include <string>
 
+#include "base/hash.h"
 #include "formats/file.h"
 
 namespace plimsoll {
+
+// The limit of a record, in bytes. Reading, rendering and tokenising a sample takes up to 16 bytes of memory per byte of JSON.
+inline constexpr std::int64_t kMostSampleBytes = std::int64_t{64} << 20;
 
 struct JsonRecord {
   std::string text;
@@ -19,13 +23,12 @@ struct JsonRecord {
 
 class JsonRecords {
  public:
-  static constexpr std::size_t kMostBytes = std::size_t{64} << 20;
-
-  // An array where the first character is [, else lines. E-DATA-MISSING: there is no file.
-  explicit JsonRecords(const std::filesystem::path& path);
+  // An array where the first character is [, else lines. `most`: bytes of a record. E-DATA-MISSING: there is no file. `read`,
+  // which outlives this, gets all bytes as they are read.
+  explicit JsonRecords(const std::filesystem::path& path, std::int64_t most = kMostSampleBytes, Hasher* read = nullptr);
 
   const File& file() const { return file_; }
-  // The next one; nothing behind the last. Lines of white space are left out. E-DATA-JSON: a record is longer than kMostBytes,
+  // The next one; nothing behind the last. Lines of white space are left out. E-DATA-JSON: a record is longer than the limit,
   // or an array is none.
   std::optional<JsonRecord> next();
 
@@ -38,10 +41,13 @@ class JsonRecords {
   std::optional<JsonRecord> next_line();
   std::optional<JsonRecord> next_element();
   void keep(JsonRecord& record, char c) const;
+  [[noreturn]] void fail_length(std::int64_t line) const;
   [[noreturn]] void fail(std::int64_t line, const std::string& why, const std::string& expected) const;
 
   File file_;
+  Hasher* hasher_;
   std::string buffer_;
+  std::size_t most_;
   std::size_t at_ = 0;
   std::int64_t read_ = 0, line_ = 1;
   bool array_ = false, begun_ = false, ended_ = false;

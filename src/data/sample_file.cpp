@@ -8,6 +8,8 @@
 
 #include "base/bytes.h"
 #include "base/error.h"
+#include "data/cache_seal.h"
+#include "data/file_pieces.h"
 #include "data/token_rows.h"
 
 namespace plimsoll {
@@ -15,12 +17,13 @@ namespace {
 
 struct Header {
   std::array<char, 16> magic{};
-  std::uint64_t version = 0, samples = 0, tokens = 0, largest = 0, checksum = 0;
+  std::uint64_t version = 0, samples = 0, tokens = 0, largest = 0;
   SampleCounts counts;
+  std::uint64_t seal = 0;
 };
 constexpr std::array<char, 16> kMagic{'p', 'l', 'i', 'm', 's', 'o', 'l', 'l', '.', 's', 'a', 'm', 'p', 'l', 'e', 's'};
-constexpr std::uint64_t kVersion = 2;
-constexpr std::int64_t kTokensAt = 128, kTokenBytes = 4;
+constexpr std::uint64_t kVersion = 3;
+constexpr std::int64_t kTokensAt = 256, kTokenBytes = 4;
 static_assert(sizeof(Header) <= kTokensAt);
 
 Error broken(const std::string& path, std::string why) {
@@ -47,7 +50,7 @@ std::span<T> field(std::span<const FieldBuffer> fields, std::string_view name) {
 
 }  // namespace
 
-SampleFileWriter::SampleFileWriter(const std::filesystem::path& target) : file_(target) {
+SampleFileWriter::SampleFileWriter(const std::filesystem::path& target) : target_(target), file_(target, Aside::named) {
   file_.write(std::string(kTokensAt, '\0'));
 }
 
@@ -74,13 +77,14 @@ void SampleFileWriter::commit(const SampleCounts& counts) {
   if (tokens_ % 2 != 0) file_.write(std::string(kTokenBytes, '\0'));
   file_.write(std::as_bytes(std::span(records_)));
   hasher_.add(std::as_bytes(std::span(records_)));
-  const Header header{kMagic, kVersion, records_.size(), tokens_, largest_, hasher_.low64(), counts};
+  Header header{kMagic, kVersion, records_.size(), tokens_, largest_, counts};
+  header.seal = cache_seal(target_, text_of(header), hasher_);
   file_.overwrite(0, text_of(header));
   file_.commit();
 }
 
-TokenFile open_sample_file(const std::filesystem::path& path, std::string name, std::int64_t vocab, bool verify) {
-  File file = File::open(path, "E-DATA-MISSING");
+TokenFile open_sample_file(File file, std::string name, std::int64_t vocab, bool verify, bool keeps_vocab) {
+  const FileStamp stamp = stamp_of(file);
   Header header;
   if (file.size() < kTokensAt) throw broken(file.path(), fmt::format("it has {} bytes", file.size()));
   file.read_at(0, bytes_of(header));
@@ -95,37 +99,32 @@ TokenFile open_sample_file(const std::filesystem::path& path, std::string name, 
   }
   if (verify) {
     Hasher hasher;
-    const auto add = [&](std::int64_t begin, std::int64_t bytes) {
-      std::vector<std::byte> buffer(std::size_t{256} << 10);
-      for (const std::int64_t last = begin + bytes; begin < last;) {
-        const auto piece =
-            std::span(buffer).first(static_cast<std::size_t>(std::min<std::int64_t>(std::ssize(buffer), last - begin)));
-        file.read_at(begin, piece);
-        hasher.add(std::span<const std::byte>(piece));
-        begin += std::ssize(piece);
-      }
-    };
-    add(kTokensAt, kTokenBytes * static_cast<std::int64_t>(header.tokens));
-    add(kTokensAt + kTokenBytes * static_cast<std::int64_t>(padded),
-        file.size() - kTokensAt - kTokenBytes * static_cast<std::int64_t>(padded));
-    file.forget(0, 0);
-    if (hasher.low64() != header.checksum) throw broken(file.path(), "its checksum is that of other content");
+    const auto add = [&](std::span<const std::byte> piece) { hasher.add(piece); };
+    for_each_piece(file, kTokensAt, kTokensAt + kTokenBytes * static_cast<std::int64_t>(header.tokens), add);
+    for_each_piece(file, kTokensAt + kTokenBytes * static_cast<std::int64_t>(padded), file.size(), add);
+    Header unsealed = header;
+    unsealed.seal = 0;
+    if (header.seal != cache_seal(file.path(), text_of(unsealed), hasher)) {
+      throw broken(file.path(), "its seal is that of another file, or of other content");
+    }
   }
   if (header.largest >= static_cast<std::uint64_t>(vocab)) {
-    throw data_error("E-DATA-TOKEN", name, fmt::format("a token is {}", header.largest),
-                     fmt::format("tokens below the model's vocabulary of {}", vocab),
-                     {fmt::format("--set model.vocab={}", header.largest + 1)});
+    throw data_error(
+        "E-DATA-TOKEN", name, fmt::format("a token is {}", header.largest),
+        fmt::format("tokens below the model's vocabulary of {}", vocab),
+        keeps_vocab ? std::vector<std::string>{} : std::vector{fmt::format("--set model.vocab={}", header.largest + 1)});
   }
   TokenFile source;
   source.name = name;
   source.tokens = static_cast<std::int64_t>(header.tokens);
   source.bytes_per_token = kTokenBytes;
   source.vocab = vocab;
+  source.keeps_vocab = keeps_vocab;
   source.format = "samples";
   source.samples = static_cast<std::int64_t>(header.samples);
   source.counts = header.counts;
   source.table = kTokensAt + kTokenBytes * static_cast<std::int64_t>(padded);
-  source.parts.push_back({std::move(file), std::move(name), kTokensAt, source.tokens});
+  source.parts.push_back({std::move(file), std::move(name), kTokensAt, source.tokens, stamp});
   return source;
 }
 
@@ -173,6 +172,7 @@ void StoredSamples::read(std::span<const PlacedSample> samples, std::span<std::b
     part.file.read_at(part.offset + kTokenBytes * static_cast<std::int64_t>(at.first), staging.first(bytes));
     staging = staging.subspan(bytes);
   }
+  require_unchanged(part.file, part.stamp);
 }
 
 void StoredSamples::drop(std::span<const PlacedSample>) const { file_.parts.front().file.forget(0, 0); }

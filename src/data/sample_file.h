@@ -38,6 +38,7 @@ class SampleFileWriter {
   void commit(const SampleCounts& counts = {});
 
  private:
+  std::filesystem::path target_;
   AtomicFile file_;
   std::vector<SampleRecord> records_;
   std::vector<Token> row_;
@@ -45,9 +46,9 @@ class SampleFileWriter {
   Hasher hasher_;
 };
 
-// data_error E-DATA-FORMAT: the file is cut, or is none of these. `verify` reads all of it and compares its checksum.
+// data_error E-DATA-FORMAT: the file is cut, or is none of these. `verify` reads all of it and compares its seal.
 // E-DATA-TOKEN: a token is past the vocabulary.
-TokenFile open_sample_file(const std::filesystem::path& path, std::string name, std::int64_t vocab, bool verify);
+TokenFile open_sample_file(File file, std::string name, std::int64_t vocab, bool verify, bool keeps_vocab = false);
 
 // Its samples, a row of so many positions for each or several to a row. A sample of n tokens takes n - 1 positions.
 class StoredSamples : public SampleSource {

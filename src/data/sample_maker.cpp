@@ -15,6 +15,7 @@
 #include "data/chat_encoder.h"
 #include "data/conversation.h"
 #include "data/document_encoder.h"
+#include "data/file_pieces.h"
 #include "data/sample_file.h"
 #include "formats/chat_template.h"
 #include "formats/file.h"
@@ -24,7 +25,7 @@ namespace plimsoll {
 namespace {
 
 // What changes how the same data are encoded.
-constexpr std::string_view kVersion = "samples/2";
+constexpr std::string_view kVersion = "samples/3";
 
 // Templates may write the date: in training it is that which Llama's own templates have where nobody says.
 std::tm date_of_training() {
@@ -55,7 +56,7 @@ class Maker {
                          "a folder with tokenizer.json, or a GGUF file");
     }
     tokenizer_ = std::make_unique<Tokenizer>(Tokenizer::load(request.tokenizer));
-    if (tokenizer_->size() > request.vocab) {
+    if (tokenizer_->size() > request.vocab && request.trained.empty()) {
       throw data_error("E-DATA-TOKEN", request.tokenizer.string(),
                        fmt::format("it has {} tokens and the model has {}", tokenizer_->size(), request.vocab),
                        "a model whose vocabulary is at least as large",
@@ -70,15 +71,16 @@ class Maker {
   }
 
   template <class Visit>
-  void for_each_sample(const Visit& visit) const {
+  void for_each_sample(const Visit& visit, Hasher* read = nullptr) const {
     const ChatLoss loss = request_.turns == TrainedTurns::last ? ChatLoss::last : ChatLoss::all;
     ChatEncoder encoder(*tokenizer_, templates_ ? &*templates_ : nullptr, {loss, end_, date_of_training()});
-    SampleReader reader(request_.paths);
+    SampleReader reader(request_.paths, request_.most_bytes, read);
     bool any = false;
     while (std::optional<ChatSample> sample = reader.next()) {
       any = true;
       EncodedSample encoded = encoder.encode(*sample);
       if (request_.turns == TrainedTurns::all) std::ranges::fill(encoded.trained, std::uint8_t{1});
+      check_rows(*sample, encoded);
       if (!visit(*sample, encoded, *tokenizer_)) return;
     }
     if (!any) throw data_error("E-DATA-EMPTY", request_.paths.text(), "it holds no sample", "JSON samples to train on");
@@ -86,28 +88,48 @@ class Maker {
 
   std::optional<SampleFiles> find() {
     if (train_.empty()) find_names();
-    const std::optional<std::filesystem::path> train = folders_.find(train_);
-    const std::optional<std::filesystem::path> rest = request_.held_out > 0 ? folders_.find(held_out_) : std::nullopt;
+    std::optional<TokenFile> train = found(train_);
+    std::optional<TokenFile> rest = request_.held_out > 0 ? found(held_out_) : std::nullopt;
     if (!train || (request_.held_out > 0 && !rest)) return {};
-    SampleFiles files{open(*train), {}};
-    if (rest) files.held_out = open(*rest);
-    return files;
+    return SampleFiles{*std::move(train), std::move(rest)};
   }
 
   SampleFiles make() {
-    const std::filesystem::path folder = folders_.writable();
+    const std::filesystem::path folder = folders_.writable({train_, held_out_});
     try {
       encode(folder);
     } catch (Error& error) {
       folders_.advise(error, folder);
       throw;
     }
-    return *find();
+    const auto made = [&](const std::string& name) { return open(File::open(folder / name, "E-DATA-MISSING")); };
+    SampleFiles files{made(train_), {}};
+    if (request_.held_out > 0) files.held_out = made(held_out_);
+    return files;
   }
 
  private:
-  TokenFile open(const std::filesystem::path& path) const {
-    return open_sample_file(path, request_.paths.text(), request_.vocab, /*verify=*/true);
+  TokenFile open(File file) const {
+    return open_sample_file(std::move(file), request_.paths.text(), request_.vocab, /*verify=*/true, !request_.trained.empty());
+  }
+
+  // Nothing where the cache lacks it, or where it was cut or damaged.
+  std::optional<TokenFile> found(const std::string& name) const {
+    std::optional<File> file = folders_.find(name);
+    if (!file) return {};
+    try {
+      return open(*std::move(file));
+    } catch (const Error& error) {
+      if (error.code == "E-DATA-TOKEN") throw;
+      return {};
+    }
+  }
+
+  void check_rows(const ChatSample& sample, const EncodedSample& encoded) const {
+    const auto large = std::ranges::find_if(encoded.tokens, [&](Token token) { return token >= request_.vocab; });
+    if (large == encoded.tokens.end()) return;
+    const std::string text = tokenizer_->decode(std::vector<Token>{*large}, /*skip_special=*/false);
+    throw rowless_token_error(sample.where(), text, *large, request_.vocab);
   }
 
   // By all that the samples follow from; the data are read for it.
@@ -120,17 +142,14 @@ class Maker {
       for (const auto& [name, one] : templates_->by_name) hasher.add(name).add(one.hash());
       for (const auto& [name, token] : templates_->tokens) hasher.add(name).add(token);
     }
-    std::vector<std::byte> buffer(std::size_t{256} << 10);
+    Hasher data;
     for (const std::filesystem::path& path : data_files(request_.paths)) {
       const File file = File::open(path, "E-DATA-MISSING");
-      for (std::int64_t at = 0; at < file.size(); at += std::ssize(buffer)) {
-        const auto piece = std::span(buffer).first(static_cast<std::size_t>(std::min(std::ssize(buffer), file.size() - at)));
-        file.read_at(at, piece);
-        hasher.add(std::span<const std::byte>(piece));
-      }
-      hasher.add(fmt::format("{}", file.size()));
-      file.forget(0, 0);
+      for_each_piece(file, 0, file.size(), [&](std::span<const std::byte> piece) { data.add(piece); });
+      data.add(fmt::format("{}", file.size()));
     }
+    data_ = data.hex();
+    hasher.add(data_);
     train_ = fmt::format("samples-{}.bin", hasher.hex());
     held_out_ = fmt::format("samples-{}-held-out.bin", hasher.hex());
   }
@@ -140,11 +159,19 @@ class Maker {
     std::optional<SampleFileWriter> rest;
     if (request_.held_out > 0) rest.emplace(folder / held_out_);
     SampleCounts counts, rest_counts;
-    for_each_sample([&](const ChatSample& sample, const EncodedSample& encoded, const Tokenizer&) {
+    Hasher read;
+    const auto take = [&](const ChatSample& sample, const EncodedSample& encoded, const Tokenizer&) {
       const bool out = is_held_out(encoded.tokens, request_.held_out);
-      add({encoded.tokens, encoded.trained}, sample, out ? *rest : train, out ? rest_counts : counts);
+      SampleCounts& own = out ? rest_counts : counts;
+      own.own_begins += encoded.own_begin ? 1 : 0;
+      own.own_ends += encoded.own_end ? 1 : 0;
+      own.doubled += doubles(encoded.tokens) ? 1 : 0;
+      add({encoded.tokens, encoded.trained}, sample, out ? *rest : train, own);
       return true;
-    });
+    };
+    for_each_sample(take, &read);
+    // The samples would lie under the name of what was there before.
+    if (read.hex() != data_) throw changed_data(request_.paths.text());
     if (train.samples() == 0 && (!rest || rest->samples() == 0)) throw untrained(counts, rest_counts);
     if (rest && (train.samples() == 0 || rest->samples() == 0)) throw one_sided(train.samples(), rest->samples());
     train.commit(counts);
@@ -181,6 +208,14 @@ class Maker {
     return false;
   }
 
+  // An end token right behind the same one, or two begin tokens at the front.
+  bool doubles(std::span<const Token> tokens) const {
+    const std::vector<Token>& before = tokenizer_->before();
+    if (tokens.size() > 1 && !before.empty() && tokens[0] == before.back() && tokens[1] == tokens[0]) return true;
+    return std::ranges::adjacent_find(
+               tokens, [&](Token a, Token b) { return a == b && std::ranges::find(ends_, a) != ends_.end(); }) != tokens.end();
+  }
+
   // Each piece goes on behind the last token of the one before it, as the pieces of a stream do.
   void split(const Row& sample, SampleFileWriter& to, SampleCounts& counts) const {
     const auto row = static_cast<std::size_t>(request_.row);
@@ -204,7 +239,7 @@ class Maker {
   Error one_sided(std::int64_t train, std::int64_t rest) const {
     return data_error("E-DATA-VALIDATION", request_.paths.text(),
                       fmt::format("of its samples {} are for training and {} held out", train, rest), "some of both",
-                      {"--set data.validation=FILE, with samples of its own"});
+                      {"--set data.validation=FILE  # with samples of its own"});
   }
 
   const SampleRequest& request_;
@@ -214,6 +249,7 @@ class Maker {
   std::optional<Token> end_;
   std::vector<Token> ends_;       // of answers
   std::string train_, held_out_;  // names of the files
+  std::string data_;              // hash of the data that they are made from
 };
 
 }  // namespace

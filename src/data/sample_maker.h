@@ -28,7 +28,8 @@ struct SampleRequest {
   std::int64_t row = 0;    // positions of a row
   std::int64_t vocab = 0;  // of the model
   double held_out = 0;     // share of the samples that are for validation, by a hash of their tokens: equal samples stay together
-  std::filesystem::path cache, elsewhere;  // folders for the files, as SourceRequest has them
+  std::int64_t most_bytes = kMostSampleBytes;  // of a sample's JSON
+  std::filesystem::path cache, elsewhere;      // folders for the files, as SourceRequest has them
 };
 
 struct SampleFiles {
@@ -41,7 +42,7 @@ struct SampleFiles {
 //   E-DATA-EMPTY       there is no sample
 //   E-CHAT-UNTRAINED   no sample has a token that is trained on
 //   E-DATA-VALIDATION  the share held out is none of the samples, or all
-//   E-DATA-TOKEN       the vocabulary is larger than the model's
+//   E-DATA-TOKEN       the vocabulary is larger than the model's, or a sample has a token that the weights have no row for
 SampleFiles open_samples(const SampleRequest& request);
 // The same where the cache has them; nothing where it does not. Reads the data, for their hash.
 std::optional<SampleFiles> find_samples(const SampleRequest& request);

@@ -15,32 +15,22 @@
 #include "base/hash.h"
 #include "base/text.h"
 #include "data/cache_folders.h"
+#include "data/conversions.h"
 #include "data/document_encoder.h"
 #include "data/file_kind.h"
-#include "formats/atomic_file.h"
+#include "data/file_pieces.h"
+#include "data/text_bytes.h"
+#include "data/token_cache.h"
 #include "formats/bpe.h"
 #include "formats/tokenizer_folder.h"
 
 namespace plimsoll {
 namespace {
 
-constexpr std::int64_t kPieceBytes = 256 << 10;
 constexpr std::int64_t kMostNarrow = 1 << 16;  // tokens that two bytes tell apart
 
 Error malformed(const File& file, std::string why, std::string expected, std::vector<std::string> remedies = {}) {
   return data_error("E-DATA-FORMAT", file.path(), std::move(why), std::move(expected), std::move(remedies));
-}
-
-// Calls visit(piece) for the bytes [begin, end) of a file, and drops them from the page cache.
-template <class Visit>
-void for_each_piece(const File& file, std::int64_t begin, std::int64_t end, Visit&& visit) {
-  std::vector<std::byte> buffer(static_cast<std::size_t>(std::min(kPieceBytes, end - begin)));
-  for (std::int64_t at = begin; at < end; at += kPieceBytes) {
-    const auto piece = std::span(buffer).first(static_cast<std::size_t>(std::min(kPieceBytes, end - at)));
-    file.read_at(at, piece);
-    visit(std::span<const std::byte>(piece));
-    ::posix_fadvise(file.fd(), at, kPieceBytes, POSIX_FADV_DONTNEED);
-  }
 }
 
 bool holds_tokens(std::string_view format) { return format == "u16" || format == "u32" || format == "llmc"; }
@@ -57,22 +47,34 @@ std::string format_by_name(const SourceRequest& request, const std::filesystem::
       "E-TOKENIZER", path.string(),
       fmt::format("it is text, and the model knows the tokens of {}, {}", request.trained.string(), what),
       "tokenizer.json in that folder, or vocab.json and merges.txt, or tokens: the bytes of text mean nothing to the model",
-      {"--set data.vocabulary=FOLDER, of tokenizer.json, or of vocab.json and merges.txt",
-       "--set data.format=bytes, which trains on bytes all the same"});
+      {"--set data.vocabulary=FOLDER  # of tokenizer.json, or of vocab.json and merges.txt",
+       "--set data.format=bytes  # which trains on bytes all the same"});
+}
+
+// True if the file is read as tokens; false: as text.
+bool reads_tokens(const SourceRequest& request, const File& file) {
+  return request.format == "auto" ? named_tokens(file.path()) : holds_tokens(request.format);
+}
+
+// By its first bytes, and with "auto" by its name, too.
+void refuse_other_kinds(const SourceRequest& request, const File& file) {
+  const bool given = request.format != "auto", tokens = reads_tokens(request, file);
+  const std::int64_t vocab = request.format == "u32" ? std::int64_t{1} << 32 : request.vocab;  // four bytes may hold any
+  const std::optional<ForeignKind> foreign = foreign_kind(file, tokens, vocab, given ? KindBy::bytes : KindBy::all);
+  if (!foreign) return;
+  std::vector<std::string> remedies{foreign->remedy, "--set data.format=bytes  # which takes it as it is"};
+  if (!given && tokens) remedies.back() = "--set data.format=u16  # which takes it as it is";
+  if (foreign->json) remedies.insert(remedies.begin(), "--set data.format=chat  # for conversations and other samples");
+  const std::string expected = given ? fmt::format("{}, as data.format = \"{}\" says", tokens ? "tokens" : "text", request.format)
+                               : tokens ? "uint16 tokens, as .bin says"
+                                        : "text";
+  throw data_error("E-DATA-FORMAT", file.path(), fmt::format("it looks like {}", foreign->what),
+                   expected + (foreign->json ? ", or samples with data.format = \"chat\"" : ""), std::move(remedies));
 }
 
 std::string detected_format(const SourceRequest& request, const File& file) {
   if (begins_like_llmc(file)) return "llmc";
-  const bool tokens = named_tokens(file.path());
-  if (const std::optional<ForeignKind> foreign = foreign_kind(file, tokens, request.vocab)) {
-    std::vector<std::string> remedies{foreign->remedy,
-                                      fmt::format("--set data.format={}, which takes it as it is", tokens ? "u16" : "bytes")};
-    if (foreign->json) remedies.insert(remedies.begin(), "--set data.format=chat, for conversations and other samples");
-    throw data_error("E-DATA-FORMAT", file.path(), fmt::format("it looks like {}", foreign->what),
-                     fmt::format("{}{}", tokens ? "uint16 tokens, as .bin says" : "text",
-                                 foreign->json ? ", or samples with data.format = \"chat\"" : ""),
-                     std::move(remedies));
-  }
+  refuse_other_kinds(request, file);
   return format_by_name(request, file.path());
 }
 
@@ -83,6 +85,7 @@ struct OpenPart {
 
 OpenPart part_of(File file, std::int64_t offset, std::int64_t bytes_per_token) {
   TokenPart part;
+  part.stamp = stamp_of(file);
   part.name = file.path();
   part.offset = offset;
   part.tokens = (file.size() - offset) / bytes_per_token;
@@ -111,7 +114,7 @@ OpenPart open_llmc(File file) {
                     whole ? "" : fmt::format(", and the file ends after {} bytes", file.size())),
         fmt::format("llm.c's header of {} bytes: {} and version {} before uint16 tokens, {} and version {} before uint32 tokens",
                     kLlmcHeaderBytes, kLlmcNarrow.magic, kLlmcNarrow.version, kLlmcWide.magic, kLlmcWide.version),
-        {"--set data.format=u16, or u32, where it is raw tokens"});
+        {"--set data.format=u16  # or u32, where it is raw tokens"});
   }
   const std::int64_t expected = kLlmcHeaderBytes + width * header.tokens;
   if (header.tokens < 0 || expected != file.size()) {
@@ -122,11 +125,11 @@ OpenPart open_llmc(File file) {
   return part_of(std::move(file), kLlmcHeaderBytes, width);
 }
 
-// Streams text through an encoder into `target`: encode_piece(buffer, last, tokens) returns how many bytes it has covered. The
-// buffer keeps the others in front of the next piece, `most_left` at most.
+// Streams text through an encoder into `out`: encode_piece(buffer, last, tokens) returns how many bytes it has covered. The
+// buffer keeps the others in front of the next piece, `most_left` at most. Returns the hash of the bytes that were read.
 template <class Encode>
-void tokenise(const File& text, bool narrow, std::size_t most_left, const std::filesystem::path& target, Encode&& encode_piece) {
-  AtomicFile out(target);
+std::string tokenise(const File& text, bool narrow, std::size_t most_left, TokenCacheWriter& out, Encode&& encode_piece) {
+  Hasher read;
   std::string buffer;
   std::vector<Token> tokens;
   std::vector<std::uint16_t> halves;
@@ -138,11 +141,12 @@ void tokenise(const File& text, bool narrow, std::size_t most_left, const std::f
     out.write(narrow ? std::as_bytes(std::span(halves)) : std::as_bytes(std::span(tokens)));
   };
   for_each_piece(text, 0, text.size(), [&](std::span<const std::byte> piece) {
+    read.add(piece);
     buffer.append(reinterpret_cast<const char*>(piece.data()), piece.size());
     encode(false);
   });
   encode(true);
-  out.commit();
+  return read.hex();
 }
 
 void require_vocabulary(const SourceRequest& request) {
@@ -156,6 +160,20 @@ void require_vocabulary(const SourceRequest& request) {
   }
   throw config_error("E-CONFIG-VALUE", "data.vocabulary", "data.format is \"bpe\" and no vocabulary is given",
                      "a folder with tokenizer.json, with vocab.json and merges.txt, or with encoder.json and vocab.bpe");
+}
+
+// A vocabulary of bytes has tokens for any file, and another encoding or packed bytes would be trained on as noise.
+void refuse_other_text(const File& text, const Utf8Count& count) {
+  constexpr std::int64_t kFew = 16, kShare = 200;
+  if (count.invalid < kFew || count.invalid * kShare < count.bytes) return;
+  throw data_error("E-DATA-TEXT", text.path(), fmt::format("{} of its {} bytes are no UTF-8", count.invalid, count.bytes),
+                   "text in UTF-8",
+                   {conversion("iconv -f LATIN1 -t UTF-8 FILE > OUT.txt  # where it is Latin-1", text.path()),
+                    "--set data.format=bytes  # which takes it as it is"});
+}
+
+void add(const SampleCounts& more, SampleCounts& to) {
+  for (const auto& [name, count] : kSampleCounts) to.*count += more.*count;
 }
 
 // Finds tokens that may lie across two pieces of a text.
@@ -189,14 +207,36 @@ class Tokeniser {
  public:
   explicit Tokeniser(const SourceRequest& request) : request_(request) {}
 
-  OpenPart open(const File& text) {
+  OpenPart open(const File& text, TokenFile& source) {
     if (!vocabulary_ && !tokenizer_) load();
-    OpenPart opened = open_raw(File::open(tokens_of(text), "E-DATA-MISSING"), bytes_per_token());
+    const TextFacts facts = facts_of(text);
+    TokenCacheFile cached = tokens_of(text, facts);
+    add(cached.counts, source.counts);
+    source.counts.not_utf8 += facts.not_utf8;
+    OpenPart opened = part_of(std::move(cached.file), cached.offset, bytes_per_token());
+    opened.part.stamp = cached.stamp;
     opened.part.name = text.path();
+    check_rows(opened);
     return opened;
   }
 
  private:
+  // The file may come from the cache, where a model with more rows has left it.
+  void check_rows(const OpenPart& opened) const {
+    const std::int64_t size = tokenizer_ ? tokenizer_->size() : vocabulary_->size(), width = opened.bytes_per_token;
+    if (size <= request_.vocab) return;
+    const std::int64_t begin = opened.part.offset, end = begin + opened.part.tokens * width;
+    for_each_piece(opened.part.file, begin, end, [&](std::span<const std::byte> piece) {
+      for (std::size_t at = 0; at < piece.size(); at += static_cast<std::size_t>(width)) {
+        const Token token = stored_token(piece.data() + at, width);
+        if (token < request_.vocab) continue;
+        const std::vector<Token> one{token};
+        const std::string text = tokenizer_ ? tokenizer_->decode(one, /*skip_special=*/false) : vocabulary_->decode(one);
+        throw rowless_token_error(opened.part.name, text, token, request_.vocab);
+      }
+    });
+  }
+
   std::int64_t bytes_per_token() const { return tokenizer_ ? tokenizer_->bytes_per_token() : vocabulary_->bytes_per_token(); }
 
   void load() {
@@ -209,58 +249,84 @@ class Tokeniser {
       unread_ = unread_tokens(request_.vocabulary, *vocabulary_);
     }
     const std::int64_t size = tokenizer_ ? tokenizer_->size() : vocabulary_->size();
-    if (size > request_.vocab) {
+    if (size > request_.vocab && !request_.keeps_vocab) {
       throw data_error("E-DATA-TOKEN", request_.vocabulary.string(),
                        fmt::format("it has {} tokens and the model has {}", size, request_.vocab),
                        "a model whose vocabulary is at least as large", {fmt::format("--set model.vocab={}", size)});
     }
   }
 
-  void tokenise_into(const File& text, const std::filesystem::path& target) {
+  struct TextFacts {
+    std::string hash;           // of all bytes
+    std::int64_t not_utf8 = 0;  // bytes, where the vocabulary takes any
+  };
+
+  void tokenise_into(const File& text, const TextFacts& facts, const std::filesystem::path& target) {
     const bool narrow = bytes_per_token() == 2;
+    TokenCacheWriter out(target, bytes_per_token());
+    SampleCounts counts;
+    std::string read;
     if (tokenizer_) {
-      DocumentEncoder encoder(*tokenizer_, end_, text.path());
-      tokenise(text, narrow, DocumentEncoder::kMostLeft, target,
-               [&](std::string_view piece, bool last, std::vector<Token>& tokens) {
-                 return encoder.encode_piece(piece, last, tokens);
-               });
+      DocumentEncoder encoder(*tokenizer_, end_, text.path(), Documents::many);
+      read = tokenise(text, narrow, DocumentEncoder::kMostLeft, out,
+                      [&](std::string_view piece, bool last, std::vector<Token>& tokens) {
+                        return encoder.encode_piece(piece, last, tokens);
+                      });
+      counts.own_begins = encoder.began_itself() ? 1 : 0;
     } else {
       BpeEncoder encoder(*vocabulary_);
-      tokenise(text, narrow, kBpeLookAhead, target, [&](std::string_view piece, bool last, std::vector<Token>& tokens) {
+      read = tokenise(text, narrow, kBpeLookAhead, out, [&](std::string_view piece, bool last, std::vector<Token>& tokens) {
         return encoder.encode_piece(piece, last, tokens);
       });
     }
+    // The tokens would lie under the name of what was there before.
+    if (read != facts.hash) throw changed_data(text.path());
+    out.commit(counts);
   }
 
   // From one of the two folders, or made now.
-  std::filesystem::path tokens_of(const File& text) {
-    const std::string name = token_file_name(text);
+  TokenCacheFile tokens_of(const File& text, const TextFacts& facts) {
+    const std::string name = token_file_name(facts);
     const CacheFolders folders{request_.cache, request_.elsewhere};
-    if (std::optional<std::filesystem::path> found = folders.find(name)) return *std::move(found);
-    const std::filesystem::path folder = folders.writable();
+    if (std::optional<File> found = folders.find(name)) {
+      try {
+        return open_token_cache(*std::move(found), bytes_per_token());
+      } catch (const Error&) {
+        // Cut or damaged: made again.
+      }
+    }
+    const std::filesystem::path folder = folders.writable({name});
     try {
-      tokenise_into(text, folder / name);
+      tokenise_into(text, facts, folder / name);
     } catch (Error& error) {
       folders.advise(error, folder);
       throw;
     }
-    return folder / name;
+    return open_token_cache(File::open(folder / name, "E-DATA-MISSING"), bytes_per_token());
   }
 
   // By the content, so the text is read once in any case.
-  std::string token_file_name(const File& text) const {
+  TextFacts facts_of(const File& text) const {
     Hasher hasher;
-    if (tokenizer_) {
-      hasher.add("documents/1").add(tokenizer_->hash()).add(end_ ? fmt::format("{}", *end_) : "");
-    } else {
-      hasher.add("tokens/1").add(vocabulary_->hash());
-    }
     UnreadSearch search(text.path(), unread_);
+    Utf8Meter meter;
     for_each_piece(text, 0, text.size(), [&](std::span<const std::byte> piece) {
       hasher.add(piece);
       search.look_at(piece);
+      if (!tokenizer_) meter.add(piece);
     });
-    return fmt::format("tokens-{}.bin", hasher.hex());
+    refuse_other_text(text, meter.finish());
+    return {hasher.hex(), meter.finish().invalid};
+  }
+
+  std::string token_file_name(const TextFacts& facts) const {
+    Hasher hasher;
+    if (tokenizer_) {
+      hasher.add("documents/2").add(tokenizer_->hash()).add(end_ ? fmt::format("{}", *end_) : "");
+    } else {
+      hasher.add("tokens/2").add(vocabulary_->hash());
+    }
+    return fmt::format("tokens-{}.bin", hasher.add(facts.hash).hex());
   }
 
   const SourceRequest& request_;
@@ -303,21 +369,23 @@ void for_each_token_piece(const TokenFile& source, std::int64_t tokens, Visit&& 
       visit(piece, at);
       at += std::ssize(piece) / source.bytes_per_token;
     });
+    require_unchanged(part.file, part.stamp);
     first += count;
   }
 }
 
 std::string format_of(const SourceRequest& request, const File& file) {
-  const std::string format = request.format == "auto" ? detected_format(request, file) : request.format;
-  if (std::ranges::find(kFormats, format) == kFormats.end()) throw unknown_format(format);
-  return format;
+  if (request.format == "auto") return detected_format(request, file);
+  if (std::ranges::find(kFormats, request.format) == kFormats.end()) throw unknown_format(request.format);
+  if (request.format != "bytes" && request.format != "llmc") refuse_other_kinds(request, file);
+  return request.format;
 }
 
-OpenPart open_part(File file, std::string_view format, Tokeniser& tokeniser) {
+OpenPart open_part(File file, std::string_view format, Tokeniser& tokeniser, TokenFile& source) {
   if (format == "u16") return open_raw(std::move(file), 2);
   if (format == "u32") return open_raw(std::move(file), 4);
   if (format == "llmc") return open_llmc(std::move(file));
-  if (format == "bpe") return tokeniser.open(file);
+  if (format == "bpe") return tokeniser.open(file, source);
   return part_of(std::move(file), 0, 1);
 }
 
@@ -329,6 +397,7 @@ void TokenFile::read(std::int64_t first, std::span<std::byte> bytes) const {
     const std::int64_t count = std::min(std::ssize(bytes) / bytes_per_token, begin + part->tokens - first);
     const auto piece = bytes.first(static_cast<std::size_t>(count * bytes_per_token));
     part->file.read_at(part->offset + (first - begin) * bytes_per_token, piece);
+    require_unchanged(part->file, part->stamp);
     first += count;
     bytes = bytes.subspan(piece.size());
   }
@@ -337,26 +406,48 @@ void TokenFile::read(std::int64_t first, std::span<std::byte> bytes) const {
 Error token_error(const TokenFile& source, std::int64_t position, std::int64_t token) {
   constexpr std::int64_t kLargest = 1 << 24;  // vocabulary of a model
   const auto [part, begin] = part_at(source, position);
-  return data_error(
-      "E-DATA-TOKEN", part->name, fmt::format("token {} is {}", position - begin, token),
-      fmt::format("tokens below the model's vocabulary of {}, if data.format is what the file is", source.vocab),
-      {token < kLargest ? fmt::format("--set model.vocab={}", token + 1) : "--set data.format=u16, where tokens have two bytes"});
+  if (source.keeps_vocab) {
+    return data_error("E-DATA-TOKEN", part->name, fmt::format("token {} is {}", position - begin, token),
+                      fmt::format("tokens below the {} rows of the model, if data.format is what the file is", source.vocab));
+  }
+  return data_error("E-DATA-TOKEN", part->name, fmt::format("token {} is {}", position - begin, token),
+                    fmt::format("tokens below the model's vocabulary of {}, if data.format is what the file is", source.vocab),
+                    {token < kLargest ? fmt::format("--set model.vocab={}", token + 1)
+                                      : "--set data.format=u16  # where tokens have two bytes"});
+}
+
+Error rowless_token_error(std::string where, std::string_view text, std::int64_t token, std::int64_t vocab) {
+  return data_error("E-DATA-TOKEN", std::move(where),
+                    fmt::format("it has '{}', which is token {}, and the model has {} rows", text, token, vocab),
+                    "data without this token, or weights that have a row for it");
 }
 
 TokenFile open_source(const SourceRequest& request) {
   TokenFile source;
   source.vocab = request.vocab;
+  source.keeps_vocab = request.keeps_vocab;
   Tokeniser tokeniser(request);
   for (const std::filesystem::path& path : data_files(request.paths)) {
     File file = File::open(path, "E-DATA-MISSING");
     if (file.size() == 0) throw data_error("E-DATA-EMPTY", file.path(), "it is empty", "text or tokens to train on");
     const std::string format = format_of(request, file);
+    if (format == "bpe" && looks_like_json(file)) {
+      source.notes.push_back(
+          fmt::format("{} looks like JSON, and its text is trained on as it stands, keys and brackets included; "
+                      "data.format = \"chat\" reads samples",
+                      file.path()));
+    }
+    if (const auto foreign =
+            format == "bytes" ? foreign_kind(file, /*tokens=*/false, request.vocab, KindBy::bytes) : std::nullopt) {
+      source.notes.push_back(
+          fmt::format("{} looks like {}; data.format = \"bytes\" trains on its bytes as they stand", file.path(), foreign->what));
+    }
     if (!source.parts.empty() && format != source.format) {
       throw data_error("E-DATA-FORMAT", file.path(),
                        fmt::format("it is taken for {} and {} for {}", format, source.parts.front().name, source.format),
-                       "files of one format", {fmt::format("--set data.format={}, where it is that of all", source.format)});
+                       "files of one format", {fmt::format("--set data.format={}  # where it is that of all", source.format)});
     }
-    OpenPart opened = open_part(std::move(file), format, tokeniser);
+    OpenPart opened = open_part(std::move(file), format, tokeniser, source);
     if (!source.parts.empty() && opened.bytes_per_token != source.bytes_per_token) {
       throw data_error("E-DATA-FORMAT", opened.part.name,
                        fmt::format("its tokens have {} bytes and those of {} {}", opened.bytes_per_token,
@@ -367,6 +458,16 @@ TokenFile open_source(const SourceRequest& request) {
     source.bytes_per_token = opened.bytes_per_token;
     source.tokens += opened.part.tokens;
     source.parts.push_back(std::move(opened.part));
+  }
+  if (source.counts.own_begins > 0) {
+    source.notes.push_back(
+        fmt::format("{} begins with the begin token of its tokenizer: documents begin and end where its text "
+                    "says so, and no token is added",
+                    request.paths.text()));
+  }
+  if (source.counts.not_utf8 > 0) {
+    source.notes.push_back(fmt::format("{} byte(s) of {} are no UTF-8: they become tokens of single bytes",
+                                       source.counts.not_utf8, request.paths.text()));
   }
   source.name = source.parts.size() == 1 ? source.parts.front().name : request.paths.text();
   if (source.tokens < 2) {
@@ -393,7 +494,7 @@ void require_one_kind(const TokenFile& train, const TokenFile& validation) {
       "E-DATA-FORMAT", validation.name,
       fmt::format("it is taken for {} and the training data ({}) for {}", validation.format, train.name, train.format),
       "validation data of the same format: a loss over other tokens says nothing of this training",
-      {fmt::format("--set data.format={}, where it is that of both", train.format)});
+      {fmt::format("--set data.format={}  # where it is that of both", train.format)});
 }
 
 void check_tokens(const TokenFile& source, std::int64_t context, std::int64_t samples) {

@@ -22,8 +22,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kReplaced = ".replaced";
-
 fs::path resolved(const fs::path& target) {
   std::error_code error;
   fs::path path = fs::is_symlink(target, error) ? fs::canonical(target, error) : fs::absolute(target, error);
@@ -31,16 +29,13 @@ fs::path resolved(const fs::path& target) {
   return path.has_filename() ? path : path.parent_path();
 }
 
-// "weights.partial-77": the name says whose it is, as that of a file does.
-fs::path aside_of(fs::path target) {
-  target += fmt::format(".partial-{}", ::getpid());
-  return target;
-}
+// The name says whose it is, as that of a file does.
+fs::path aside_of(const fs::path& target) { return target.parent_path() / partial_name(target.filename().string()); }
 
-// The target while its place is taken by renames: "weights.replaced.partial-77".
+// The target while its place is taken by renames: "weights.replaced.plimsoll.partial-77".
 fs::path replaced_of(fs::path target) {
   target += kReplaced;
-  return aside_of(std::move(target));
+  return aside_of(target);
 }
 
 // 0, or the error. Some file systems cannot sync a folder and say so with EINVAL.
@@ -71,10 +66,8 @@ void recover_folder(const fs::path& given, bool sole) {
   const std::string name = target.filename().string();
   std::vector<fs::path> left;
   for (const auto& entry : fs::directory_iterator(target.parent_path(), ignored)) {
-    const std::string other = entry.path().filename().string();
-    const bool of_target =
-        other.starts_with(name + ".partial-") || other.starts_with(name + std::string(kReplaced) + ".partial-");
-    if (!of_target || !is_partial(entry.path()) || fs::is_symlink(entry.path(), ignored)) continue;
+    const bool of_target = is_partial_of(entry.path(), name) || is_partial_of(entry.path(), name + std::string(kReplaced));
+    if (!of_target || fs::is_symlink(entry.path(), ignored)) continue;
     if (!fs::is_directory(entry.path(), ignored) || !(sole || is_abandoned_partial(entry.path()))) continue;
     left.push_back(entry.path());
   }
@@ -91,9 +84,11 @@ void recover_folder(const fs::path& given, bool sole) {
 AtomicFolder::AtomicFolder(const fs::path& target) : target_(resolved(target)), aside_(aside_of(target_)) {
   std::error_code ignored;
   recover_folder(target_);
+  remove_left_behind(target_.parent_path());
   fs::remove_all(aside_, ignored);  // of a process that had this number
   struct stat status {};
-  const bool there = ::stat(target_.c_str(), &status) == 0;
+  const bool there = ::lstat(target_.c_str(), &status) == 0;
+  if (there && S_ISLNK(status.st_mode)) fail(target_, "it is a link that leads nowhere", ENOENT);
   if (there && !S_ISDIR(status.st_mode)) fail(target_, "it is not a folder", ENOTDIR);
   if (::mkdir(aside_.c_str(), 0777) != 0) fail(aside_, "the folder cannot be created", errno);
   if (there) [[maybe_unused]]
@@ -122,7 +117,8 @@ void AtomicFolder::keep(const fs::path& from, const std::function<bool(const std
       if (!failed) continue;
     }
     failed.clear();
-    fs::copy(path, to, fs::copy_options::recursive | fs::copy_options::copy_symlinks, failed);
+    // A link of another folder may lead nowhere from here: what it leads to is taken.
+    fs::copy(path, to, fs::copy_options::recursive | (own ? fs::copy_options::copy_symlinks : fs::copy_options::none), failed);
     if (failed) fail(to, fmt::format("{} cannot be copied", path.string()), failed.value());
   }
 }

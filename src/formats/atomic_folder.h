@@ -22,7 +22,7 @@ class AtomicFolder {
   // Where the new content goes.
   const std::filesystem::path& path() const { return aside_; }
   // Takes over what lies in `from` and is not left out. From the target itself files are linked where the file system has links,
-  // else copied. An absent `from` has nothing.
+  // else copied, and links stay links; of another folder they are followed. An absent `from` has nothing.
   void keep(const std::filesystem::path& from, const std::function<bool(const std::string& name)>& left_out) const;
 
   // `renames`: for file systems that exchange nothing. The target is absent for a moment; recover_folder mends a crash then.

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <array>
+#include <istream>
 #include <nlohmann/json.hpp>
 #include <unordered_map>
 #include <utility>
@@ -13,12 +14,13 @@
 #include "formats/atomic_file.h"
 #include "formats/byte_alphabet.h"
 #include "formats/file.h"
+#include "formats/json_stream.h"
 
 namespace plimsoll {
 namespace {
 
 constexpr std::int64_t kMaxFileBytes = 64 << 20;
-constexpr std::size_t kMaxTokens = 1 << 20;
+constexpr std::size_t kMaxTokens = 1 << 20, kMaxTokenText = 64 << 10;
 constexpr std::size_t kLeastEntryBytes = 6;  // of a token and its id: "a":0 and what parts it from the next one
 
 Error malformed(const std::string& where, std::string why) {
@@ -105,9 +107,16 @@ class EncoderEvents : public nlohmann::json_sax<nlohmann::json> {
 };
 
 std::vector<std::string> read_tokens(const std::filesystem::path& path) {
-  const std::string text = read_text(path, kMaxFileBytes, "E-FORMAT-VOCABULARY");
-  EncoderEvents events(text.size());
-  if (!nlohmann::json::sax_parse(text.begin(), text.end(), &events)) throw malformed(path.string(), events.problem);
+  const File file = File::open(path);
+  if (file.size() > kMaxFileBytes) {
+    throw malformed(path.string(), fmt::format("it has {} bytes, and at most {} are read", file.size(), kMaxFileBytes));
+  }
+  EncoderEvents events(static_cast<std::size_t>(file.size()));
+  JsonStream buffer(file, 0, file.size(), {.longest = kMaxTokenText, .refuse = [&](std::string why) {
+                                             return malformed(path.string(), std::move(why));
+                                           }});
+  std::istream stream(&buffer);
+  if (!nlohmann::json::sax_parse(stream, &events)) throw malformed(path.string(), events.problem);
   for (std::size_t id = 0; id < events.seen.size(); ++id) {
     if (!events.seen[id]) throw malformed(path.string(), fmt::format("no token has the id {}", id));
   }
@@ -125,7 +134,7 @@ std::pair<std::filesystem::path, std::filesystem::path> files_in(const std::file
                       "T.from_pretrained('FOLDER').save_vocabulary('FOLDER')\""});
   }
   throw data_error("E-IO-MISSING", folder.string(), "it holds no vocabulary",
-                   "a folder with tokenizer.json, with vocab.json and merges.txt, or with encoder.json and vocab.bpe");
+                   "a folder with tokenizer.json, tokenizer.model, vocab.json and merges.txt, or encoder.json and vocab.bpe");
 }
 
 }  // namespace
@@ -158,6 +167,9 @@ BpeVocabulary BpeVocabulary::load(const std::filesystem::path& folder) {
   for (std::int64_t number = 1; !rest.empty(); ++number) {
     const std::string_view line = next_line(rest);
     if (line.empty() || (number == 1 && line.starts_with("#version"))) continue;
+    if (line.size() > 2 * kMaxTokenText) {
+      throw malformed(merges_path.string(), fmt::format("line {} has {} bytes", number, line.size()));
+    }
     const std::size_t space = line.find(' ');
     const std::string left = unwritten(line.substr(0, space));
     const std::string right = space == std::string_view::npos ? "" : unwritten(line.substr(space + 1));

@@ -9,9 +9,9 @@
 #include <system_error>
 
 #include "base/error.h"
+#include "formats/bounded_json.h"
 #include "formats/file.h"
 #include "formats/gguf/gguf_tokenizer.h"
-#include "formats/json_fault.h"
 #include "formats/temporary_folder.h"
 
 namespace plimsoll {
@@ -19,17 +19,11 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr std::int64_t kMostTemplate = 1 << 20, kMostConfig = 64 << 20;
+constexpr std::int64_t kMostTemplate = 1 << 20;
+constexpr std::size_t kMostTemplates = 64;
 
 Json read_object(const std::filesystem::path& path) {
-  if (!is_there(path)) return Json::object();
-  const std::string text = read_text(path, kMostConfig, "E-TOKENIZER");
-  Json json = Json::parse(text, nullptr, false);
-  if (!json.is_object()) {
-    const std::string fault = json_fault(text);
-    throw data_error("E-TOKENIZER", path.string(), fault.empty() ? "it is no object" : fault, "a JSON object");
-  }
-  return json;
+  return is_there(path) ? read_json_object(path, kTokenizerConfigLimits, "E-TOKENIZER") : Json::object();
 }
 
 class Loader {
@@ -59,6 +53,10 @@ class Loader {
   std::string name_of(const std::filesystem::path& path) const { return shown_.empty() ? path.string() : shown_; }
 
   void add(const std::string& name, const std::string& text, const std::string& file) {
+    if (result.by_name.size() == kMostTemplates) {
+      throw data_error("E-CHAT-TEMPLATE", file, fmt::format("there are more than {} templates", kMostTemplates),
+                       "a folder with one template, or a few", {"--set data.template=FILE"});
+    }
     result.by_name.insert_or_assign(name, jinja::Template(text, file));
     if (result.source.empty()) result.source = file;
   }

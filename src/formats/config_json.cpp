@@ -7,9 +7,9 @@
 #include <utility>
 
 #include "formats/atomic_file.h"
+#include "formats/bounded_json.h"
 #include "formats/file.h"
 #include "formats/gguf/gguf_config.h"
-#include "formats/json_fault.h"
 
 namespace plimsoll {
 namespace {
@@ -17,21 +17,14 @@ namespace {
 using Json = nlohmann::json;
 using OrderedJson = nlohmann::ordered_json;
 
-constexpr std::int64_t kMaxConfigBytes = 1 << 20;
-constexpr int kMaxDepth = 16;
+constexpr JsonLimits kLimits{.bytes = 1 << 20, .values = 50'000, .depth = 16};
 
 }  // namespace
 
-ConfigReader::ConfigReader(const std::filesystem::path& path) : where_(path.string()) {
-  const std::string text = read_text(path, kMaxConfigBytes, "E-FORMAT-CONFIG");
-  bool too_deep = false;
-  const auto watch = [&](int depth, Json::parse_event_t, Json&) { return !(too_deep = too_deep || depth > kMaxDepth); };
-  json_ = std::make_shared<const Json>(Json::parse(text, watch, /*allow_exceptions=*/false));
-  if (too_deep || !json_->is_object()) {
-    const std::string fault = too_deep ? "" : json_fault(text);
-    throw refuse(fault.empty() ? "it is not a JSON object" : "it is not JSON: " + fault, "the config.json of a model's folder");
-  }
-}
+ConfigReader::ConfigReader(const std::filesystem::path& path)
+    : where_(path.string()),
+      json_(std::make_shared<const Json>(
+          read_json_object(path, kLimits, "E-FORMAT-CONFIG", "the config.json of a model's folder"))) {}
 
 ConfigReader ConfigReader::of_model(const std::filesystem::path& model) {
   if (!is_gguf(model)) return ConfigReader(model / "config.json");
@@ -48,11 +41,10 @@ Error ConfigReader::refuse(std::string why, std::string expected) const {
 std::int64_t ConfigReader::count(const char* key, std::int64_t limit) const {
   const auto found = json_->find(key);
   if (found == json_->end()) throw refuse(fmt::format("{} is missing", key), "the shape of the model");
-  const bool whole = found->is_number_integer();
-  const bool small = whole && (!found->is_number_unsigned() || found->get<std::uint64_t>() <= static_cast<std::uint64_t>(limit));
-  const std::int64_t value = small ? found->get<std::int64_t>() : 0;
-  if (value < 1) throw refuse(fmt::format("{} is {}", key, shown(*found)), fmt::format("a whole number from 1 to {}", limit));
-  return value;
+  if (!found->is_number_integer() || !(*found >= 1) || !(*found <= limit)) {
+    throw refuse(fmt::format("{} is {}", key, shown(*found)), fmt::format("a whole number from 1 to {}", limit));
+  }
+  return found->get<std::int64_t>();
 }
 
 double ConfigReader::number(const char* key, double fallback, double low, double high) const {
@@ -102,7 +94,8 @@ OrderedJson config_that_is_there(const std::filesystem::path& folder) {
   const std::filesystem::path path = folder / "config.json";
   std::error_code ignored;
   if (!std::filesystem::exists(path, ignored)) return OrderedJson::object();
-  OrderedJson json = OrderedJson::parse(read_text(path, kMaxConfigBytes, "E-FORMAT-CONFIG"), nullptr, false);
+  std::string fault;
+  OrderedJson json = parse_ordered_json(read_text(path, kLimits.bytes, "E-FORMAT-CONFIG"), kLimits, fault);
   return json.is_object() ? json : OrderedJson::object();
 }
 

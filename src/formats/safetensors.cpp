@@ -9,30 +9,12 @@
 #include <utility>
 
 #include "base/error.h"
+#include "formats/finite.h"
 #include "formats/safetensors_header.h"
 #include "tensor/half.h"
 
 namespace plimsoll {
 namespace {
-
-Error malformed(const std::string& where, std::string why) {
-  return data_error("E-FORMAT-SAFETENSORS", where, std::move(why), "a complete safetensors file");
-}
-
-std::string read_header(const File& file) {
-  if (file.size() < 8)
-    throw malformed(file.path(), fmt::format("it has {} bytes; the header's length alone takes 8", file.size()));
-  std::array<unsigned char, 8> raw{};
-  file.read_at(0, std::as_writable_bytes(std::span(raw)));
-  std::uint64_t length = 0;
-  for (std::size_t i = 0; i < 8; ++i) length |= std::uint64_t{raw[i]} << (8 * i);
-  const auto limit = static_cast<std::uint64_t>(std::min(kMaxHeaderBytes, file.size() - 8));
-  if (length > limit)
-    throw malformed(file.path(), fmt::format("the header claims {} bytes; at most {} are possible", length, limit));
-  std::string text(length, '\0');
-  file.read_at(8, std::as_writable_bytes(std::span(text)));
-  return text;
-}
 
 template <float (*kWiden)(std::uint16_t)>
 void widen(std::span<const std::byte> halves, float* out) {
@@ -45,33 +27,11 @@ void widen(std::span<const std::byte> halves, float* out) {
 
 }  // namespace
 
-namespace {
-
-// Those of the header and of the tensors; empty for a file without.
-std::string checked_checksums(const SafetensorsHeader& header, std::string text, const std::string& where) {
-  const auto found = header.metadata.find(kChecksumKey);
-  if (found == header.metadata.end()) return {};
-  const std::string& checksums = found->second;
-  const std::size_t at = text.find(checksums);
-  if (checksums.size() != kChecksumDigits * (1 + header.tensors.size()) || at == std::string::npos) {
-    throw malformed(where,
-                    fmt::format("its header has {} digits of checksums for {} tensors", checksums.size(), header.tensors.size()));
-  }
-  if (const std::string is = header_checksum(text, at); !checksums.starts_with(is)) {
-    throw malformed(where, fmt::format("its header has the checksum {} and names {}", is, checksums.substr(0, kChecksumDigits)));
-  }
-  return checksums;
-}
-
-}  // namespace
-
 SafetensorsFile SafetensorsFile::open(const std::filesystem::path& path) {
   SafetensorsFile result;
   result.file_ = File::open(path);
-  const std::string text = read_header(result.file_);
-  SafetensorsHeader header =
-      parse_safetensors_header(text, 8 + static_cast<std::int64_t>(text.size()), result.file_.size(), result.path());
-  result.checksums_ = checked_checksums(header, text, result.path());
+  SafetensorsHeader header = read_safetensors_header(result.file_);
+  result.checksums_ = std::move(header.checksums);
   result.tensors_ = std::move(header.tensors);
   result.metadata_ = std::move(header.metadata);
   result.by_name_.resize(result.tensors_.size());
@@ -79,7 +39,10 @@ SafetensorsFile SafetensorsFile::open(const std::filesystem::path& path) {
   const auto name_of = [&](std::uint32_t i) -> const std::string& { return result.tensors_[i].name; };
   std::ranges::sort(result.by_name_, {}, name_of);
   const auto twice = std::ranges::adjacent_find(result.by_name_, {}, name_of);
-  if (twice != result.by_name_.end()) throw malformed(result.path(), fmt::format("tensor '{}' appears twice", name_of(*twice)));
+  if (twice != result.by_name_.end()) {
+    throw data_error("E-FORMAT-SAFETENSORS", result.path(), fmt::format("tensor '{}' appears twice", name_of(*twice)),
+                     "a complete safetensors file");
+  }
   return result;
 }
 
@@ -131,8 +94,11 @@ void SafetensorsFile::read_f32(const StoredTensor& tensor, std::span<float> dest
 
 void SafetensorsFile::read_f32(const StoredTensor& tensor, std::int64_t begin, std::span<float> destination,
                                std::span<std::byte> staging) const {
-  constexpr std::int64_t kFloat = sizeof(float), kHalf = kFloat / 2;
-  if (tensor.dtype == DType::f32) return read_part(tensor, kFloat * begin, std::as_writable_bytes(destination));
+  constexpr std::int64_t kHalf = 2;
+  if (tensor.dtype == DType::f32) {
+    return read_finite(path(), tensor.name, tensor.shape, begin, destination,
+                       [&](std::int64_t at, std::span<std::byte> piece) { read_part(tensor, at, piece); });
+  }
   require_readable(*this, tensor);
   ensure(0 <= begin && begin + std::ssize(destination) <= tensor.bytes / kHalf, "SafetensorsFile::read_f32",
          "the destination is not within the tensor");
@@ -143,6 +109,7 @@ void SafetensorsFile::read_f32(const StoredTensor& tensor, std::int64_t begin, s
     const std::span<std::byte> piece = staging.first(2 * count);
     file_.read_at(tensor.offset + kHalf * (begin + static_cast<std::int64_t>(done)), piece);
     tensor.dtype == DType::f16 ? widen<widen_f16>(piece, &destination[done]) : widen<widen_bf16>(piece, &destination[done]);
+    require_finite(path(), tensor.name, tensor.shape, begin + static_cast<std::int64_t>(done), destination.subspan(done, count));
     done += count;
   }
 }

@@ -4,18 +4,25 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
+#include <istream>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <utility>
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "formats/json_stream.h"
 
 namespace plimsoll {
 namespace {
 
 constexpr std::size_t kMaxNameBytes = 4096;
 constexpr std::size_t kMaxRank = Shape::kMostAxes;
+constexpr std::size_t kMostShown = 80, kMostMetadataText = 4096, kMostMetadata = 1 << 20;
+// The longest text that counts: the checksums of as many tensors as there may be.
+constexpr std::size_t kLongestText = kChecksumDigits * (1 + kMaxTensors);
 
 struct StoredType {
   std::string_view word;
@@ -53,8 +60,12 @@ class HeaderEvents : public nlohmann::json_sax<nlohmann::json> {
     std::optional<std::vector<std::int64_t>> shape;
     std::optional<std::vector<std::int64_t>> offsets;
   };
-  std::vector<Entry> entries;
+  using Add = std::function<void(Entry&)>;
+  // add(entry) gets each tensor, and may throw.
+  explicit HeaderEvents(Add add) : add_(std::move(add)) {}
+
   std::map<std::string, std::string> metadata;
+  std::string checksums;
   std::string problem;
 
   bool start_object(std::size_t) override {
@@ -66,28 +77,29 @@ class HeaderEvents : public nlohmann::json_sax<nlohmann::json> {
   bool end_object() override {
     --depth_;
     if (depth_ != 1 || in_metadata_) return true;
-    const Entry& entry = entries.back();
-    if (!entry.dtype || !entry.shape || !entry.offsets) return refuse("dtype, shape or data_offsets is missing");
+    if (!entry_.dtype || !entry_.shape || !entry_.offsets) return refuse("dtype, shape or data_offsets is missing");
+    add_(entry_);
     return true;
   }
   bool key(std::string& text) override {
     if (depth_ == 1) return open_entry(text);
     if (in_metadata_) {
-      metadata_key_ = text;
-      return !metadata.contains(text) || refuse(fmt::format("the metadata key '{}' appears twice", text));
+      metadata_key_ = text.substr(0, kMostMetadataText);
+      return !metadata.contains(metadata_key_) ||
+             refuse(fmt::format("the metadata key '{}' appears twice", text.substr(0, kMostShown)));
     }
-    const Entry& entry = entries.back();
     field_ = text;
-    if (text == "dtype") return !entry.dtype || refuse("dtype appears twice");
-    if (text == "shape") return !entry.shape || refuse("shape appears twice");
-    if (text == "data_offsets") return !entry.offsets || refuse("data_offsets appears twice");
-    return refuse(fmt::format("unknown key '{}'", text));
+    if (text == "dtype") return !entry_.dtype || refuse("dtype appears twice");
+    if (text == "shape") return !entry_.shape || refuse("shape appears twice");
+    if (text == "data_offsets") return !entry_.offsets || refuse("data_offsets appears twice");
+    return refuse(fmt::format("unknown key '{}'", text.substr(0, kMostShown)));
   }
   bool string(std::string& text) override {
     if (depth_ != 2) return refuse("text where none is allowed");
-    if (in_metadata_) return metadata.emplace(metadata_key_, text), true;
+    if (in_metadata_) return keep_metadata(text);
     if (field_ != "dtype") return refuse(fmt::format("{} is a text", field_));
-    entries.back().dtype = text;
+    if (stored_type(text) == nullptr) return refuse(fmt::format("it has the unknown dtype '{}'", text.substr(0, kMostShown)));
+    entry_.dtype = text;
     return true;
   }
   bool start_array(std::size_t) override {
@@ -122,16 +134,27 @@ class HeaderEvents : public nlohmann::json_sax<nlohmann::json> {
     in_metadata_ = text == "__metadata__";
     if (in_metadata_) return !std::exchange(seen_metadata_, true) || refuse("__metadata__ appears twice");
     if (text.size() > kMaxNameBytes) return refuse(fmt::format("a name of {} bytes", text.size()));
-    entries.push_back({text, {}, {}, {}});
+    if (++count_ > kMaxTensors) return refuse(fmt::format("more than {} tensors", kMaxTensors));
+    entry_ = {text, {}, {}, {}};
     return true;
   }
-  std::optional<std::vector<std::int64_t>>& list() { return field_ == "shape" ? entries.back().shape : entries.back().offsets; }
+  bool keep_metadata(const std::string& text) {
+    if (metadata_key_ == kChecksumKey) checksums = text;
+    const std::string_view kept = std::string_view(text).substr(0, kMostMetadataText);
+    metadata_bytes_ += metadata_key_.size() + kept.size();
+    if (metadata_bytes_ <= kMostMetadata) metadata.emplace(metadata_key_, kept);
+    return true;
+  }
+  std::optional<std::vector<std::int64_t>>& list() { return field_ == "shape" ? entry_.shape : entry_.offsets; }
   bool refuse(std::string why) {
-    const bool named = depth_ >= 1 && !in_metadata_ && !entries.empty();
-    if (problem.empty()) problem = named ? fmt::format("tensor '{}': {}", entries.back().name, why) : std::move(why);
+    const bool named = depth_ >= 1 && !in_metadata_ && count_ > 0;
+    if (problem.empty()) problem = named ? fmt::format("tensor '{}': {}", entry_.name, why) : std::move(why);
     return false;
   }
 
+  Add add_;
+  Entry entry_;
+  std::size_t count_ = 0, metadata_bytes_ = 0;
   int depth_ = 0;  // 1: the table, 2: one entry, 3: a list inside an entry
   bool in_metadata_ = false;
   bool seen_metadata_ = false;
@@ -142,7 +165,6 @@ class HeaderEvents : public nlohmann::json_sax<nlohmann::json> {
 // The tensor of one entry, offsets still from the start of the data. `data_bytes` is what follows the header.
 StoredTensor checked_tensor(HeaderEvents::Entry& entry, std::int64_t data_bytes, const auto& refuse) {
   const StoredType* type = stored_type(*entry.dtype);
-  if (type == nullptr) throw refuse(fmt::format("tensor '{}' has the unknown dtype '{}'", entry.name, *entry.dtype));
   StoredTensor tensor{std::move(entry.name), std::move(*entry.dtype), type->dtype, Shape(*entry.shape), 0, 0};
   const auto elements = checked_elements(tensor.shape);
   if (!elements || __builtin_mul_overflow(*elements, type->bytes, &tensor.bytes)) {
@@ -173,28 +195,77 @@ void check_coverage(const std::vector<StoredTensor>& tensors, std::int64_t data_
   if (covered != data_bytes) throw refuse(fmt::format("the tensors cover {} of {} data bytes", covered, data_bytes));
 }
 
+// The bytes of the header, by the eight in front of it.
+std::int64_t header_length(const File& file, const auto& refuse) {
+  std::array<unsigned char, kLengthBytes> raw{};
+  if (file.size() < std::ssize(raw)) {
+    throw refuse(fmt::format("it has {} bytes; the header's length alone takes {}", file.size(), raw.size()));
+  }
+  file.read_at(0, std::as_writable_bytes(std::span(raw)));
+  std::uint64_t length = 0;
+  for (std::size_t i = 0; i < raw.size(); ++i) length |= std::uint64_t{raw[i]} << (8 * i);
+  const auto limit = static_cast<std::uint64_t>(std::min(kMaxHeaderBytes, file.size() - std::ssize(raw)));
+  if (length > limit) throw refuse(fmt::format("the header claims {} bytes; at most {} are possible", length, limit));
+  return static_cast<std::int64_t>(length);
+}
+
+// The checksum of the header in [begin, end). The first occurrence of its own digits counts as zeros.
+std::string checksum_in_file(const File& file, std::int64_t begin, std::int64_t end, const std::string& own) {
+  constexpr std::int64_t kBlock = 64 << 10;
+  Hasher hasher;
+  const auto size = static_cast<std::uint64_t>(end - begin);  // as hash_hex() has it
+  hasher.add(std::as_bytes(std::span(&size, 1)));
+  std::string text;  // what is not hashed yet: the end of the last block, in which the digits may begin, and the next one
+  bool found = false;
+  for (std::int64_t at = begin; at < end || !text.empty();) {
+    const std::size_t kept = text.size();
+    text.resize(kept + static_cast<std::size_t>(std::min(kBlock, end - at)));
+    file.read_at(at, std::as_writable_bytes(std::span(text).subspan(kept)));
+    at += std::ssize(text) - static_cast<std::int64_t>(kept);
+    if (const std::size_t place = found ? std::string::npos : text.find(own); place != std::string::npos) {
+      text.replace(place, own.size(), own.size(), '0');
+      found = true;
+    }
+    const std::size_t ready = found || at == end ? text.size() : text.size() - std::min(text.size(), own.size() - 1);
+    hasher.add(std::as_bytes(std::span(text)).first(ready));
+    text.erase(0, ready);
+  }
+  return hasher.hex();
+}
+
 }  // namespace
 
-SafetensorsHeader parse_safetensors_header(std::string_view text, std::int64_t data_begin, std::int64_t file_bytes,
-                                           const std::string& where) {
+SafetensorsHeader read_safetensors_header(const File& file) {
   const auto refuse = [&](std::string why) {
-    return data_error("E-FORMAT-SAFETENSORS", where, std::move(why), "a complete safetensors file");
+    return data_error("E-FORMAT-SAFETENSORS", file.path(), std::move(why), "a complete safetensors file");
   };
-  if (text.empty() || text.front() != '{') throw refuse("the header does not start with '{'");
-  // The JSON library takes a zero byte for the end of its input.
-  if (text.find('\0') != std::string_view::npos) throw refuse("the header contains a zero byte");
-  HeaderEvents events;
-  if (!nlohmann::json::sax_parse(text.begin(), text.end(), &events)) throw refuse("header: " + events.problem);
+  const std::int64_t begin = kLengthBytes, end = begin + header_length(file, refuse);
+  char first = 0;
+  if (end > begin) file.read_at(begin, std::as_writable_bytes(std::span(&first, 1)));
+  if (first != '{') throw refuse("the header does not start with '{'");
 
   SafetensorsHeader header;
+  HeaderEvents events(
+      [&](HeaderEvents::Entry& entry) { header.tensors.push_back(checked_tensor(entry, file.size() - end, refuse)); });
+  JsonStream::Options options{.longest = kLongestText, .shortens = true};
+  options.refuse = [&](const std::string& why) { return refuse("the header: " + why); };
+  JsonStream buffer(file, begin, end, std::move(options));
+  std::istream stream(&buffer);
+  if (!nlohmann::json::sax_parse(stream, &events)) throw refuse("header: " + events.problem);
   header.metadata = std::move(events.metadata);
-  header.tensors.reserve(events.entries.size());
-  const std::int64_t data_bytes = file_bytes - data_begin;
-  for (HeaderEvents::Entry& entry : events.entries) header.tensors.push_back(checked_tensor(entry, data_bytes, refuse));
   // Tensors without elements share their offset with the next one, hence the end as second key.
   std::ranges::stable_sort(header.tensors, {}, [](const StoredTensor& t) { return std::pair(t.offset, t.offset + t.bytes); });
-  check_coverage(header.tensors, data_bytes, refuse);
-  for (StoredTensor& tensor : header.tensors) tensor.offset += data_begin;
+  check_coverage(header.tensors, file.size() - end, refuse);
+  for (StoredTensor& tensor : header.tensors) tensor.offset += end;
+  if (events.checksums.empty()) return header;
+
+  header.checksums = std::move(events.checksums);
+  if (header.checksums.size() != kChecksumDigits * (1 + header.tensors.size())) {
+    throw refuse(
+        fmt::format("its header has {} digits of checksums for {} tensors", header.checksums.size(), header.tensors.size()));
+  }
+  const std::string own = header.checksums.substr(0, kChecksumDigits), is = checksum_in_file(file, begin, end, own);
+  if (is != own) throw refuse(fmt::format("its header has the checksum {} and names {}", is, own));
   return header;
 }
 

@@ -4,14 +4,18 @@
 
 #include <algorithm>
 #include <array>
+#include <istream>
 #include <nlohmann/json.hpp>
 #include <system_error>
+#include <unordered_set>
 #include <utility>
 
 #include "base/error.h"
 #include "formats/atomic_file.h"
+#include "formats/bounded_json.h"
 #include "formats/file.h"
 #include "formats/gguf/gguf_tokenizer.h"
+#include "formats/json_stream.h"
 
 namespace plimsoll {
 namespace {
@@ -31,11 +35,12 @@ constexpr std::array<std::string_view, 10> kTokenizerFiles{"vocab.json",
                                                            "chat_template.jinja",
                                                            "chat_template.json"};
 constexpr std::array<std::string_view, 1> kGenerationFiles{"generation_config.json"};
-constexpr std::size_t kMostShown = 40;
+constexpr std::size_t kMostShown = 40, kMostAdded = 4096;
 
 Error refused(const std::filesystem::path& path, std::string why) {
-  return data_error("E-TOKENIZER", path.string(), std::move(why), "the files of a GPT-2 tokenizer that say the same",
-                    {"--set data.format=u16, or u32, with tokens that were made by the tokenizer itself"});
+  return data_error(
+      "E-TOKENIZER", path.string(), std::move(why), "the files of a GPT-2 tokenizer that say the same",
+      {"--set data.train=TOKENS.bin --set data.format=u16  # or u32, with tokens that were made by the tokenizer itself"});
 }
 
 std::string shown(std::string_view text) {
@@ -57,9 +62,10 @@ class TokenizerEvents : public nlohmann::json_sax<Json> {
     if (!byte_level_) problem = "its pre_tokenizer is not ByteLevel, which GPT-2's is";
     if (merges_ != vocabulary_.merges().size())
       problem = fmt::format("it has {} merges and merges.txt {}", merges_, vocabulary_.merges().size());
+    const std::unordered_set<std::string_view> others(added.begin(), added.end());
     for (std::size_t id = 0; id < seen_.size() && problem.empty(); ++id) {
       const std::string_view text = vocabulary_.bytes_of(static_cast<Token>(id));
-      if (!seen_[id] && std::ranges::find(added, text) == added.end()) {
+      if (!seen_[id] && !others.contains(text)) {
         problem = fmt::format("it lacks token {}, {} of vocab.json", id, shown(text));
       }
     }
@@ -89,7 +95,10 @@ class TokenizerEvents : public nlohmann::json_sax<Json> {
   bool number_integer(std::int64_t value) override { return number(static_cast<double>(value)); }
   bool number_float(double value, const std::string&) override { return number(value); }
   bool string(std::string& value) override {
-    if (at({"added_tokens", "[]", "content"})) added.push_back(value);
+    if (at({"added_tokens", "[]", "content"})) {
+      if (added.size() == kMostAdded) return refuse(fmt::format("it adds more than {} tokens", kMostAdded));
+      added.push_back(value);
+    }
     if (at({"model", "merges", "[]"})) return merge(value);
     if (at({"model", "merges", "[]", "[]"})) return half_of_merge(value);
     if (at({"pre_tokenizer", "type"})) byte_level_ = value == "ByteLevel";
@@ -143,18 +152,17 @@ class TokenizerEvents : public nlohmann::json_sax<Json> {
 };
 
 std::vector<std::string> added_by_tokenizer(const std::filesystem::path& path, const BpeVocabulary& vocabulary) {
-  const std::string text = read_text(path, kMaxFileBytes, "E-TOKENIZER");
+  const File file = File::open(path);
+  if (file.size() > kMaxFileBytes) throw refused(path, fmt::format("it has more than {} bytes", kMaxFileBytes));
   TokenizerEvents events(vocabulary);
-  if (Json::sax_parse(text.begin(), text.end(), &events)) events.finish();
+  JsonStream buffer(file, 0, file.size(), {.refuse = [&](std::string why) { return refused(path, std::move(why)); }});
+  std::istream stream(&buffer);
+  if (Json::sax_parse(stream, &events)) events.finish();
   if (!events.problem.empty()) throw refused(path, events.problem);
   return std::move(events.added);
 }
 
-Json parsed(const std::filesystem::path& path) {
-  Json json = Json::parse(read_text(path, kMaxFileBytes, "E-TOKENIZER"), nullptr, false);
-  if (!json.is_object()) throw refused(path, "it is not a JSON object");
-  return json;
-}
+Json parsed(const std::filesystem::path& path) { return read_json_object(path, kTokenizerConfigLimits, "E-TOKENIZER"); }
 
 // A token as text, as an object with its content, or several of them in a list.
 void add_contents(const Json& value, std::vector<std::string>& out) {
@@ -197,10 +205,13 @@ void check_settings(const std::filesystem::path& path, const Json& json) {
 
 std::vector<AddedToken> unread_tokens(const std::filesystem::path& folder, const BpeVocabulary& vocabulary) {
   std::vector<AddedToken> all;
+  std::unordered_set<std::string> seen;
   const auto add = [&](const char* file, const std::vector<std::string>& texts) {
     for (const std::string& text : texts) {
-      if (text.empty() || (text == kEndOfText && vocabulary.end_of_text())) continue;
-      if (std::ranges::find(all, text, &AddedToken::text) == all.end()) all.push_back({text, file});
+      if (text.empty() || (text == kEndOfText && vocabulary.end_of_text()) || !seen.insert(text).second) continue;
+      // Text is searched for each of them.
+      if (all.size() == kMostAdded) throw refused(folder / file, fmt::format("more than {} tokens are added", kMostAdded));
+      all.push_back({text, file});
     }
   };
   std::error_code ignored;
@@ -222,11 +233,12 @@ std::vector<AddedToken> unread_tokens(const std::filesystem::path& folder, const
 }
 
 Error unread_token_error(const AddedToken& token, const std::string& where, std::size_t byte) {
-  return data_error("E-TOKENIZER", where,
-                    fmt::format("byte {} begins {}, a token that {} adds to the vocabulary and that would be split", byte,
-                                shown(token.text), token.file),
-                    "text without such tokens: those of vocab.json and merges.txt alone are read",
-                    {"--set data.format=u16, or u32, with tokens that were made by the tokenizer itself"});
+  return data_error(
+      "E-TOKENIZER", where,
+      fmt::format("byte {} begins {}, a token that {} adds to the vocabulary and that would be split", byte, shown(token.text),
+                  token.file),
+      "text without such tokens: those of vocab.json and merges.txt alone are read",
+      {"--set data.train=TOKENS.bin --set data.format=u16  # or u32, with tokens that were made by the tokenizer itself"});
 }
 
 void refuse_unread(std::string_view text, std::span<const AddedToken> tokens, const std::string& where) {

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/shell.h"
 #include "formats/file.h"
 #include "formats/weight_index.h"
 #include "formats/weights_folder.h"
@@ -38,7 +39,8 @@ Error no_weights(const fs::path& folder) {
   if (std::ranges::find(names, kAdapterConfig) != names.end()) {
     return data_error("E-ADAPTER-FOLDER", folder.string(), "it holds an adapter, and not the model that this is for",
                       "the folder of a model; an adapter has options of its own",
-                      {"--adapter " + folder.string(), "--set adapter.init=" + folder.string()});
+                      {"--adapter " + shell_quoted(folder.string()),
+                       "--set model.init=BASE --set " + shell_quoted("adapter.init=" + folder.string())});
   }
   std::string why = fmt::format("there is no {} and no {}", kWeightsFile, kWeightsIndex);
   std::vector<std::string> remedies;

@@ -3,9 +3,11 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <istream>
 #include <nlohmann/json.hpp>
 
 #include "formats/file.h"
+#include "formats/json_stream.h"
 
 namespace plimsoll {
 namespace {
@@ -55,6 +57,7 @@ class IndexEvents : public nlohmann::json_sax<Json> {
       return refuse(fmt::format("{} is in {}, which is no name of a file in this folder", shown(key_), shown(text)));
     if (!text.ends_with(".safetensors"))
       return refuse(fmt::format("{} is in {}, which is no safetensors file", shown(key_), shown(text)));
+    if (entries.size() == kMaxIndexTensors) return refuse(fmt::format("it names more than {} tensors", kMaxIndexTensors));
     entries.emplace_back(key_, text);
     return true;
   }
@@ -106,11 +109,14 @@ bool is_plain_name(std::string_view name) {
 }
 
 WeightIndex read_weight_index(const std::filesystem::path& path) {
-  const std::string text = read_text(path, kMaxIndexBytes, "E-FORMAT-INDEX");
-  // The JSON library takes a zero byte for the end of its input.
-  if (text.find('\0') != std::string::npos) throw index_error(path, "it contains a zero byte");
+  const File whole = File::open(path);
+  if (whole.size() > kMaxIndexBytes) {
+    throw index_error(path, fmt::format("it has {} bytes, and at most {} are read", whole.size(), kMaxIndexBytes));
+  }
   IndexEvents events;
-  if (!Json::sax_parse(text.begin(), text.end(), &events)) throw index_error(path, events.problem);
+  JsonStream buffer(whole, 0, whole.size(), {.refuse = [&](std::string why) { return index_error(path, std::move(why)); }});
+  std::istream stream(&buffer);
+  if (!Json::sax_parse(stream, &events)) throw index_error(path, events.problem);
   if (!events.has_map) throw index_error(path, "it has no weight_map");
   if (events.entries.empty()) throw index_error(path, "its weight_map is empty");
 

@@ -14,7 +14,7 @@
 namespace plimsoll {
 
 inline constexpr std::int64_t kMaxIndexBytes = 16 << 20;
-inline constexpr std::size_t kMaxShards = 512;
+inline constexpr std::size_t kMaxShards = 512, kMaxIndexTensors = 1 << 18;
 
 struct WeightIndex {
   std::vector<std::string> files;                             // plain names, sorted

@@ -13,6 +13,7 @@ namespace {
 
 constexpr std::uint64_t kDrawSite = 0x67656e6572617465;
 constexpr std::int64_t kBucket = 64, kChunk = 64;
+constexpr std::size_t kSorted = 64;  // the likeliest tokens that are sorted first: mostly these are enough
 
 std::int64_t longest(const GenerationRequest& request) {
   std::size_t most = 0;
@@ -70,13 +71,23 @@ std::int32_t draw(std::span<const float> logits, const Sampling& sampling, std::
     return likeliest;
   }
   std::iota(order.begin(), order.end(), 0);
-  std::sort(order.begin(), order.end(), ByLogit(logits));
-  if (sampling.top_k > 0) order = order.first(std::min(order.size(), static_cast<std::size_t>(sampling.top_k)));
+  std::size_t sorted = 0;  // those that come first are in their places
+  const auto sort_to = [&](std::size_t count) {
+    const auto begin = order.begin();
+    std::partial_sort(begin + static_cast<std::ptrdiff_t>(sorted), begin + static_cast<std::ptrdiff_t>(count), order.end(),
+                      ByLogit(logits));
+    sorted = count;
+  };
+  if (sampling.top_k > 0) {
+    sort_to(std::min(order.size(), static_cast<std::size_t>(sampling.top_k)));
+    order = order.first(sorted);
+  }
   double total = 0;
   for (const std::int32_t token : order) total += weight(logits[static_cast<std::size_t>(token)]);
   double kept = 0;
   std::size_t count = 0;
   while (count < order.size() && (count == 0 || kept < sampling.top_p * total)) {
+    if (count == sorted) sort_to(std::min(order.size(), std::max(kSorted, 2 * sorted)));
     kept += weight(logits[static_cast<std::size_t>(order[count++])]);
   }
   left *= kept;

@@ -7,7 +7,9 @@
 #include <utility>
 
 #include "base/child.h"
+#include "base/disk_folder.h"
 #include "base/error.h"
+#include "base/shell.h"
 #include "measure/measure_disk.h"
 #include "ops/op_catalogue.h"
 #include "plan/build_plan.h"
@@ -106,8 +108,8 @@ Error no_room(const InferenceRequest& request, const InferenceRoom& room, const 
   if (std::optional<std::string> base = smaller_base(request, room)) remedies.push_back(*std::move(base));
   remedies.push_back(fmt::format("--memory {}", floor.n));
   if (!on_disk && smallest.process <= room.memory) {
-    const std::string folder = room.disk ? room.disk->folder.string() : "/tmp/plimsoll";
-    remedies.push_back(fmt::format("--disk {}:{}", folder, smallest.stored[1].n));
+    const std::string size = std::to_string(smallest.stored[1].n);
+    remedies.push_back(room.disk ? "--disk " + shell_quoted(room.disk->folder.string() + ":" + size) : advised_disk(size));
   }
   return {ErrorKind::user,
           ExitCode::does_not_fit,

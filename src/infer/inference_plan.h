@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "config/config.h"
-#include "infer/model_source.h"
 #include "measure/machine_file.h"
 #include "plan/plan.h"
 #include "prepare/setup.h"
+#include "weights/model_source.h"
 
 namespace plimsoll {
 

@@ -6,8 +6,8 @@
 #include <string_view>
 
 #include "infer/inference_plan.h"
-#include "infer/model_source.h"
 #include "run/executor.h"
+#include "weights/model_source.h"
 
 namespace plimsoll {
 

@@ -14,11 +14,13 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <utility>
 
 #include "base/child.h"
 #include "base/error.h"
 #include "formats/atomic_file.h"
 #include "formats/temporary_folder.h"
+#include "measure/kept_machine.h"
 #include "measure/measure.h"
 #include "measure/measure_primitive.h"
 
@@ -40,7 +42,7 @@ class MeasuringLock {
   explicit MeasuringLock(const std::filesystem::path& machine_file) {
     std::error_code ignored;
     std::filesystem::create_directories(machine_file.parent_path(), ignored);
-    fd_ = ::open((machine_file.string() + ".lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    fd_ = ::open((machine_file.string() + ".lock").c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0644);
     while (fd_ >= 0 && ::flock(fd_, LOCK_EX) != 0 && errno == EINTR) {
     }
   }
@@ -55,14 +57,10 @@ class MeasuringLock {
 };
 
 std::optional<MachineRecord> known_machine(const std::filesystem::path& path, const MachineFacts& facts) {
-  try {
-    MachineRecord known = read_machine_file(path);
-    known.machine.tiers = {{"ram", facts.memory}};
-    if (describes(known, facts)) return known;
-  } catch (const Error&) {
-    // Absent or damaged: measured again.
-  }
-  return {};
+  std::optional<MachineRecord> known = kept_machine(path);
+  if (!known) return {};
+  known->machine.tiers = {{"ram", facts.memory}};
+  return describes(*known, facts) ? std::move(known) : std::nullopt;
 }
 
 bool writable(const std::filesystem::path& folder) { return ::access(folder.c_str(), W_OK | X_OK) == 0; }
@@ -89,15 +87,14 @@ Machine machine_of(const MachineFacts& facts, const Rates& rates) {
 
 // The quietest of a few attempts.
 Rates measure_rates_in_child(int threads) {
-  constexpr double kQuiet = 0.1;
   constexpr int kAttempts = 3;
   Rates best;
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     const json numbers = json::parse(run_in_child([&] {
       const Rates rates = measure_rates(threads);
       const Roofline& peaks = rates.roofline;
-      return json{peaks.flops_per_second, peaks.bf16_flops_per_second, peaks.bytes_per_second,
-                  peaks.step_seconds,     rates.copy_bytes_per_second, rates.others}
+      return json{peaks.flops_per_second,      peaks.bf16_flops_per_second, peaks.bytes_per_second, peaks.step_seconds,
+                  rates.copy_bytes_per_second, rates.sharing.others,        rates.sharing.stolen,   rates.sharing.waited}
           .dump();
     }));
     const auto keep_larger = [](double& most, const json& number) { most = std::max(most, number.get<double>()); };
@@ -109,11 +106,46 @@ Rates measure_rates_in_child(int threads) {
     keep_larger(best.roofline.bytes_per_second, numbers.at(2));
     keep_smaller(best.roofline.step_seconds, numbers.at(3));
     keep_larger(best.copy_bytes_per_second, numbers.at(4));
-    const double others = numbers.at(5);
-    keep_smaller(best.others, others);
-    if (others <= kQuiet) break;
+    const Sharing sharing{numbers.at(5), numbers.at(6), numbers.at(7)};
+    if (attempt == 0 || sharing.most() < best.sharing.most()) best.sharing = sharing;
+    if (!sharing.shared()) break;
   }
   return best;
+}
+
+void write(const std::filesystem::path& path, const MachineRecord& record, const std::function<void(const std::string&)>& say) {
+  try {
+    write_machine_file(path, record);
+  } catch (const Error& error) {
+    if (say) say(fmt::format("the measurements are not kept: {}", error.what()));
+  }
+}
+
+bool may_repeat(const MachineRecord& known, Repeat repeat) {
+  constexpr int kMostRepeats = 3;
+  return known.shared() && (repeat == Repeat::asked || (repeat == Repeat::when_idle && known.repeats < kMostRepeats));
+}
+
+// The rates. Those of before stay where it is no quieter now.
+MachineRecord measured_again(MachineRecord record, const std::filesystem::path& path,
+                             const std::function<void(const std::string&)>& say) {
+  if (say) {
+    say(fmt::format("{} while this machine was measured, and it is idle now: measuring its rates again, up to 6 s, for {}",
+                    sharing_text(*record.sharing), path.string()));
+  }
+  const Rates rates = measure_rates_in_child(record.machine.threads);
+  if (rates.sharing.shared()) {
+    ++record.repeats;
+    if (say) say(fmt::format("{} again: the earlier rates stay", sharing_text(rates.sharing)));
+  } else {
+    record.machine.rates = rates.roofline;
+    record.machine.hash = machine_hash(record.machine);
+    record.copy_bytes_per_second = rates.copy_bytes_per_second;
+    record.sharing = rates.sharing;
+    record.repeats = 0;
+  }
+  write(path, record, say);
+  return record;
 }
 
 }  // namespace
@@ -150,28 +182,29 @@ ReserveModel calibrate_reserve(const Machine& machine, const std::filesystem::pa
 }
 
 MachineRecord calibrated_machine(int threads, const std::filesystem::path& cache_folder, const Probe& probe,
-                                 const std::function<void(const std::string&)>& say) {
+                                 const std::function<void(const std::string&)>& say, Repeat repeat) {
   const MachineFacts facts = machine_facts(threads);
   const std::filesystem::path path = machine_file_path(cache_folder, facts);
   remove_abandoned_partials(cache_folder);
   remove_abandoned_folders(cache_folder);
-  if (auto known = known_machine(path, facts)) return *known;
+  if (auto known = known_machine(path, facts)) {
+    if (!may_repeat(*known, repeat) || !machine_is_idle()) return *known;
+  }
   const MeasuringLock lock(path);
-  if (auto known = known_machine(path, facts)) return *known;  // another process measured meanwhile
+  if (auto known = known_machine(path, facts)) {  // another process may have measured meanwhile
+    return may_repeat(*known, repeat) ? measured_again(*std::move(known), path, say) : *known;
+  }
   if (say) say(fmt::format("measuring this machine with {} threads, once, for {}", threads, path.string()));
   const Rates rates = measure_rates_in_child(threads);
   MachineRecord record{machine_of(facts, rates), facts.build, rates.copy_bytes_per_second, {}};
   record.machine.reserve = calibrate_reserve(record.machine, writable(cache_folder) ? cache_folder : "/tmp", probe);
   record.machine.hash = machine_hash(record.machine);
-  if (say && rates.others > 0.1) {
-    say(fmt::format("other processes had {:.0f} % of the processors meanwhile: predicted times may be too long",
-                    100 * rates.others));
+  record.sharing = rates.sharing;
+  if (say && record.shared()) {
+    say(fmt::format("{} meanwhile: predicted times may be too long; `plimsoll train` measures again where nothing else runs",
+                    sharing_text(rates.sharing)));
   }
-  try {
-    write_machine_file(path, record);
-  } catch (const Error& error) {
-    if (say) say(fmt::format("the measurements are not kept: {}", error.what()));
-  }
+  write(path, record, say);
   return record;
 }
 
@@ -181,7 +214,11 @@ MachineRecord keep_kernels(const MachineRecord& measured, const std::filesystem:
   const MeasuringLock lock(path);
   MachineRecord record = known_machine(path, facts).value_or(measured);
   if (record.machine.hash == measured.machine.hash) {
-    for (const auto& [key, seconds] : measured.kernel_seconds) record.kernel_seconds.insert_or_assign(key, seconds);
+    for (const auto& [key, seconds] : measured.kernel_seconds) {
+      record.kernel_seconds.insert_or_assign(key, seconds);
+      if (!measured.shared_kernels.contains(key)) record.shared_kernels.erase(key);
+    }
+    record.shared_kernels.insert(measured.shared_kernels.begin(), measured.shared_kernels.end());
   }
   write_machine_file(path, record);
   return record;

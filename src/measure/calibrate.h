@@ -38,11 +38,16 @@ using Probe = std::function<ProbeResult(const ProbeShape&, const Machine&, const
 // lie below `parent`.
 ReserveModel calibrate_reserve(const Machine& machine, const std::filesystem::path& parent, const Probe& probe);
 
+// Tells whether a machine that was measured beside other work is measured again. `when_idle`: if nothing else runs now, and at
+// most three times in vain. `asked`: the same, however often.
+enum class Repeat : std::uint8_t { never, when_idle, asked };
+
 // The machine with this many threads, and what is known of its kernels: read from `cache_folder`, or measured in a few seconds
-// and written there. A cache file that is stale or damaged is measured again; one that cannot be written is said and does no
-// harm. Starts child processes: call it before the first parallel_for.
+// and written there. What is measured again in up to six seconds are the rates; the reserve does not depend on other work. A
+// cache file that is stale or damaged is measured again; one that cannot be written is said and does no harm. Starts child
+// processes: call it before the first parallel_for.
 MachineRecord calibrated_machine(int threads, const std::filesystem::path& cache_folder, const Probe& probe,
-                                 const std::function<void(const std::string&)>& say);
+                                 const std::function<void(const std::string&)>& say, Repeat repeat = Repeat::never);
 
 // Adds the seconds of these kernels to the machine's file, beside those that other processes added meanwhile, and returns what
 // the file holds. Kernels of a machine that was measured anew meanwhile are left out.

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "device/process_memory.h"
+#include "measure/kept_machine.h"
 #include "run/cuda_backend.h"
 
 namespace plimsoll {
@@ -55,16 +56,11 @@ MachineRecord measured(const CudaFacts& facts, const CudaRates& rates, const Mac
   record.copy_bytes_per_second = rates.copy_bytes_per_second;
   record.kernel_seconds.clear();
   record.algorithms.clear();
+  record.sharing.reset();  // of the processors, not of the GPU
+  record.repeats = 0;
+  record.shared_kernels.clear();
   machine.hash = machine_hash(machine);
   return record;
-}
-
-std::optional<MachineRecord> known(const std::filesystem::path& file) {
-  try {
-    return read_machine_file(file);
-  } catch (const Error&) {
-    return {};  // absent or damaged: measured again
-  }
 }
 
 }  // namespace
@@ -77,7 +73,7 @@ MachineRecord cuda_machine(const MachineRecord& here, const std::filesystem::pat
     const CudaFacts facts = cuda.open();
     const Bytes module = peak_resident() - before;
     const std::filesystem::path path = file_of(facts.name, facts.libraries, here, cache);
-    if (known(path)) return path.string();
+    if (kept_machine(path)) return path.string();
     if (say) say(fmt::format("measuring {}, once, for {}", facts.name, path.string()));
     write_machine_file(path, measured(facts, cuda.measure(), here, module));
     return path.string();

@@ -5,6 +5,7 @@
 #define TOML_ASSERT(condition) static_cast<void>(0)
 #include <toml++/toml.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <nlohmann/json.hpp>
@@ -14,8 +15,11 @@
 
 #include "base/error.h"
 #include "base/hash.h"
-#include "formats/atomic_file.h"
+#include "formats/bounded_json.h"
 #include "formats/file.h"
+#include "formats/kept_json.h"
+#include "formats/toml_nesting.h"
+#include "measure/kept_machine.h"
 
 namespace plimsoll {
 namespace {
@@ -23,7 +27,7 @@ namespace {
 using nlohmann::json;
 
 constexpr const char* kSchema = "plimsoll.machine/1";
-constexpr std::int64_t kLargestFile = 64 << 20;
+constexpr std::int64_t kLargestFile = 16 << 20;
 constexpr std::int64_t kMostBytes = std::int64_t{1} << 50;
 constexpr int kMostThreads = 4096;
 
@@ -178,16 +182,22 @@ MachineRecord record_from(const json& object) {
   const json kernels = object.value("kernels", json::object());
   for (const auto& [key, seconds] : kernels.items()) record.kernel_seconds[key] = positive(kernels, key.c_str(), kMostSeconds);
   record.algorithms = object.value("algorithms", record.algorithms);
+  if (const json measured = object.value("measured", json()); !measured.is_null()) {
+    record.sharing = Sharing{positive(measured, "others", 1), positive(measured, "stolen", 1), positive(measured, "waited", 1)};
+    record.repeats = std::max(0, measured.value("repeats", 0));
+  }
+  record.shared_kernels = object.value("shared_kernels", record.shared_kernels);
   return record;
 }
 
 // A description that somebody wrote is TOML, with comments that say where its figures are from.
 json object_of(const std::filesystem::path& path, const std::string& text) {
-  if (path.extension() != ".toml") return json::parse(text);
+  if (path.extension() != ".toml") return parse_json(text, {.bytes = kLargestFile});
+  if (const auto line = toml_nesting_line(text)) refuse(fmt::format("line {}: tables are nested deeper than any key is", *line));
   const toml::table table = toml::parse(text);
   std::stringstream converted;
   converted << toml::json_formatter{table};
-  return json::parse(converted.str());
+  return parse_json(converted.str(), {.bytes = 8 * kLargestFile});
 }
 
 }  // namespace
@@ -257,13 +267,29 @@ std::string machine_file_text(const MachineRecord& record) {
   object["kernels"] = json::object();
   for (const auto& [key, seconds] : record.kernel_seconds) object["kernels"][key] = seconds;
   if (!record.algorithms.empty()) object["algorithms"] = record.algorithms;
+  if (const std::optional<Sharing>& sharing = record.sharing) {
+    object["measured"] = {{"others", sharing->others},
+                          {"stolen", sharing->stolen},
+                          {"waited", sharing->waited},
+                          {"shared", sharing->shared()},
+                          {"repeats", record.repeats}};
+  }
+  if (!record.shared_kernels.empty()) object["shared_kernels"] = record.shared_kernels;
   return object.dump(1) + "\n";
 }
 
 void write_machine_file(const std::filesystem::path& path, const MachineRecord& record) {
-  std::error_code ignored;  // the write below says what is wrong with the folder
-  std::filesystem::create_directories(path.parent_path(), ignored);
-  write_file_atomically(path, machine_file_text(record));
+  keep_json(path, json::parse(machine_file_text(record)));
+}
+
+std::optional<MachineRecord> kept_machine(const std::filesystem::path& path) {
+  const std::optional<json> object = kept_json(path, kLargestFile);
+  if (!object) return {};
+  try {
+    return record_from(*object);
+  } catch (const std::exception&) {
+    return {};
+  }
 }
 
 bool describes(const MachineRecord& record, const MachineFacts& facts) {

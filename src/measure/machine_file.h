@@ -4,9 +4,12 @@
 
 #include <filesystem>
 #include <map>
+#include <optional>
+#include <set>
 #include <string>
 
 #include "device/machine_facts.h"
+#include "measure/sharing.h"
 #include "plan/machine.h"
 
 namespace plimsoll {
@@ -17,6 +20,11 @@ struct MachineRecord {
   double copy_bytes_per_second = 0;
   std::map<std::string, double> kernel_seconds;   // by timing_key
   std::map<std::string, std::string> algorithms;  // that a GPU's library chose, likewise
+  std::optional<Sharing> sharing = {};            // of the rates; absent: nobody knows
+  int repeats = 0;                                // measurements again that found no quiet moment either
+  std::set<std::string> shared_kernels = {};      // of kernel_seconds, those that found none
+
+  bool shared() const { return sharing && sharing->shared(); }
 };
 
 // The name, the rates, the reserve, the threads, the instruction set and the libraries. Not the capacities, which are no part of

@@ -1,6 +1,5 @@
 #include "measure/measure.h"
 
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -19,6 +18,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/memory_limit.h"
 #include "device/arena.h"
 #include "device/cpu/gemm.h"
 #include "device/cpu/parallel.h"
@@ -42,32 +42,41 @@ double least_seconds(double seconds, int fewest, const Body& body) {
   return least;
 }
 
-// Up to this share of other processes a sample counts as quiet.
 constexpr int kAttempts = 3;
 
-constexpr std::int64_t kArrayElements = 8 << 20;  // 32 MiB: four of them are far larger than what caches hold per thread
 constexpr std::int64_t kPiece = 1 << 14;
 
-// body(begin, end) over the arrays, by the whole team.
-template <class Body>
-void over_pieces(const Body& body) {
-  cpu::parallel_for(kArrayElements / kPiece, [&](std::int64_t piece) { body(piece * kPiece, (piece + 1) * kPiece); });
+// The size of one of four arrays, in elements. With 32 MiB each, all are far larger than the caches hold per thread. A small
+// budget makes them smaller.
+std::int64_t array_elements() {
+  constexpr std::int64_t kMost = 8 << 20, kLeast = 1 << 20;
+  constexpr Bytes kBeside{24 * kMiB.n};
+  const std::optional<Bytes> room = MemoryLimit::room();
+  if (!room) return kMost;
+  const std::int64_t fits = (*room - kBeside).n / (4 * static_cast<std::int64_t>(sizeof(float)));
+  return std::clamp(fits, kLeast, kMost) / kPiece * kPiece;
 }
 
-double measure_copy(float* arrays) {
+// body(begin, end) over arrays of so many elements, by the whole team.
+template <class Body>
+void over_pieces(std::int64_t elements, const Body& body) {
+  cpu::parallel_for(elements / kPiece, [&](std::int64_t piece) { body(piece * kPiece, (piece + 1) * kPiece); });
+}
+
+double measure_copy(float* arrays, std::int64_t elements) {
   const double seconds = least_seconds(0.2, 3, [&] {
-    over_pieces([&](std::int64_t begin, std::int64_t end) {
-      std::memcpy(arrays + begin, arrays + 2 * kArrayElements + begin, static_cast<std::size_t>(end - begin) * sizeof(float));
+    over_pieces(elements, [&](std::int64_t begin, std::int64_t end) {
+      std::memcpy(arrays + begin, arrays + 2 * elements + begin, static_cast<std::size_t>(end - begin) * sizeof(float));
     });
   });
-  return 2.0 * sizeof(float) * kArrayElements / seconds;
+  return 2.0 * sizeof(float) * static_cast<double>(elements) / seconds;
 }
 
-double measure_pass(float* arrays) {
-  float *p = arrays, *m = arrays + kArrayElements, *v = arrays + 2 * kArrayElements;
-  const float* g = arrays + 3 * kArrayElements;
+double measure_pass(float* arrays, std::int64_t elements) {
+  float *p = arrays, *m = arrays + elements, *v = arrays + 2 * elements;
+  const float* g = arrays + 3 * elements;
   const double seconds = least_seconds(0.3, 3, [&] {
-    over_pieces([&](std::int64_t begin, std::int64_t end) {
+    over_pieces(elements, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t i = begin; i < end; ++i) {
         m[i] = 0.9f * m[i] + 0.1f * g[i];
         v[i] = 0.9f * v[i] + 0.1f * g[i] * g[i];
@@ -75,7 +84,7 @@ double measure_pass(float* arrays) {
       }
     });
   });
-  return 7.0 * sizeof(float) * kArrayElements / seconds;
+  return 7.0 * sizeof(float) * static_cast<double>(elements) / seconds;
 }
 
 // A product with operands of its own.
@@ -105,7 +114,7 @@ double measure_products(std::byte* base, Bytes size, int threads, DType operands
   // The library's shapes and those of our own kernel (device/cpu/gemm).
   for (const auto& [m, n, k] : {std::array<std::int64_t, 3>{480, 768, 768}, {1024, 768, 3072}, {1024, 3072, 768}}) {
     const Product product(m, n, k, threads, operands);
-    ensure(product.size() <= size, "measure", "the arena is too small");
+    if (product.size() > size) continue;  // the first one always fits
     const double seconds = least_seconds(0.15, 3, [&] { product.run(base); });
     best = std::max(best, product.flops() / seconds);
   }
@@ -217,8 +226,13 @@ std::map<std::string, Wanted> wanted_kernels(const Graph& graph, int threads, in
   return wanted;
 }
 
-std::optional<double> time_kernel(const Graph& graph, const Wanted& wanted, int threads, int loss_chunks,
-                                  const MeasureLimits& limits, double end) {
+struct TimedKernel {
+  double seconds = 0;
+  bool shared = true;  // no attempt was quiet
+};
+
+std::optional<TimedKernel> time_kernel(const Graph& graph, const Wanted& wanted, int threads, int loss_chunks,
+                                       const MeasureLimits& limits, double end) {
   const NodeRequest request = request_for(graph, *wanted.node, threads, loss_chunks, wanted.overwrite);
   const CpuKernel* kernel = find_cpu_kernel(*wanted.node->op);
   ensure(kernel != nullptr, "measure", "an op has no kernel");
@@ -233,13 +247,15 @@ std::optional<double> time_kernel(const Graph& graph, const Wanted& wanted, int 
   fill_with_numbers(arena.base() + own.n, {DType::f32, {others.size().n / static_cast<std::int64_t>(sizeof(float))}}, 1);
   const auto rest_of_step = [&] { others.run(arena.base() + own.n); };
   const std::unique_ptr<Kernel> bound = kernel->bind(request.request);
-  double least = std::numeric_limits<double>::infinity();
-  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+  TimedKernel timed{std::numeric_limits<double>::infinity()};
+  for (int attempt = 0; attempt < kAttempts && timed.shared; ++attempt) {
     const Contention contention;
-    least = std::min(least, operands.seconds(*bound, arena.base(), limits.seconds_per_kernel / kAttempts, rest_of_step));
-    if (contention.others() <= limits.others || seconds_now() >= end) break;
+    const double seconds = operands.seconds(*bound, arena.base(), limits.seconds_per_kernel / kAttempts, rest_of_step);
+    timed.seconds = std::min(timed.seconds, seconds);
+    timed.shared = contention.sharing().most() > limits.others;
+    if (seconds_now() >= end) break;
   }
-  return least;
+  return timed;
 }
 
 }  // namespace
@@ -267,29 +283,6 @@ void fill_with_numbers(std::byte* to, const ValueType& type, std::int64_t rows) 
   }
 }
 
-Contention::Contention() {
-  std::string cpu;
-  double user = 0, nice = 0, system = 0, idle = 0, waiting = 0, interrupts = 0, soft = 0, stolen = 0;
-  std::ifstream("/proc/stat") >> cpu >> user >> nice >> system >> idle >> waiting >> interrupts >> soft >> stolen;
-  const auto tick = static_cast<double>(::sysconf(_SC_CLK_TCK));
-  busy_ = (user + nice + system + interrupts + soft + stolen) / tick;
-  total_ = busy_ + (idle + waiting) / tick;
-  rusage usage{};
-  ::getrusage(RUSAGE_SELF, &usage);
-  const auto seconds = [](const timeval& time) {
-    return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
-  };
-  own_ = seconds(usage.ru_utime) + seconds(usage.ru_stime);
-}
-
-double Contention::others() const {
-  const Contention now;
-  const double total = now.total_ - total_;
-  // Clock ticks: a shorter time says nothing.
-  if (total < 0.05) return 0;
-  return std::clamp(((now.busy_ - busy_) - (now.own_ - own_)) / total, 0.0, 1.0);
-}
-
 double median(std::vector<double> samples) {
   const auto middle = samples.begin() + static_cast<std::ptrdiff_t>(samples.size() / 2);
   std::nth_element(samples.begin(), middle, samples.end());
@@ -298,25 +291,26 @@ double median(std::vector<double> samples) {
 
 Rates measure_rates(int threads) {
   cpu::set_thread_count(threads);
-  const Arena arena(Bytes{4 * kArrayElements * static_cast<std::int64_t>(sizeof(float))});
-  fill_with_numbers(arena.base(), {DType::f32, {4 * kArrayElements}}, 1);
+  const std::int64_t elements = array_elements();
+  const Arena arena(Bytes{4 * elements * static_cast<std::int64_t>(sizeof(float))});
+  fill_with_numbers(arena.base(), {DType::f32, {4 * elements}}, 1);
   float* arrays = reinterpret_cast<float*>(arena.base());
   Rates rates;
   const Contention contention;
-  rates.copy_bytes_per_second = measure_copy(arrays);
-  rates.roofline.bytes_per_second = measure_pass(arrays);
+  rates.copy_bytes_per_second = measure_copy(arrays, elements);
+  rates.roofline.bytes_per_second = measure_pass(arrays, elements);
   rates.roofline.flops_per_second = measure_products(arena.base(), arena.size(), threads, DType::f32);
   if (multiplies_bf16()) {
-    fill_with_numbers(arena.base(), {DType::bf16, {8 * kArrayElements}}, 1);
+    fill_with_numbers(arena.base(), {DType::bf16, {8 * elements}}, 1);
     rates.roofline.bf16_flops_per_second = measure_products(arena.base(), arena.size(), threads, DType::bf16);
   }
   rates.roofline.step_seconds = measure_call();
-  rates.others = contention.others();
+  rates.sharing = contention.sharing();
   return rates;
 }
 
 KernelSeconds measure_kernels(const Graph& graph, int threads, int loss_chunks, const KernelSeconds& known,
-                              const MeasureLimits& limits) {
+                              const MeasureLimits& limits, KernelNames* shared) {
   cpu::set_thread_count(threads);
   KernelSeconds measured;
   if (limits.seconds <= 0) return measured;
@@ -326,7 +320,10 @@ KernelSeconds measure_kernels(const Graph& graph, int threads, int loss_chunks, 
   std::stable_sort(ordered.begin(), ordered.end(), [](const auto& a, const auto& b) { return a.second.work > b.second.work; });
   for (const auto& [key, wanted] : ordered) {
     if (!measured.empty() && seconds_now() >= end) break;  // the first one is measured in any case
-    if (const auto seconds = time_kernel(graph, wanted, threads, loss_chunks, limits, end)) measured[key] = *seconds;
+    const std::optional<TimedKernel> timed = time_kernel(graph, wanted, threads, loss_chunks, limits, end);
+    if (!timed) continue;
+    measured[key] = timed->seconds;
+    if (shared != nullptr && timed->shared) shared->insert(key);
   }
   return measured;
 }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/child.h"
+#include "base/memory_limit.h"
 #include "device/cpu/gemm.h"
 #include "device/cpu/parallel.h"
 #include "device/process_memory.h"
@@ -28,6 +29,7 @@ Bytes measure_primitive(int threads) {
   };
   const std::string answer = run_in_child([&] {
     settle_process();
+    MemoryLimit::release();
     cpu::set_thread_count(threads);
     std::vector<cpu::Gemm> bound;
     const auto bind = [&](std::int64_t rows) {

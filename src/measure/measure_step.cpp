@@ -142,7 +142,7 @@ StepMeasurement measure_step(const Graph& graph, std::int64_t micro_batch, const
     const Contention contention;
     times.begin_window();
     window();
-    const double others = contention.others();
+    const double others = contention.sharing().most();
     result.others = std::min(result.others, others);
     if (others > limits.others && !cuda) continue;
     times.keep_window();

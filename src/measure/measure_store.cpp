@@ -12,12 +12,12 @@
 
 #include "base/child.h"
 #include "base/clock.h"
+#include "base/memory_limit.h"
 #include "device/arena.h"
 #include "device/cpu/gemm.h"
 #include "device/cpu/parallel.h"
 #include "device/machine_facts.h"
-#include "formats/atomic_file.h"
-#include "formats/file.h"
+#include "formats/kept_json.h"
 #include "measure/machine_file.h"
 #include "measure/measure.h"
 
@@ -30,15 +30,25 @@ constexpr const char* kSchema = "plimsoll.disk/12";
 constexpr Bytes kLarge{1 << 20}, kSmall{32 << 10};
 constexpr int kPages = 84;       // of each size, where there is room for so many
 constexpr int kInFlight = 4;     // of each way
-constexpr int kSlots = 64;       // of large pages in memory: more than caches hold, as where kernels run
 constexpr int kBesideLarge = 8;  // short products beside a single large page; beside a small one there is one
 constexpr int kRounds = 7;       // one after the other of all that is measured: a disk has better and worse moments
+
+// Large pages in memory: more than caches hold, as where kernels run; fewer where a budget asks for it.
+int slots_here() {
+  constexpr int kMost = 64, kLeast = 4 * kInFlight;
+  constexpr Bytes kBeside{64 * kMiB.n};
+  const std::optional<Bytes> room = MemoryLimit::room();
+  return room ? static_cast<int>(std::clamp<std::int64_t>((*room - kBeside).n / kLarge.n, kLeast, kMost)) : kMost;
+}
 
 // Pages that come in and go out side by side, large ones and behind them small ones.
 class MovingPages {
  public:
   MovingPages(const MeasuredStore& store, int pages)
-      : pages_(pages), memory_(kLarge * kSlots), store_(store.open((kLarge + kSmall) * pages, pieces(), 2 * kInFlight)) {
+      : pages_(pages),
+        slots_(slots_here()),
+        memory_(kLarge * slots_),
+        store_(store.open((kLarge + kSmall) * pages, pieces(), 2 * kInFlight)) {
     const std::span<std::byte> memory = memory_.all();
     for (std::size_t i = 0; i < memory.size(); ++i) memory[i] = static_cast<std::byte>(i * 2654435761u >> 13);
     for (const TierStore::Piece& piece : pieces()) {
@@ -99,10 +109,10 @@ class MovingPages {
     return pieces;
   }
   std::span<std::byte> slot(int number, Bytes page) {
-    return memory_.all().subspan(static_cast<std::size_t>(kLarge.n * (number % kSlots)), static_cast<std::size_t>(page.n));
+    return memory_.all().subspan(static_cast<std::size_t>(kLarge.n * (number % slots_)), static_cast<std::size_t>(page.n));
   }
 
-  int pages_;
+  int pages_, slots_;
   Arena memory_;  // as where kernels run; outlives what the store still moves
   std::unique_ptr<TierStore> store_;
 };
@@ -215,22 +225,22 @@ Link measure(const MeasuredStore& store, int threads) {
 }
 
 std::optional<Link> known(const std::filesystem::path& path) {
+  constexpr std::int64_t kLargestFile = 4096;
+  const std::optional<json> object = kept_json(path, kLargestFile);
+  if (!object) return {};
   try {
-    const std::string text = read_text(path, 4096, "E-MACHINE-FILE");
-    Link link = link_from(text);
-    if (json::parse(text).at("schema") == kSchema && link.bytes_per_second > 0) return link;
+    Link link = link_from(object->dump());
+    if (object->at("schema") == kSchema && link.bytes_per_second > 0) return link;
   } catch (const std::exception&) {
-    // Absent or damaged: measured again.
+    // A file of another version is measured again.
   }
   return {};
 }
 
 void keep(const Link& link, const std::filesystem::path& path) {
-  std::error_code ignored;  // the write says what is wrong with the folder
-  std::filesystem::create_directories(path.parent_path(), ignored);
   json object = json::parse(link_text(link));
   object["schema"] = kSchema;
-  write_file_atomically(path, object.dump() + "\n");
+  keep_json(path, std::move(object));
 }
 
 std::filesystem::path store_file(const MeasuredStore& store, int threads, const std::filesystem::path& cache) {

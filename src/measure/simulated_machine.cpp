@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
+#include "base/memory_limit.h"
 #include "device/host_store.h"
 #include "measure/measure_store.h"
 
@@ -33,7 +35,10 @@ MachineRecord simulated_machine(int threads) {
 
 void simulate_device(Machine& machine, const std::filesystem::path& cache, const std::function<void(const std::string&)>& say) {
   const Bytes capacity = machine.tiers.front().capacity;
-  const MeasuredStore store{"copies from memory to memory", "host", capacity,
+  // The pages of this store lie in memory as well.
+  const std::optional<Bytes> room = MemoryLimit::room();
+  const Bytes of_store = room ? std::min(capacity, Bytes{room->n / 5}) : capacity;
+  const MeasuredStore store{"copies from memory to memory", "host", of_store,
                             [](Bytes size, const std::vector<TierStore::Piece>& pieces, std::uint32_t events) {
                               return std::make_unique<HostStore>(size, events, pieces);
                             }};

@@ -33,7 +33,7 @@ BatchModel::BatchModel(Graph training, std::int64_t micro_batch, std::int64_t ac
       kernels(threads, catalogue) {}
 
 BatchCandidates::BatchCandidates(BatchModel& model, const Paging& paging, std::int64_t group, const PlanRequest& request,
-                                 const Machine& machine, Floor floor)
+                                 const Machine& machine, Floor floor, const Wanted& wanted)
     : model_(&model),
       request_(&request),
       machine_(&machine),
@@ -41,32 +41,55 @@ BatchCandidates::BatchCandidates(BatchModel& model, const Paging& paging, std::i
       window_{model.accumulation, group},
       chunks_simulated_(request.loss_chunks.value_or(1)),
       only_offloaded_(request.activations == RestPolicy::disk),
-      looks_for_floor_(floor.counts),
-      paged_(apply_paging(model.graph, model.units, paging)) {
-  const Simulation keep = simulate_window(keeping_all(0));
-  look_at(keep, floor);
-  add_level(0, keep);
-  if (offloads()) add_offloaded(model.blocks - 1);
-  paged_ = {};
+      looks_for_floor_(floor.counts) {
+  const Graph paged = apply_paging(model.graph, model.units, paging);
+  {
+    const Simulation keep = simulate_window(keeping_all(paged, 0));
+    look_at(keep, floor);
+    if (!wanted(*this)) return;
+    add_level(0, keep);
+  }
+  if (offloads()) add_offloaded(paged, model.blocks - 1);
 }
 
 void BatchCandidates::complete() {
   const bool ends_suffice = paging_.narrow || window_.group > 1;  // for little memory; a level of so many nodes takes long
-  if (offloads() && (only_offloaded_ || !ends_suffice)) {
+  if (offloads() && offloading_waits() && (only_offloaded_ || !ends_suffice)) {
     const int most = model_->blocks - 1;
-    paged_ = apply_paging(model_->graph, model_->units, paging_);
+    const Graph paged = apply_paging(model_->graph, model_->units, paging_);
     for (const int part : {1, 2}) {
       const int activations = most * part / 3;
-      if (activations > 0) add_offloaded(activations);
+      if (activations > 0) add_offloaded(paged, activations);
     }
-    paged_ = {};
   }
-  // Every node decided on by itself: without repeated blocks, and where memory is short.
+  if (!adds_schedules()) return;
+  levels_.front().regions.add_schedules();
+  levels_.front().regions.end_schedules();
+}
+
+// True if offloading the inputs of all blocks costs time. Otherwise, offloading fewer of them holds more for nothing.
+bool BatchCandidates::offloading_waits() const {
+  const auto seconds = [&](std::size_t level) {
+    return std::ranges::min(of_level(0, level), {}, &Candidate::update_seconds).update_seconds;
+  };
+  return levels_.size() < 2 || seconds(1) > (1 + kLeastGain) * seconds(0);
+}
+
+void BatchCandidates::forget_other_edges() {
+  for (Level& level : levels_) level.regions.forget_other_edges();
+}
+
+void BatchCandidates::forget_plans() {
+  for (Level& level : levels_) level.regions.forget_plans();
+}
+
+// Every node decided on by itself: without repeated blocks, and where memory is short.
+bool BatchCandidates::adds_schedules() const {
   constexpr std::int64_t kMostSteps = 1500;
   const bool wanted = decides_on_nodes() && (model_->blocks <= 1 || least_counts_.steps <= kMostSteps);
   const bool possible =
       request_->recompute == RecomputePolicy::automatic && !paging_.parameters && !paging_.accumulators && window_.group == 1;
-  if (wanted && possible) levels_.front().regions.add_schedules();
+  return wanted && possible;
 }
 
 void BatchCandidates::add_level(int activations, const Simulation& keep) {
@@ -75,11 +98,12 @@ void BatchCandidates::add_level(int activations, const Simulation& keep) {
   const Paging paging = paging_of(activations);
   levels_.push_back({activations, total(paging_reserve(keep.graph, paging, *machine_, 0)),
                      RegionPlans(keep, model_->units, paging, *machine_, chunks, request_->recompute, model_->ways)});
+  if (levels_.size() > 1 || !adds_schedules()) levels_.back().regions.end_schedules();
 }
 
 // What crosses into the first blocks rests on another tier between the passes, if that has room for it.
-void BatchCandidates::add_offloaded(int activations) {
-  Graph graph = keeping_all(activations);
+void BatchCandidates::add_offloaded(const Graph& paged, int activations) {
+  Graph graph = keeping_all(paged, activations);
   if (!has_room(stored_layout(graph), paging_, request_->beyond)) return;
   add_level(activations, simulate_window(std::move(graph)));
 }
@@ -117,13 +141,13 @@ Paging BatchCandidates::paging_of(int activations) const {
   return paging;
 }
 
-Graph BatchCandidates::keeping_all(int activations) const {
-  return apply_choices(paged_, model_->units, {}, paging_of(activations), window_);
+Graph BatchCandidates::keeping_all(const Graph& paged, int activations) const {
+  return apply_choices(paged, model_->units, {}, paging_of(activations), window_);
 }
 
 Simulation BatchCandidates::simulate_window(Graph graph) {
   ++simulations_;
-  return simulate(std::move(graph), window_.rounds(), chunks_simulated_, request_->saves, model_->kernels);
+  return plimsoll::simulate(std::move(graph), window_.rounds(), chunks_simulated_, request_->saves, model_->kernels);
 }
 
 // What does not depend on what runs again.
@@ -199,25 +223,48 @@ void BatchCandidates::find_chunks(const Simulation& simulation) {
       without_last_bits(base_seconds_ - costs.update_stall + static_cast<double>(window_.rounds()) * fastest.seconds);
 }
 
-Candidate BatchCandidates::simulated(Candidate candidate) const {
-  const Paging own = paging(candidate);
-  const Simulation simulation = simulate(apply_decisions(model_->graph, model_->units, replays(candidate), own, window_),
-                                         window_.rounds(), candidate.loss_chunks, request_->saves, model_->kernels);
+void BatchCandidates::simulate(std::span<Candidate* const> candidates) const {
+  const Graph paged = apply_paging(model_->graph, model_->units, paging_);
+  for (Candidate* candidate : candidates) {
+    const Paging own = paging(*candidate);
+    Graph graph = apply_choices(paged, model_->units, replays(*candidate), own, window_);
+    take_from(plimsoll::simulate(std::move(graph), window_.rounds(), candidate->loss_chunks, request_->saves, model_->kernels),
+              own, *candidate);
+  }
+}
+
+void BatchCandidates::take_from(const Simulation& simulation, const Paging& paging, Candidate& candidate) const {
   candidate.simulated = true;
   candidate.live = {};
   for (const Phase phase : simulation.timeline.phases()) {
     candidate.live = std::max(candidate.live, live_profile(simulation.lifetimes, simulation.timeline, phase).peak);
   }
-  const Costs costs = costs_of(simulation, own, *machine_);
+  ReserveCounts counts = least_counts_;
+  counts.steps = static_cast<std::int64_t>(simulation.timeline.steps.size());
+  candidate.reserve = total(reserve_items(machine_->reserve, counts, Bytes{0})) +
+                      total(paging_reserve(simulation.graph, paging, *machine_, 0)) - candidate.outside;
+  const Costs costs = costs_of(simulation, paging, *machine_);
   const double rounds = static_cast<double>(window_.rounds());
   candidate.update_seconds = without_last_bits(rounds * (costs.micro + costs.micro_stall) + costs.update + costs.update_stall);
-  return candidate;
 }
 
 std::int64_t BatchCandidates::labels() const {
   std::int64_t labels = 0;
   for (const Level& level : levels_) labels += level.regions.labels();
   return labels;
+}
+
+Bytes BatchCandidates::least_reserve(Bytes arena, std::int64_t more_steps) const {
+  ReserveCounts counts = least_counts_;
+  counts.steps += more_steps;
+  return total(reserve_items(machine_->reserve, counts, arena));
+}
+
+Bytes BatchCandidates::least_reserve(const Candidate& candidate) const {
+  std::int64_t again = 0;
+  for (const regions::Edge* edge : levels_[candidate.level].regions.plans()[candidate.chain].edges)
+    again += std::ssize(edge->replays);
+  return least_reserve(Bytes{0}, again);
 }
 
 std::vector<NodeReplay> BatchCandidates::replays(const Candidate& candidate) const {

@@ -1,6 +1,9 @@
 #include "plan/frontier.h"
 
+#include <algorithm>
 #include <cmath>
+#include <iterator>
+#include <limits>
 
 namespace plimsoll {
 namespace {
@@ -15,6 +18,22 @@ double place(const std::vector<Candidate>& ladder, std::size_t index) {
 }
 
 }  // namespace
+
+void Front::add(std::span<const Candidate> candidates) {
+  for (const Candidate& each : candidates) {
+    auto above = seconds_.upper_bound(each.held());
+    if (above != seconds_.begin() && std::prev(above)->second <= each.update_seconds) continue;
+    while (above != seconds_.end() && above->second >= each.update_seconds) above = seconds_.erase(above);
+    seconds_.insert_or_assign(above, each.held(), each.update_seconds);
+  }
+}
+
+bool Front::covers(std::span<const Candidate> candidates, double slack) const {
+  return std::ranges::all_of(candidates, [&](const Candidate& each) {
+    const auto above = seconds_.upper_bound(each.held());
+    return above != seconds_.begin() && std::prev(above)->second <= (1 + slack) * each.update_seconds;
+  });
+}
 
 std::vector<std::size_t> spread_rungs(const std::vector<Candidate>& ladder, int count) {
   std::vector<std::size_t> chosen;

@@ -1,12 +1,25 @@
-// Which rungs of a ladder stand for all of them where only a few can be shown: those that divide it evenly.
+// The front of some candidates tells whether others add to them. A few rungs stand for a ladder where not all can be shown.
 #pragma once
 
 #include <cstddef>
+#include <map>
+#include <span>
 #include <vector>
 
 #include "plan/plan.h"
 
 namespace plimsoll {
+
+// The fastest of some candidates for each number of bytes.
+class Front {
+ public:
+  void add(std::span<const Candidate> candidates);
+  // True if, for each of these, a candidate of the front holds no more bytes and is slower by at most this share.
+  bool covers(std::span<const Candidate> candidates, double slack) const;
+
+ private:
+  std::map<Bytes, double> seconds_;  // by bytes held: falling
+};
 
 // Indices of at most `count` rungs between the two ends, without the ends, in the ladder's order. A rung's place is its share
 // of the way down in bytes (in ratios: ceilings may be many times the floor) plus that of the way up in seconds, so that neither

@@ -53,10 +53,9 @@ class Analysis {
 
  private:
   void find_last_uses() {
-    accesses_.reserve(timeline_.steps.size());
     for (int step = 0; step < static_cast<int>(timeline_.steps.size()); ++step) {
-      accesses_.push_back(access_of(graph_, timeline_.steps[static_cast<std::size_t>(step)], false));
-      for (const ValueId value : accesses_.back().reads) last_use_[value] = step;
+      find_access(graph_, timeline_.steps[static_cast<std::size_t>(step)], false, access_);
+      for (const ValueId value : access_.reads) last_use_[value] = step;
     }
     // A view has no step of its own: what reads it reads the viewed value.
     for (auto it = graph_.order.rbegin(); it != graph_.order.rend(); ++it) {
@@ -94,22 +93,21 @@ class Analysis {
 
   void visit(int step) {
     const Step& what = timeline_.steps[static_cast<std::size_t>(step)];
+    find_access(graph_, what, false, access_);
     if (what.kind == Step::Kind::node) {
       place_outputs(graph_.nodes[what.node], step);
     } else if (what.kind == Step::Kind::feed) {
-      for (const ValueId value : accesses_[static_cast<std::size_t>(step)].writes) give_own_buffer(value, step);
+      for (const ValueId value : access_.writes) give_own_buffer(value, step);
     }
-    const StepAccess& access = accesses_[static_cast<std::size_t>(step)];
     const StepRange together = streams_with(graph_, timeline_, step);
-    for (const ValueId value : access.reads) {
+    for (const ValueId value : access_.reads) {
       if (graph_.values[value].role == Role::pages) give_own_buffer(value, step);
       touch(value, together);
     }
-    for (const ValueId value : access.writes) touch(value, together);
-    const bool same = what.kind != Step::Kind::node || !differs_at_start(graph_, graph_.nodes[what.node]);
-    const StepAccess start = same ? StepAccess{} : access_of(graph_, what, /*window_start=*/true);
-    const StepAccess& at_start = same ? access : start;
-    for (const auto* values : {&at_start.reads, &at_start.writes}) {
+    for (const ValueId value : access_.writes) touch(value, together);
+    if (what.kind == Step::Kind::node && differs_at_start(graph_, graph_.nodes[what.node]))
+      find_access(graph_, what, /*window_start=*/true, access_);
+    for (const auto* values : {&access_.reads, &access_.writes}) {
       for (const ValueId value : *values) {
         int& first_begin = result_.buffers[result_.buffer_of[value]].first_begin;
         first_begin = std::min(first_begin, together.begin);
@@ -192,7 +190,7 @@ class Analysis {
   const Graph& graph_;
   const Timeline& timeline_;
   const std::vector<Bytes>& scratch_;
-  std::vector<StepAccess> accesses_;  // by step, past a window's start
+  StepAccess access_;  // of one step at a time
   PerValue<int> last_use_;
   std::vector<int> last_;
   Views views_{graph_};
@@ -218,14 +216,20 @@ bool comes_from_before(const Graph& graph, ValueId value) {
 bool starts_window(const Graph& graph, const Node& node) {
   if (!graph.sums(node.section)) return false;
   if (node.op->transfer != Transfer::none) return false;
-  for (const NodeAlias& alias : aliases_of(graph, node)) {
-    if (alias.kind == AliasKind::accumulates && comes_from_before(graph, alias.input)) return true;
-  }
-  return false;
+  return std::ranges::any_of(aliases_of(*node.op, node.attributes), [&](const Alias& alias) {
+    return alias.kind == AliasKind::accumulates && comes_from_before(graph, node.inputs[alias.input]);
+  });
 }
 
 StepAccess access_of(const Graph& graph, const Step& step, bool window_start) {
   StepAccess access;
+  find_access(graph, step, window_start, access);
+  return access;
+}
+
+void find_access(const Graph& graph, const Step& step, bool window_start, StepAccess& access) {
+  access.reads.clear();
+  access.writes.clear();
   const auto each_value = [&](auto&& wanted, std::vector<ValueId>& into) {
     for (std::size_t i = 0; i < graph.values.size(); ++i) {
       if (wanted(ValueId{i}, graph.values[ValueId{i}])) into.push_back(ValueId{i});
@@ -254,21 +258,17 @@ StepAccess access_of(const Graph& graph, const Step& step, bool window_start) {
     case Step::Kind::node: {
       const Node& node = graph.nodes[step.node];
       const auto here = [&](ValueId value) { return graph.values[value].tier == 0; };
-      access.reads.reserve(node.inputs.size() + 1);
-      access.writes.reserve(node.outputs.size());
+      if (window_start && brings_what_is_written(graph, node)) return;
       std::copy_if(node.inputs.begin(), node.inputs.end(), std::back_inserter(access.reads), here);
       std::copy_if(node.outputs.begin(), node.outputs.end(), std::back_inserter(access.writes), here);
       if (node.pages.valid()) access.reads.push_back(node.pages);
-      if (!window_start) break;
-      if (brings_what_is_written(graph, node)) return {};
-      if (!starts_window(graph, node)) break;
+      if (!window_start || !starts_window(graph, node)) break;
       for (const NodeAlias& alias : aliases_of(graph, node)) {
         if (alias.kind == AliasKind::accumulates) std::erase(access.reads, alias.input);
       }
       break;
     }
   }
-  return access;
 }
 
 bool lives(const Buffer& buffer, int step, Phase phase) { return buffer.begin_in(phase) <= step && step < buffer.end; }

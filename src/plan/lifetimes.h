@@ -60,6 +60,8 @@ struct StepAccess {
   std::vector<ValueId> reads, writes;
 };
 StepAccess access_of(const Graph& graph, const Step& step, bool window_start);
+// The same into lists that are there.
+void find_access(const Graph& graph, const Step& step, bool window_start, StepAccess& access);
 
 // Whether nothing has changed the value in this section yet: it is persistent, or a copy as it came in.
 bool comes_from_before(const Graph& graph, ValueId value);

@@ -25,12 +25,15 @@ StepKernel NodeKernels::of(const Graph& graph, NodeId node, int loss_chunks) {
   const bool starts = starts_window(graph, asked);
   const std::lock_guard lock(mutex_);
   if (asked.op->chunked) return choose(graph, asked, loss_chunks);
+  constexpr std::int32_t kUnknown = -1;
   const NodeId same = asked.clone_of.valid() ? asked.clone_of : asked.replica_of.valid() ? asked.replica_of : node;
   const std::size_t place = 4 * same.index + (asked.pages.valid() ? 1 : 0) + (starts ? 2 : 0);
-  if (place >= known_.size()) known_.resize(4 * graph.nodes.size());
-  std::optional<StepKernel>& known = known_[place];
-  if (!known) known = choose(graph, asked, loss_chunks);
-  return *known;
+  if (place >= place_.size()) place_.resize(4 * graph.nodes.size(), kUnknown);
+  if (place_[place] == kUnknown) {
+    known_.push_back(choose(graph, asked, loss_chunks));
+    place_[place] = static_cast<std::int32_t>(known_.size() - 1);
+  }
+  return known_[static_cast<std::size_t>(place_[place])];
 }
 
 bool NodeKernels::take_ranges(const Graph& graph) const {

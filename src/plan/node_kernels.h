@@ -2,8 +2,9 @@
 // originals, so each node is asked for once.
 #pragma once
 
+#include <cstdint>
+#include <deque>
 #include <mutex>
-#include <optional>
 #include <vector>
 
 #include "graph/kernel_catalogue.h"
@@ -34,7 +35,8 @@ class NodeKernels {
   int threads_;
   KernelCatalogue& catalogue_;
   std::mutex mutex_;
-  std::vector<std::optional<StepKernel>> known_;  // by node, four times: whole or in ranges, within a window or at its start
+  std::deque<StepKernel> known_;
+  std::vector<std::int32_t> place_;  // in these; by node, four times: whole or in ranges, within a window or at its start
 };
 
 }  // namespace plimsoll

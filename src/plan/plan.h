@@ -63,6 +63,7 @@ struct PlanRequest {
   RestPolicy activations = RestPolicy::automatic;  // what crosses into the first blocks, between the passes
   bool saves = true;                               // the run writes weights and checkpoints
   std::int64_t units_per_sample = 1;               // tokens: what rates count
+  bool floor_only = false;                         // only the smallest plans of the smallest micro-batch are asked for
 
   // Micro-batches of a window with so many rows each. Ragged windows count as several, so that none is planned to end with its
   // first one.
@@ -174,6 +175,7 @@ struct Candidate {
   bool simulated = false;            // by itself: bytes and seconds are those of its plan
   Bytes live;
   Bytes outside;  // of the arena, for transfers alone
+  Bytes reserve;  // where it is simulated: of the process beside what is held, without the rounding of the arena
   double update_seconds = 0;
 
   Bytes held() const { return live + outside; }
@@ -193,7 +195,11 @@ struct FrontierPoint {
 struct PlanningEffort {
   int combinations = 0, simulations = 0;
   std::int64_t labels = 0;
+  double work = 0;  // what all of this takes, for limits that count no time: nodes that were simulated
 };
+
+// The work that a processor of 2020 does in a second. Limits of work are multiples of it.
+inline constexpr double kWorkPerSecond = 4e5;
 
 class PlanSpace {
  public:
@@ -203,7 +209,7 @@ class PlanSpace {
   ~PlanSpace();
   PlanSpace(PlanSpace&&) noexcept;
 
-  // The fastest plan within the budget. Without a budget: the ceiling.
+  // The fastest plan within the budget, in outline: without its graph, lifetimes and kernels. Without a budget: the ceiling.
   std::variant<Plan, Infeasible> best(const Budget& budget);
 
   // The same plan without floors and bounds, which take longer to find; null where none fits.

@@ -5,8 +5,10 @@
 #include <iterator>
 #include <limits>
 #include <map>
+#include <numeric>
 #include <ranges>
 #include <set>
+#include <span>
 
 #include "base/ceil_div.h"
 #include "base/error.h"
@@ -17,6 +19,7 @@
 #include "plan/combinations.h"
 #include "plan/frontier.h"
 #include "plan/plan.h"
+#include "plan/tiers/resting.h"
 
 namespace plimsoll {
 namespace {
@@ -31,7 +34,7 @@ std::vector<std::int64_t> ragged_micro_batches(const PlanRequest& request) {
   if (request.micro_batch) return {*request.micro_batch};
   std::set<std::int64_t> sizes{1};
   const std::int64_t rows = request.ragged->rows;
-  for (std::int64_t power = 1; power < rows; power *= 2) {
+  for (std::int64_t power = 1; power < rows && !request.floor_only; power *= 2) {
     for (const std::int64_t steps : {2 * power, 3 * power}) {
       const std::int64_t size = ceil_div(rows, steps);
       if (request.most_rows == 0 || size <= request.most_rows) sizes.insert(size);
@@ -50,6 +53,7 @@ std::vector<std::int64_t> micro_batches(const PlanRequest& request) {
     if (wanted && takes(request, request.effective_batch / b)) sizes.push_back(b);
   }
   const bool divides = request.effective_batch % request.micro_batch.value_or(1) == 0;
+  if (request.floor_only && sizes.size() > 1) sizes.resize(1);
   if (sizes.empty() && request.group && divides) {
     throw config_error(
         "E-BATCH-3", "plan.group",
@@ -89,7 +93,8 @@ struct PlanSpace::State {
   std::vector<BatchCandidates> batches;
   std::vector<bool> beaten;  // by another batch, so that it gives no candidates
   std::vector<Candidate> ladder;
-  std::map<std::size_t, Plan> plans;  // by rung of the ladder
+  std::vector<Bytes> least_process;   // by rung: its process takes no less
+  std::map<std::size_t, Plan> plans;  // by rung of the ladder, in outline
   std::optional<Bytes> floor, knee, ceiling;
   int simulated_rungs = 0;
 
@@ -97,22 +102,22 @@ struct PlanSpace::State {
 
   void leave_out_beaten();
   void climb();
+  void simulate(std::vector<Candidate*> candidates) const;
   const Plan& rung(std::size_t index);
-  Plan plan_of(const Candidate& candidate);
+  Plan plan_of(const Candidate& candidate, const std::vector<Bytes>* offsets = nullptr);
+  Plan outline_of(std::size_t index);
   void build_rungs(std::vector<std::size_t> indices);
   std::size_t find_knee() const;
   std::optional<std::size_t> fastest_within(Bytes memory);
   TimeBound time_bound(Bytes memory);
-  Bytes least_process(const Candidate& candidate) const;
+  bool exact(const Candidate& candidate) const { return candidate.simulated || batches[candidate.batch].exact(candidate); }
+  Bytes least_process_of(const Candidate& candidate) const;
+  std::vector<std::size_t> rungs_by_process() const;
   // What a budget has to have for a rung: no less than what was known before there was a plan.
-  Bytes needs(std::size_t index) {
-    return agrees(index) ? std::max(rung(index).process, least_process(ladder[index])) : kNoBound;
-  }
+  Bytes needs(std::size_t index) { return agrees(index) ? std::max(rung(index).process, least_process[index]) : kNoBound; }
   bool agrees(std::size_t index);
   // What rests there was chosen so that its process fits beside it: for what that could not know.
-  bool fits_host(const Plan& plan) const {
-    return request.beyond.empty() || request.beyond[0].n == 0 || plan.host <= request.beyond[0];
-  }
+  bool fits_host(const Plan& plan) const { return !limits_host(request, machine) || plan.host <= request.beyond[0]; }
 };
 
 PlanSpace::PlanSpace(GraphSource source, PlanRequest request, Machine machine, KernelCatalogue& catalogue)
@@ -125,8 +130,12 @@ PlanSpace::PlanSpace(GraphSource source, PlanRequest request, Machine machine, K
   state.batches = std::move(combinations.batches);
   state.leave_out_beaten();
   run_tasks(state.batches.size(), [&](std::size_t i) {
-    if (!state.beaten[i]) state.batches[i].complete();
+    BatchCandidates& batch = state.batches[i];
+    if (state.beaten[i]) return batch.forget_plans();
+    batch.complete();
+    batch.forget_other_edges();
   });
+  for (const std::unique_ptr<BatchModel>& model : state.models) model->ways.of.clear();
   state.climb();
 }
 
@@ -137,18 +146,19 @@ PlanSpace::PlanSpace(PlanSpace&&) noexcept = default;
 // ends may hold a little less than both; no ladder that was looked at had a rung of that kind. A plan may be too much for a host
 // in ways that only all of it shows, so that with one none is left out.
 void PlanSpace::State::leave_out_beaten() {
-  beaten.assign(batches.size(), false);
-  if (request.activations == RestPolicy::disk || (!request.beyond.empty() && has_host(machine))) return;
+  for (const BatchCandidates& batch : batches) beaten.push_back(batch.levels() == 0);
+  if (request.activations == RestPolicy::disk || limits_host(request, machine)) return;
   std::vector<std::vector<Candidate>> ends;
   for (std::size_t i = 0; i < batches.size(); ++i) ends.push_back(batches[i].ends(i));
   for (std::size_t i = 0; i < batches.size(); ++i) {
+    if (beaten[i] || batches[i].decides_on_nodes()) continue;
     const double seconds = std::ranges::min(ends[i], {}, &Candidate::update_seconds).update_seconds;
     const Bytes held = std::ranges::min(ends[i], {}, &Candidate::held).held();
     const auto beats = [&](const Candidate& other) {
       const bool better = other.update_seconds < seconds || other.held() < held;
       return other.batch != i && other.update_seconds <= seconds && other.held() <= held && better;
     };
-    beaten[i] = !batches[i].decides_on_nodes() && std::ranges::any_of(ends | std::views::join, beats);
+    beaten[i] = std::ranges::any_of(ends | std::views::join, beats);
   }
 }
 
@@ -166,10 +176,24 @@ std::vector<std::size_t> undominated(const std::vector<Candidate>& all) {
   return without_close_rungs(all, kept);
 }
 
+// Candidates of one batch are simulated together, as they start from the same graph.
+void PlanSpace::State::simulate(std::vector<Candidate*> candidates) const {
+  std::ranges::stable_sort(candidates, {}, &Candidate::batch);
+  std::vector<std::span<Candidate* const>> parts;
+  constexpr std::ptrdiff_t kMost = 16;  // enough parts for all threads
+  for (auto begin = candidates.begin(); begin != candidates.end();) {
+    const auto other = [&](const Candidate* each) { return each->batch != (*begin)->batch; };
+    const auto end = std::min(std::find_if(begin, candidates.end(), other), begin + std::min(kMost, candidates.end() - begin));
+    parts.emplace_back(begin, end);
+    begin = end;
+  }
+  run_tasks(parts.size(), [&](std::size_t i) { batches[parts[i].front()->batch].simulate(parts[i]); });
+}
+
 // The ladder does not depend on any budget. Where only a simulation tells what a rung comes to, it is simulated, and the ladder
 // made anew. Of more than there are simulations for, half are spread over the rungs each time; candidates that are left go.
 void PlanSpace::State::climb() {
-  constexpr std::size_t kMostSimulated = 200;
+  const std::size_t most_simulated = request.floor_only ? 24 : 200;  // each takes about 20 ms
   std::vector<Candidate> all;
   for (std::size_t i = 0; i < batches.size(); ++i) {
     if (beaten[i]) continue;
@@ -182,12 +206,15 @@ void PlanSpace::State::climb() {
                        {"--set plan.activations=auto"});
   }
   const auto unknown = [&](const Candidate& each) { return !each.simulated && !batches[each.batch].exact_seconds(each); };
-  for (std::size_t left = kMostSimulated;;) {
+  for (std::size_t left = most_simulated;;) {
     const std::vector<std::size_t> rungs = undominated(all);
     std::vector<std::size_t> open;
     std::ranges::copy_if(rungs, std::back_inserter(open), [&](std::size_t i) { return unknown(all[i]); });
     if (open.empty()) {
-      for (const std::size_t i : rungs) ladder.push_back(all[i]);
+      for (const std::size_t i : rungs) {
+        ladder.push_back(all[i]);
+        least_process.push_back(least_process_of(all[i]));
+      }
       return;
     }
     if (left == 0) {
@@ -197,16 +224,25 @@ void PlanSpace::State::climb() {
     const std::size_t count = open.size() <= left ? open.size() : ceil_div(left, std::size_t{2});
     left -= count;
     simulated_rungs += static_cast<int>(count);
-    run_tasks(count, [&](std::size_t i) {  // the smallest is among them
-      Candidate& candidate = all[open[open.size() - 1 - i * open.size() / count]];
-      candidate = batches[candidate.batch].simulated(candidate);
-    });
+    std::vector<Candidate*> chosen;  // the smallest is among them
+    for (std::size_t i = 0; i < count; ++i) chosen.push_back(&all[open[open.size() - 1 - i * open.size() / count]]);
+    simulate(std::move(chosen));
   }
 }
 
 const Plan& PlanSpace::State::rung(std::size_t index) {
   const auto found = plans.find(index);
-  return found != plans.end() ? found->second : plans.emplace(index, plan_of(ladder[index])).first->second;
+  return found != plans.end() ? found->second : plans.emplace(index, outline_of(index)).first->second;
+}
+
+// Enough to judge a rung and, by its offsets, to make all of its plan again: a search looks at many.
+Plan PlanSpace::State::outline_of(std::size_t index) {
+  Plan plan = plan_of(ladder[index]);
+  std::vector<Bytes> offsets = std::move(plan.offsets);
+  plan.forget_analysis();
+  plan.graph = {};
+  plan.offsets = std::move(offsets);
+  return plan;
 }
 
 // Side by side, for when it is known that they are wanted.
@@ -215,11 +251,11 @@ void PlanSpace::State::build_rungs(std::vector<std::size_t> indices) {
   indices.erase(std::unique(indices.begin(), indices.end()), indices.end());
   std::erase_if(indices, [&](std::size_t index) { return plans.contains(index); });
   std::vector<std::optional<Plan>> built(indices.size());
-  run_tasks(indices.size(), [&](std::size_t i) { built[i] = plan_of(ladder[indices[i]]); });
+  run_tasks(indices.size(), [&](std::size_t i) { built[i] = outline_of(indices[i]); });
   for (std::size_t i = 0; i < indices.size(); ++i) plans.emplace(indices[i], *std::move(built[i]));
 }
 
-Plan PlanSpace::State::plan_of(const Candidate& candidate) {
+Plan PlanSpace::State::plan_of(const Candidate& candidate, const std::vector<Bytes>* offsets) {
   const BatchCandidates& batch = batches[candidate.batch];
   BatchModel& model = batch.model();
   const PlanDecisions decisions{.micro_batch = model.micro_batch,
@@ -228,7 +264,7 @@ Plan PlanSpace::State::plan_of(const Candidate& candidate) {
                                 .loss_chunks = candidate.loss_chunks,
                                 .paging = batch.paging(candidate),
                                 .replays = batch.replays(candidate)};
-  Plan plan = build_plan(model.graph, model.units, decisions, request, machine, model.kernels, nullptr);
+  Plan plan = build_plan(model.graph, model.units, decisions, request, machine, model.kernels, offsets);
   // The sum that put the rung into its place, not the same sum in another order: no rung is faster than those before it.
   plan.update_seconds = candidate.update_seconds;
   return plan;
@@ -238,18 +274,28 @@ Plan PlanSpace::State::plan_of(const Candidate& candidate) {
 bool PlanSpace::State::agrees(std::size_t index) {
   const Plan& plan = rung(index);
   const Candidate& candidate = ladder[index];
-  const bool exact = candidate.simulated || batches[candidate.batch].exact(candidate);
-  return exact ? plan.live == candidate.live : plan.live <= candidate.live;
+  return exact(candidate) ? plan.live == candidate.live : plan.live <= candidate.live;
 }
 
-Bytes PlanSpace::State::least_process(const Candidate& candidate) const {
-  return candidate.held() + batches[candidate.batch].least_reserve(Bytes{0});
+// Bytes that are only an upper bound count without the instructions of what runs again.
+Bytes PlanSpace::State::least_process_of(const Candidate& candidate) const {
+  const BatchCandidates& batch = batches[candidate.batch];
+  if (candidate.simulated) return candidate.held() + candidate.reserve;
+  return candidate.held() + (exact(candidate) ? batch.least_reserve(candidate) : batch.least_reserve());
+}
+
+// From the one whose process may be the smallest on.
+std::vector<std::size_t> PlanSpace::State::rungs_by_process() const {
+  std::vector<std::size_t> order(ladder.size());
+  std::iota(order.rbegin(), order.rend(), std::size_t{0});
+  std::ranges::stable_sort(order, {}, [&](std::size_t i) { return least_process[i]; });
+  return order;
 }
 
 // The bytes after layout need not fall with every rung, so each is judged by its plan.
 std::optional<std::size_t> PlanSpace::State::fastest_within(Bytes memory) {
   for (std::size_t i = 0; i < ladder.size(); ++i) {
-    if (least_process(ladder[i]) <= memory && needs(i) <= memory && fits_host(rung(i))) return i;
+    if (least_process[i] <= memory && needs(i) <= memory && fits_host(rung(i))) return i;
   }
   return {};
 }
@@ -257,8 +303,8 @@ std::optional<std::size_t> PlanSpace::State::fastest_within(Bytes memory) {
 Bytes PlanSpace::floor() {
   if (state_->floor) return *state_->floor;
   Bytes& least = state_->floor.emplace(kNoBound);
-  for (std::size_t i = state_->ladder.size(); i-- > 0;) {
-    if (state_->least_process(state_->ladder[i]) >= least) continue;
+  for (const std::size_t i : state_->rungs_by_process()) {
+    if (state_->least_process[i] >= least) break;
     if (state_->fits_host(state_->rung(i))) least = std::min(least, state_->needs(i));
   }
   return least;
@@ -277,7 +323,7 @@ TimeBound PlanSpace::State::time_bound(Bytes memory) {
       if (&batch.model() != models[i].get()) continue;
       Least& least = groups[batch.window().group];
       least.kernels = std::min(least.kernels, batch.kernel_seconds());
-      least.reserve = std::min(least.reserve, batch.least_reserve(Bytes{0}));
+      least.reserve = std::min(least.reserve, batch.least_reserve());
       least.scratch = std::min(least.scratch, batch.least_loss_scratch());
     }
     const TimeCuts cuts(*models[i], request.saves);
@@ -319,13 +365,21 @@ Bytes PlanSpace::knee() {
 
 const std::vector<Candidate>& PlanSpace::ladder() const { return state_->ladder; }
 
+static double nodes_of(const BatchModel& model) { return static_cast<double>(model.graph.nodes.size()); }
+
 PlanningEffort PlanSpace::effort() const {
+  // The work for each node of a graph that is built, of a level of a combination, of a simulated rung; and for each label.
+  constexpr double kOfGraph = 10, kOfCombination = 13, kOfRung = 2.5, kOfLabel = 1.0 / 100;
   PlanningEffort effort{.simulations = state_->simulated_rungs};
   for (const BatchCandidates& batch : state_->batches) {
     effort.combinations += static_cast<int>(batch.levels());
     effort.simulations += batch.simulations();
     effort.labels += batch.labels();
+    effort.work += kOfCombination * static_cast<double>(batch.levels()) * nodes_of(batch.model());
   }
+  for (const auto& model : state_->models) effort.work += kOfGraph * nodes_of(*model);
+  if (!state_->models.empty()) effort.work += kOfRung * state_->simulated_rungs * nodes_of(*state_->models.front());
+  effort.work += kOfLabel * static_cast<double>(effort.labels);
   return effort;
 }
 
@@ -358,16 +412,16 @@ const Plan* PlanSpace::fastest(const Budget& budget) {
 }
 
 std::variant<Plan, Infeasible> PlanSpace::best(const Budget& budget) {
-  const auto& ladder = state_->ladder;
-  const auto fits = [&](const Candidate& candidate) {
-    return !budget.memory || state_->least_process(candidate) <= *budget.memory;
-  };
-  const auto chosen = static_cast<std::size_t>(std::find_if(ladder.begin(), ladder.end(), fits) - ladder.begin());
-  state_->build_rungs({std::min(chosen, ladder.size() - 1), ladder.size() - 1, state_->find_knee(), 0});
+  const std::vector<Bytes>& least = state_->least_process;
+  const auto fits = [&](Bytes process) { return !budget.memory || process <= *budget.memory; };
+  const std::size_t smallest_rung = state_->rungs_by_process().front();
+  const auto chosen = static_cast<std::size_t>(std::ranges::find_if(least, fits) - least.begin());
+  state_->build_rungs({chosen < least.size() ? chosen : smallest_rung, smallest_rung, state_->find_knee(), 0});
   const Bytes memory = budget.memory.value_or(ceiling());
   const Bytes lowest = floor();
   if (memory >= lowest) {
-    Plan plan = state_->rung(state_->fastest_within(memory).value());
+    const std::size_t rung = state_->fastest_within(memory).value();
+    Plan plan = state_->plan_of(state_->ladder[rung], &state_->rung(rung).offsets);
     plan.floor = lowest;
     plan.floor_bound = floor_bound();
     plan.knee = knee();

@@ -7,7 +7,9 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <functional>
 #include <iterator>
+#include <new>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -16,8 +18,10 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/memory_limit.h"
 #include "base/tasks.h"
 #include "config/config_rules.h"
+#include "device/process_memory.h"
 #include "measure/measure_disk.h"
 #include "prepare/model_changes.h"
 #include "prepare/requests.h"
@@ -203,9 +207,10 @@ Outcome outcome_of(const Plan& plan) { return {plan.process, plan.update_seconds
 
 // What it comes to; empty where it does not fit. Throws where it asks for what cannot be: a disk that is too small for the state.
 std::optional<Outcome> outcome_of(const Asked& asked, const PlanningInput& input, const Machine& machine,
-                                  const std::vector<Budget>& budgets) {
+                                  const std::vector<Budget>& budgets, double& work) {
   OpCatalogue catalogue = catalogue_of(input.machine);
   PlanSpace space(source_of(asked.config, asked.facts), asked.request, machine, catalogue);
+  work += space.effort().work;
   for (const Budget& budget : budgets) {
     if (const Plan* plan = space.fastest(budget)) return outcome_of(*plan);
   }
@@ -224,15 +229,17 @@ std::optional<Outcome> unless_refused(const Try& attempt) {
 }
 
 // Plans the changed configuration; empty where it does not fit either. Measures no disk: that takes seconds.
-std::optional<Outcome> try_change(const Change& change, const Config& config, const PlanningInput& input) {
+std::optional<Outcome> try_change(const Change& change, const Config& config, const PlanningInput& input, bool floors_alone,
+                                  double& work) {
   return unless_refused([&] {
-    const Asked asked = with_arguments(input, change.arguments);
+    Asked asked = with_arguments(input, change.arguments);
+    asked.request.floor_only = floors_alone;
     Machine machine = input.machine.machine;
     bool assumed = false;
     if (asked.config.memory.disk && !config.memory.disk) {
       assumed = !add_known_disk_tier(machine, *asked.config.memory.disk, config.plan.transfers, input.cache);
     }
-    std::optional<Outcome> outcome = outcome_of(asked, input, machine, {asked.budget});
+    std::optional<Outcome> outcome = outcome_of(asked, input, machine, {asked.budget}, work);
     if (outcome) outcome->assumed_disk = assumed;
     return outcome;
   });
@@ -252,11 +259,56 @@ Leaving leaving_of(const Config& config, const PlanningInput& input) {
   return {all, state};
 }
 
-json remedies(const Config& config, const PlanningInput& input, Bytes floor, Bytes knee) {
+namespace {
+
+// body(i) for one alternative after the other, which returns its work, as long as the next ones are not expected to be too much:
+// `each` is the work of what they change, and one is looked at in any case. Some run side by side. The same are looked at on any
+// number of threads. Returns which were not. `floors_alone`, if given, becomes true when the memory limit has no room for one:
+// that one and those after it are then looked at by their smallest plans.
+std::vector<std::size_t> look_at_alternatives(std::size_t count, double each, const std::function<double(std::size_t)>& body,
+                                              const std::function<void(std::size_t)>& forget, bool* floors_alone = nullptr) {
+  constexpr std::size_t kTogether = 2;
+  std::vector<std::size_t> left_out;
+  double work = 0;
+  for (std::size_t first = 0; first < count;) {
+    std::size_t together = std::min(kTogether, count - first);
+    if (first == 0 && each * kTogether > kMostAlternativeWork) together = 1;
+    const bool enough = first > 0 && work + each * static_cast<double>(together) > kMostAlternativeWork;
+    std::vector<double> works(together);
+    std::vector<char> failed(together);
+    const auto look = [&](std::size_t i) {
+      failed[i] = 0;
+      try {
+        works[i] += body(first + i);
+      } catch (const std::bad_alloc&) {
+        works[i] += each;
+        failed[i] = 1;
+      }
+    };
+    if (!enough) run_tasks(together, look);
+    if (floors_alone != nullptr && std::ranges::any_of(failed, std::identity{}) && !std::exchange(*floors_alone, true)) {
+      for (std::size_t i = 0; i < together; ++i) {
+        if (failed[i] != 0) look(i);
+      }
+    }
+    for (std::size_t i = 0; i < together; ++i, ++first) {
+      if (enough || failed[i] != 0) {
+        forget(first);
+        left_out.push_back(first);
+      }
+      work += works[i];
+    }
+  }
+  return left_out;
+}
+
+}  // namespace
+
+void add_remedies(json& object, const Config& config, const PlanningInput& input, PlanSpace& space, Bytes floor) {
   const std::vector<ChangeKind> kinds{automatic_choices(input.request),
                                       automatic_batch(input.request),
                                       rooms_beyond_memory(config, input, leaving_of(config, input)),
-                                      {{more_memory(input, floor, knee)}},
+                                      {{more_memory(input, floor, space.knee())}},
                                       {narrower_numbers(config)},
                                       {other_bases(config)},
                                       {other_ranks(config)},
@@ -269,10 +321,14 @@ json remedies(const Config& config, const PlanningInput& input, Bytes floor, Byt
     double seconds;
     json object;
   };
+  // A remedy takes about as much memory as the request itself, with a disk up to three times as much.
+  const std::optional<Bytes> room = MemoryLimit::room();
+  bool floors_alone = input.request.floor_only || (room && *room < anonymous_resident() * 3);
   std::vector<std::optional<Remedy>> found(kinds.size());
-  run_tasks(kinds.size(), [&](std::size_t i) {
+  const auto look = [&](std::size_t i) {
+    double work = 0;
     for (const Change& change : kinds[i].changes) {
-      const std::optional<Outcome> outcome = try_change(change, config, input);
+      const std::optional<Outcome> outcome = try_change(change, config, input, floors_alone, work);
       if (!outcome) continue;
       const int rank = kinds[i].free ? 0 : static_cast<int>(i) + (change.changes_result ? static_cast<int>(kinds.size()) : 0);
       found[i] = Remedy{rank,
@@ -283,9 +339,15 @@ json remedies(const Config& config, const PlanningInput& input, Bytes floor, Byt
                          {"update_seconds", outcome->seconds},
                          {"changes_result", change.changes_result}}};
       if (outcome->assumed_disk) found[i]->object["assumed_disk_bytes_per_second"] = kAssumedDiskRate;
-      return;
+      return work;
     }
-  });
+    return work;
+  };
+  json left_out = json::array();
+  for (const std::size_t i : look_at_alternatives(
+           kinds.size(), space.effort().work, look, [&](std::size_t i) { found[i].reset(); }, &floors_alone)) {
+    for (const Change& change : kinds[i].changes) left_out.push_back(change.text);
+  }
   std::vector<Remedy> helpful;
   for (std::optional<Remedy>& remedy : found) {
     if (remedy) helpful.push_back(std::move(*remedy));
@@ -293,7 +355,8 @@ json remedies(const Config& config, const PlanningInput& input, Bytes floor, Byt
   std::ranges::stable_sort(helpful, {}, [](const Remedy& remedy) { return std::pair(remedy.rank, remedy.seconds); });
   json list = json::array();
   for (Remedy& remedy : helpful) list.push_back(std::move(remedy.object));
-  return list;
+  object["infeasible"]["remedies"] = std::move(list);
+  object["left_out"] = std::move(left_out);
 }
 
 namespace {
@@ -442,23 +505,30 @@ bool alike(const Outcome& a, const Outcome& b) {
 
 }  // namespace
 
-json levers(const Config& config, const PlanningInput& input, PlanSpace& space, const Plan& plan) {
+void add_levers(json& object, const Config& config, const PlanningInput& input, PlanSpace& space, const Plan& plan) {
   std::vector<LeverRow> rows = budget_rows(space, input, plan);
   const std::vector<Lever> all = all_levers(config, input, plan.decisions);
   std::vector<std::optional<LeverRow>> planned(all.size());
   // What is not about the micro-batch leaves it, and with it the bits, as they are.
   const bool pin = !input.request.micro_batch && input.request.effective_batch > 1;
   const Arguments pinned = sets({fmt::format("train.micro_batch={}", plan.decisions.micro_batch)});
-  run_tasks(all.size(), [&](std::size_t i) {
+  const auto look = [&](std::size_t i) {
+    double work = 0;
     const Arguments arguments = pin && !all[i].batch ? both(pinned, all[i].arguments) : all[i].arguments;
     const std::optional<Outcome> outcome = unless_refused([&] {
       const Asked asked = with_arguments(input, arguments);
       Budget open = asked.budget;
       open.memory.reset();
-      return outcome_of(asked, input, input.machine.machine, {asked.budget, open});
+      return outcome_of(asked, input, input.machine.machine, {asked.budget, open}, work);
     });
     if (outcome) planned[i] = LeverRow{all[i].name, arguments, *outcome, all[i].changes_result};
-  });
+    return work;
+  };
+  json left_out = json::array();
+  for (const std::size_t i :
+       look_at_alternatives(all.size(), space.effort().work, look, [&](std::size_t i) { planned[i].reset(); })) {
+    left_out.push_back(all[i].name);
+  }
   for (std::optional<LeverRow>& row : planned) {
     if (row) rows.push_back(std::move(*row));
   }
@@ -483,7 +553,8 @@ json levers(const Config& config, const PlanningInput& input, PlanSpace& space, 
                     {"changes_result", row.changes_result},
                     {"within_budget", !input.budget.memory || row.outcome.process <= *input.budget.memory}});
   }
-  return list;
+  object["levers"] = std::move(list);
+  object["left_out"] = std::move(left_out);
 }
 
 }  // namespace plimsoll

@@ -2,8 +2,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "formats/bounded_json.h"
 #include "formats/file.h"
-#include "formats/json_fault.h"
 
 namespace plimsoll {
 
@@ -15,15 +15,16 @@ Error not_a_plan(const std::string& path, const std::string& why) {
 }
 
 json read_plan(const std::string& path) {
-  constexpr std::int64_t kMostBytes = std::int64_t{1} << 30;
+  constexpr JsonLimits kLimits{.bytes = 256 << 20, .values = 8'000'000};
   std::string text;
   try {
-    text = read_text(path, kMostBytes, "E-PLAN-FILE");
+    text = read_text(path, kLimits.bytes, "E-PLAN-FILE");
   } catch (const Error& error) {
     throw not_a_plan(path, error.message);
   }
-  json plan = json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (plan.is_discarded()) throw not_a_plan(path, "it is not JSON: " + json_fault(text));
+  std::string fault;
+  json plan = parse_json(text, kLimits, fault);
+  if (!fault.empty()) throw not_a_plan(path, fault);
   if (!plan.is_object() || plan.value("schema", json()) != "plimsoll.plan/1") throw not_a_plan(path, "it is not a plan");
   return plan;
 }

@@ -4,16 +4,20 @@
 #include <malloc.h>
 
 #include <algorithm>
-#include <cmath>
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "base/child.h"
 #include "base/clock.h"
+#include "base/disk_folder.h"
 #include "base/error.h"
+#include "base/memory_limit.h"
+#include "base/shell.h"
 #include "data/order.h"
 #include "data/sample_file.h"
 #include "device/machine_facts.h"
 #include "formats/bpe_vocabulary.h"
+#include "formats/tokenizer/own_vocabulary.h"
 #include "formats/tokenizer/tokenizer.h"
 #include "measure/cuda_machine.h"
 #include "measure/measure_disk.h"
@@ -22,12 +26,15 @@
 #include "models/model_graph.h"
 #include "ops/op_catalogue.h"
 #include "plan/build_plan.h"
+#include "plan/node_kernels.h"
 #include "plan/tiers/resting.h"
 #include "prepare/alternatives.h"
 #include "prepare/requests.h"
+#include "prepare/run_length.h"
+#include "prepare/token_place.h"
 #include "prepare/written.h"
 #include "weights/adapter_weights.h"
-#include "weights/weights.h"
+#include "weights/model_source.h"
 
 namespace plimsoll {
 namespace {
@@ -60,48 +67,6 @@ void add_frontier(json& plan, PlanSpace& space, const Budget& budget, int most, 
   plan["bounds"]["ceiling_bytes"] = space.ceiling().n;
 }
 
-// What a whole training of this plan comes to. Its time is that of the updates.
-json run_json(const Config& config, const PlanningInput& input, const Plan& plan) {
-  std::int64_t samples = config.train.updates * config.train.effective_batch;
-  json epochs;
-  std::int64_t tokens = config.train.updates * plan.units_per_update;
-  if (const std::optional<EpochFacts>& epoch = input.epoch) {
-    samples =
-        std::llround(static_cast<double>(tokens) / static_cast<double>(epoch->positions) * static_cast<double>(epoch->samples));
-    epochs = static_cast<double>(tokens) / static_cast<double>(epoch->positions);
-    if (!input.facts.ragged) {
-      samples = config.train.updates * config.train.effective_batch;
-      epochs = static_cast<double>(samples) / static_cast<double>(epoch->samples);
-      tokens = std::llround(epochs.get<double>() * static_cast<double>(epoch->positions));
-    }
-    if (config.train.epochs && config.train.open) epochs = *config.train.epochs;
-  } else if (input.data.train.tokens > 1) {
-    const Samples all = make_samples(input.data.train.tokens, config.model.context, input.data.train.name);
-    epochs = static_cast<double>(samples) / static_cast<double>(all.count());
-  }
-  return {{"parameters", parameter_count(plan.graph)},
-          {"updates", config.train.updates},
-          {"samples", samples},
-          {"epochs", epochs},
-          {"tokens", tokens},
-          {"seconds", static_cast<double>(config.train.updates) * plan.update_seconds},
-          {"micro_batch_chosen", !input.request.micro_batch && config.train.effective_batch > 1}};
-}
-
-// What an epoch of samples of their own lengths comes to: `fill`, the share of the positions of its rows that samples take.
-json epoch_json(const EpochFacts& epoch, const TokenFile& train, std::int64_t context) {
-  const std::int64_t rows = std::max<std::int64_t>(1, epoch.rows);
-  const double share = std::min(1.0, static_cast<double>(epoch.positions) / static_cast<double>(rows * context));
-  json object = {{"samples", epoch.samples}, {"tokens", epoch.positions}, {"trained_units", epoch.units},
-                 {"updates", epoch.windows}, {"rows", epoch.rows},        {"fill", share}};
-  const SampleCounts& counts = train.counts;
-  if (counts.read > 0) {
-    object["data"] = {{"samples", counts.read}, {"untrained", counts.untrained}, {"dropped", counts.dropped},
-                      {"cut", counts.cut},      {"split", counts.split},         {"unended", counts.unended}};
-  }
-  return object;
-}
-
 json subject_json(const Config& config, const Machine& machine) {
   const ModelConfig& model = config.model.config;
   const std::string name = !config.model.preset.empty() ? config.model.preset
@@ -112,6 +77,31 @@ json subject_json(const Config& config, const Machine& machine) {
           {"effective_batch", config.train.effective_batch},
           {"machine", machine.name},
           {"threads", machine.threads}};
+}
+
+// The conditions under which the basis of the plan was measured. `measured`: "alone", "shared" (beside other work), "unknown" (an
+// older file), or "described" (nobody measured it here).
+json machine_json(const MachineRecord& record, const Plan& plan) {
+  std::int64_t kernels = 0;
+  for (const Step& step : plan.timeline.steps) {
+    if (record.shared_kernels.empty() || step.kind != Step::Kind::node) continue;
+    const NodeRequest request =
+        request_for(plan.graph, plan.graph.nodes[step.node], plan.threads, plan.decisions.loss_chunks, false);
+    kernels += record.shared_kernels.contains(timing_key(request.request)) ? 1 : 0;
+  }
+  const std::optional<Sharing>& sharing = record.sharing;
+  const bool described = !sharing && (record.build == "described" || record.build == "sim");
+  const bool shared = kernels > 0 || (record.shared() && plan.costs_bound > 0);
+  json object = {{"measured", described ? "described"
+                              : shared  ? "shared"
+                              : sharing ? "alone"
+                                        : "unknown"},
+                 {"others", nullptr},
+                 {"stolen", nullptr},
+                 {"waited", nullptr},
+                 {"shared_kernels", kernels}};
+  if (sharing) object.update({{"others", sharing->others}, {"stolen", sharing->stolen}, {"waited", sharing->waited}});
+  return object;
 }
 
 }  // namespace
@@ -163,7 +153,7 @@ void check_host_memory(const PlanningInput& input, const std::function<void(cons
   if (wants_disk(input.request) && input.request.beyond.empty()) {
     throw config_error("E-CONFIG-MISSING", "memory.disk", "kernels run in the memory of the host, so nothing can rest there",
                        "a folder and a size for what leaves memory, or a machine with a device",
-                       {"--disk /tmp/plimsoll:16GiB", "--device sim"});
+                       {advised_disk("16GiB"), "--device sim"});
   }
   if (say) say("note: kernels run in the memory of the host, whose budget is --memory: --host-memory says nothing here");
 }
@@ -220,12 +210,31 @@ void check_tokenizer(const std::filesystem::path& folder) {
 // What training would refuse after the plan.
 void check_model_files(const Config& config) {
   const std::filesystem::path &init = config.model.init, &vocabulary = config.data.vocabulary;
-  const ModelConfig& model = config.model.config;
-  if (!init.empty()) check_weights(build_evaluation_graph(model, 1, 1, 1).model.graph, model, init);
-  if (const AdapterSettings& adapter = config.adapter; adapter.active()) {
-    check_adapter(build_evaluation_graph(model, 1, 1, 1, adapter).model.graph, model, adapter, init);
-  }
+  check_model({init, config.model.config, config.adapter});
   if (!vocabulary.empty() && (vocabulary != init || config.data.format == "bpe")) check_tokenizer(vocabulary);
+}
+
+// Weights and tokens that do not belong together are trained without an error.
+void tell_other_vocabulary(const Config& config, const std::function<void(const std::string&)>& say) {
+  const std::filesystem::path &init = config.model.init, &vocabulary = config.data.vocabulary;
+  std::error_code ignored;
+  const bool text = config.data.format == "bpe" || config.data.format == "chat" || config.data.format == "auto";
+  if (!say || !text || init.empty() || vocabulary.empty() || std::filesystem::equivalent(init, vocabulary, ignored)) return;
+  try {
+    const std::string own = vocabulary_hash(init), given = vocabulary_hash(vocabulary);
+    if (own.empty() || given.empty() || own == given) return;
+  } catch (const Error&) {
+    return;  // whoever needs the vocabulary says what is wrong with it
+  }
+  say(fmt::format("note: the text becomes tokens by the vocabulary of {}, which is another one than that of {}",
+                  vocabulary.string(), init.string()));
+}
+
+void tell_notes(const DataFiles& data, const std::function<void(const std::string&)>& say) {
+  if (!say) return;
+  for (const std::string& note : data.train.notes) say("note: " + note);
+  if (!data.validation) return;
+  for (const std::string& note : data.validation->notes) say("note: " + note);
 }
 
 }  // namespace
@@ -234,10 +243,16 @@ DataFacts planned_facts(const Config& config, const std::filesystem::path& cache
   return assumed_facts(config, assume_missing_data(config), cache);
 }
 
+std::optional<Bytes> planning_memory(const Config& config, const PlanningPlace& place) {
+  if (place.machine || config.device == DeviceChoice::cuda || !config.memory.budget) return {};
+  return *config.memory.budget + config.memory.host_memory.value_or(Bytes{0});
+}
+
 PlanningInput planning_input(const Config& config, const std::filesystem::path& cache,
                              const std::function<void(const std::string&)>& say, const PlanningPlace& place) {
   PlanningInput input;
   if (place.begins) check_model_files(config);
+  tell_other_vocabulary(config, say);
   input.request = plan_request(config);
   input.budget = plan_budget(config);
   if (!place.runs_now) {
@@ -247,10 +262,15 @@ PlanningInput planning_input(const Config& config, const std::filesystem::path& 
   }
   if (input.assumed.empty()) {
     input.data = open_data(config, cache, place.tokens);
+    tell_notes(input.data, say);
     if (input.data.validation) {
       // Found now rather than after hours of training. Training data is checked as it is read.
-      if (input.data.validation->samples == 0)
+      if (input.data.validation->samples == 0) {
         check_tokens(*input.data.validation, config.model.context, config.train.evaluate_samples);
+      } else if (input.data.train.samples > 0) {
+        input.recurring = recurring_answers(input.data.train, *input.data.validation, config.model.context);
+        if (const std::string text = recurring_text(*input.recurring); say && !text.empty()) say("note: " + text);
+      }
     }
     if (config.batch.packing && input.data.train.samples == 0) {
       throw config_error("E-CONFIG-CONFLICT", "batch.packing",
@@ -265,7 +285,7 @@ PlanningInput planning_input(const Config& config, const std::filesystem::path& 
   }
   input.request.ragged = input.facts.ragged;
   input.cache = cache;
-  input.machine = place.machine ? *place.machine : calibrated_machine(config.threads, cache, place.probe, say);
+  input.machine = place.machine ? *place.machine : calibrated_machine(config.threads, cache, place.probe, say, place.repeat);
   if (!place.machine && config.device == DeviceChoice::cuda) input.machine = cuda_machine(input.machine, cache, say);
   const bool simulated = !place.machine && config.device == DeviceChoice::sim;
   if (simulated) simulate_device(input.machine.machine, cache, say);
@@ -284,9 +304,19 @@ PlanningInput planning_input(const Config& config, const std::filesystem::path& 
 // time; its threads would wait for each other in one arena. The process that plans ends with it.
 void keep_freed_memory() {
   ::mallopt(M_ARENA_MAX, 8);
-  ::mallopt(M_TOP_PAD, 8 << 20);
+  // A limit counts what the heap has taken ahead.
+  ::mallopt(M_TOP_PAD, MemoryLimit::holds() ? 256 << 10 : 8 << 20);
   ::mallopt(M_MMAP_THRESHOLD, 32 << 20);
   ::mallopt(M_TRIM_THRESHOLD, 64 << 20);
+}
+
+std::string plan_in_child(const std::function<std::string(bool floors_alone)>& work, const std::function<bool()>& stopped) {
+  try {
+    return run_in_child([&] { return work(false); }, stopped);
+  } catch (const Error& error) {
+    if (error.code != "E-MEM-PLAN") throw;
+  }
+  return run_in_child([&] { return work(true); }, stopped);
 }
 
 PlanningResult plan_with_extras(const Config& config, const PlanningInput& input, const PlanExtras& extras) {
@@ -302,16 +332,24 @@ PlanningResult plan_with_extras(const Config& config, const PlanningInput& input
     object = to_json(*plan, context, extras.values);
     object["run"] = run_json(config, input, *plan);
     if (input.epoch) object["epoch"] = epoch_json(*input.epoch, input.data.train, config.model.context);
+    if (const auto& recurring = input.recurring) {
+      object["validation"] = {{"samples", recurring->samples}, {"recurring", recurring->recurring}};
+    }
     object["written"] = written_json(config, *plan);
-    if (extras.levers && input.source) object["levers"] = levers(config, input, space, *plan);
-    result.plan = std::move(*plan);
+    object["machine"] = machine_json(input.machine, *plan);
   } else {
-    const Infeasible& infeasible = std::get<Infeasible>(best);
-    object = to_json(infeasible, context, input.machine.machine.threads);
-    if (input.source) object["infeasible"]["remedies"] = remedies(config, input, infeasible.floor, space.knee());
+    object = to_json(std::get<Infeasible>(best), context, input.machine.machine.threads);
   }
+  if (input.request.floor_only) object["floors_alone"] = true;
   object["subject"] = subject_json(config, input.machine.machine);
   if (!input.assumed.empty()) object["assumed"] = to_json(input.assumed);
+  if (extras.news.decided) extras.news.decided(object);
+  if (Plan* plan = std::get_if<Plan>(&best)) {
+    if (extras.levers && input.source) add_levers(object, config, input, space, *plan);
+    result.plan = std::move(*plan);
+  } else if (input.source) {
+    add_remedies(object, config, input, space, std::get<Infeasible>(best).floor);
+  }
   if (extras.frontier_points > 0) add_frontier(object, space, input.budget, extras.frontier_points, extras.frontier_budgets);
   result.text = object.dump(1);
   return result;
@@ -351,7 +389,7 @@ PlanningResult replay_plan(const Config& config, const PlanningInput& input, con
     const bool host = has_host(input.machine.machine);
     throw stored_passes(
         fmt::format("the plan keeps a part of the training on {}, and none is given", host ? "the memory of a host" : "a disk"),
-        host ? "--host-memory 2GiB" : "--disk /tmp/plimsoll:16GiB");
+        host ? "--host-memory 2GiB" : advised_disk("16GiB"));
   }
   if (record.decisions.accumulation != input.request.accumulation(record.decisions.micro_batch) ||
       graph_hash(graph) != record.graph_hash || !fits_blocks(record.decisions, units) ||
@@ -377,7 +415,7 @@ PlanningResult replay_plan(const Config& config, const PlanningInput& input, con
   const Bytes stored = disk_tier > 0 ? result.plan->stored[disk_tier] : Bytes{0};
   if (const Bytes disk = input.budget.disk.value_or(Bytes{0}); stored > disk) {
     throw stored_passes(fmt::format("the plan keeps {} on the disk, the budget is {}", to_text(stored), to_text(disk)),
-                        "--disk /tmp/plimsoll:" + std::to_string(stored.n));
+                        "--disk " + shell_quoted(fmt::format("{}:{}", config.memory.disk->folder.string(), stored.n)));
   }
   const bool host_bounded = input.budget.host_memory && input.budget.host_memory->n > 0;
   if (result.plan->host > Bytes{0} && result.plan->stored[1] > Bytes{0} && !host_bounded) {
@@ -392,7 +430,9 @@ PlanningResult replay_plan(const Config& config, const PlanningInput& input, con
   }
   const PlanContext context{input.budget, config_hash(config), precision_names(config), seconds_now() - start};
   json object = to_json(*result.plan, context, false);
+  if (input.epoch) object["epoch"] = epoch_json(*input.epoch, input.data.train, config.model.context);
   object["written"] = written_json(config, *result.plan);
+  object["machine"] = machine_json(input.machine, *result.plan);
   result.text = object.dump(1);
   return result;
 }

@@ -4,12 +4,14 @@
 
 #include <filesystem>
 #include <functional>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "config/config.h"
 #include "config/run_settings.h"
+#include "data/recurrence.h"
 #include "device/machine_facts.h"
 #include "measure/calibrate.h"
 #include "measure/machine_file.h"
@@ -32,8 +34,9 @@ struct PlanningInput {
   MachineRecord machine;
   DataFiles data;
   DataFacts facts;
-  std::optional<EpochFacts> epoch;   // of samples of their own lengths, or of updates of a number of tokens
-  std::vector<AssumedData> assumed;  // of data files that are not there; `data` is empty then
+  std::optional<EpochFacts> epoch;     // of samples of their own lengths, or of updates of a number of tokens
+  std::optional<Recurring> recurring;  // of samples of their own lengths with validation
+  std::vector<AssumedData> assumed;    // of data files that are not there; `data` is empty then
   std::filesystem::path cache;
   std::filesystem::path runs = ".";         // where run folders lie: a disk is proposed there
   std::optional<ConfigSource> source = {};  // absent: neither levers nor remedies are looked for
@@ -47,15 +50,19 @@ struct PlanningPlace {
   std::filesystem::path tokens = {};  // folder for token files where the cache cannot be written; empty: none
   bool begins = true;                 // from the weights of model.init, not from a checkpoint
   bool tells_assumed = true;          // says what is assumed of data that are not there
+  Repeat repeat = Repeat::never;      // of a measurement beside other work
 };
 
 // What graphs depend on beside the configuration: of data files that are there, and what is assumed of others.
 DataFacts planned_facts(const Config& config, const std::filesystem::path& cache);
 
-// Looks at what training reads and costs no time (the header of the weights, the vocabulary, the validation tokens), measures
-// the machine where no file has it, opens (and tokenises) the data, and settles the budget: without one, what the machine has.
-// A budget that is more than that is said; E-MEM-MACHINE (exit 3) where the plan is to run now. A plan that is not to run now
-// needs no data: of files that are missing it is said what is assumed.
+// The memory limit of planning: the budget of the training on this machine. Nothing without one, for another machine or a GPU.
+std::optional<Bytes> planning_memory(const Config& config, const PlanningPlace& place = {});
+
+// Reads what costs no time (the header of the weights, the vocabulary, the validation tokens), measures the machine if no file
+// has it, opens (and tokenises) the data, and settles the budget: without one, the memory that the machine has. A larger budget
+// is reported; E-MEM-MACHINE (exit 3) if the plan is to run now. A plan that is not to run now needs no data: the assumptions
+// about missing files are reported.
 PlanningInput planning_input(const Config& config, const std::filesystem::path& cache,
                              const std::function<void(const std::string&)>& say, const PlanningPlace& place = {});
 
@@ -68,17 +75,27 @@ void settle_budget(Budget& budget, const MemoryFact& available, bool runs_now,
 const OpKernels& kernels_of(const Machine& machine);
 OpCatalogue catalogue_of(const MachineRecord& record);
 
+// News for somebody who waits for the plan.
+struct PlanningNews {
+  std::function<void(const nlohmann::json& plan)> decided;  // the plan or the refusal, before levers and remedies are looked for
+  std::function<void(const std::string& work)> goes_on;     // "levers"
+};
+
 struct PlanExtras {
   bool values = false;
   bool levers = false;
   int frontier_points = 0;                   // 0: no frontier
   std::vector<Bytes> frontier_budgets = {};  // that get a point of their own
+  PlanningNews news = {};
 };
 
 struct PlanningResult {
   std::string text;          // the JSON object plimsoll.plan/1
   std::optional<Plan> plan;  // absent: infeasible
 };
+
+// Runs `work` in a child. Where the memory limit has no room for it, another child does it with the smallest plans alone.
+std::string plan_in_child(const std::function<std::string(bool floors_alone)>& work, const std::function<bool()>& stopped = {});
 
 // What the heap gets back stays with it, for a process that plans and ends. After planning_input: it may measure this machine,
 // and would count what the heap keeps.

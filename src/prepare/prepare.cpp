@@ -8,8 +8,8 @@
 #include <system_error>
 
 #include "adapters/peft_folder.h"
-#include "base/child.h"
 #include "base/error.h"
+#include "base/memory_limit.h"
 #include "formats/atomic_file.h"
 #include "formats/bpe_vocabulary.h"
 #include "formats/file.h"
@@ -97,10 +97,19 @@ void save_companions(const Config& config, const PrepareOptions& options) {
   copy_files(init, folder, std::array{std::string_view("config.json")}, replace);
 }
 
-std::string prepare_in_child(const Config& config, const PrepareOptions& options, const Say& say) {
-  PlanningInput input =
-      planning_input(config, options.cache, say,
-                     {.machine = options.machine, .probe = options.probe, .tokens = options.tokens, .begins = !options.resumes});
+std::string prepare_in_child(const Config& config, const PrepareOptions& options, bool floors_alone, const Say& say) {
+  // A plan that is replayed is one of the machine as it was measured then.
+  const bool replays = !options.plan_file.empty();
+  const Say first = [&](const std::string& line) {
+    if (!floors_alone) say(line);  // the first child has said the same
+  };
+  PlanningInput input = planning_input(config, options.cache, first,
+                                       {.machine = options.machine,
+                                        .probe = options.probe,
+                                        .tokens = options.tokens,
+                                        .begins = !options.resumes,
+                                        .repeat = replays || options.resumes ? Repeat::never : Repeat::when_idle});
+  input.request.floor_only = floors_alone;
   input.runs = options.runs;
   if (options.settings) input.source = {.settings = *options.settings};
   if (options.micro_batch) input.request.micro_batch = options.micro_batch;
@@ -112,8 +121,11 @@ std::string prepare_in_child(const Config& config, const PrepareOptions& options
                  {"algorithms", input.machine.algorithms},
                  {"budget", optional_bytes(input.budget.memory)}};
   if (input.data.validation) result["validation"] = to_json(place_of(*input.data.validation));
-  const PlanningResult planned =
-      options.plan_file.empty() ? plan_with_extras(config, input, PlanExtras{}) : replay(config, input, options.plan_file);
+  PlanExtras extras;
+  extras.news.decided = [&](const json& plan) {
+    if (options.decided && plan.at("status") != "fits") options.decided(plan);
+  };
+  const PlanningResult planned = replays ? replay(config, input, options.plan_file) : plan_with_extras(config, input, extras);
   result["plan"] = planned.text;
   if (planned.plan) {
     result["record"] = to_json(record_of(*planned.plan));
@@ -131,7 +143,9 @@ DataFiles open_data(const Prepared& prepared) {
 }
 
 std::variant<Prepared, Refused> prepare_training(const Config& config, const PrepareOptions& options, const Say& say) {
-  const std::string text = run_in_child([&] { return prepare_in_child(config, options, say); });
+  const MemoryLimit limit(planning_memory(config, {.machine = options.machine}));
+  const std::string text =
+      plan_in_child([&](bool floors_alone) { return prepare_in_child(config, options, floors_alone, say); }, options.stopped);
   const json result = json::parse(text);
   if (!result.contains("record")) return Refused{result.at("plan").get<std::string>()};
   Prepared prepared;

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <functional>
 #include <map>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <variant>
@@ -49,6 +50,8 @@ struct PrepareOptions {
   std::filesystem::path weights_folder;     // of the run: what its weights need beside them goes there; empty: it does not
   bool resumes = false;                     // what is there stays
   std::optional<RunSettings> settings;      // that the configuration was made of
+  std::function<bool()> stopped;            // asked while planning: E-INTERRUPTED once it says so
+  std::function<void(const nlohmann::json& plan)> decided;  // of a refusal, in the child that plans, before remedies are sought
 };
 
 std::variant<Prepared, Refused> prepare_training(const Config& config, const PrepareOptions& options, const Say& say);

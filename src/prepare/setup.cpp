@@ -10,11 +10,13 @@
 #include "autodiff/precision.h"
 #include "base/error.h"
 #include "config/config_keys.h"
+#include "data/sample_file.h"
 #include "data/token_rows.h"
 #include "formats/config_json.h"
 #include "formats/tokenizer_folder.h"
 #include "graph/builder.h"
 #include "models/family.h"
+#include "ops/matmul/matmul.h"
 #include "prepare/requests.h"
 #include "weights/weights.h"
 
@@ -134,15 +136,18 @@ InferenceGraph forward_only(const ModelConfig& model, const BatchShape& shape, c
   } else {
     freeze_base(result.model.graph, base);
   }
+  ops::take_few_rows(result.model.graph);
   return result;
 }
 
 }  // namespace
 
 InferenceGraph build_evaluation_graph(const ModelConfig& model, std::int64_t tokens, std::int64_t bytes_per_token,
-                                      std::int64_t batch, const AdapterSettings& adapter, const FrozenBase& base) {
-  InferenceGraph result = forward_only(model, {0, batch, tokens}, adapter, base);
-  result.staging = add_staging(result.model.graph, batch, tokens, {.bytes_per_token = bytes_per_token});
+                                      std::int64_t batch, const AdapterSettings& adapter, const FrozenBase& base, bool packed) {
+  InferenceGraph result = forward_only(model, {.evaluate = batch, .tokens = tokens, .packed = packed}, adapter, base);
+  DataFacts data{.bytes_per_token = bytes_per_token};
+  if (packed) data.bytes_per_row = StoredSamples::staging_bytes_per_row(tokens, packed);
+  result.staging = add_staging(result.model.graph, batch, tokens, data);
   return result;
 }
 
@@ -174,7 +179,19 @@ SourceRequest source_request(const Config& config, const DataPaths& paths) {
   const bool own_tokens = !model.init.empty() && !facts.bytes && (facts.vocab > 256 || !tokenizer_file_in(model.init).empty());
   SourceRequest request{paths, config.data.format, facts.vocab, config.data.vocabulary, {}};
   if (own_tokens) request.trained = model.init;
+  request.keeps_vocab = !model.init.empty();
   return request;
+}
+
+}  // namespace
+
+namespace {
+
+// So that a sample leaves half of the budget to the tokenizer and the program.
+std::int64_t most_sample_bytes(const Config& config) {
+  constexpr std::int64_t kShare = 32, kLeast = 1 << 20;
+  if (!config.memory.budget) return kMostSampleBytes;
+  return std::clamp(config.memory.budget->n / kShare, kLeast, kMostSampleBytes);
 }
 
 }  // namespace
@@ -189,6 +206,7 @@ SampleRequest sample_request(const Config& config, const DataPaths& paths, doubl
           .row = config.model.context,
           .vocab = facts_of(config.model.config).vocab,
           .held_out = held_out,
+          .most_bytes = most_sample_bytes(config),
           .cache = folders.cache,
           .elsewhere = folders.elsewhere};
 }

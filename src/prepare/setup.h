@@ -52,9 +52,10 @@ struct InferenceGraph {
   ModelGraph model;
   std::array<ValueId, 2> staging;
 };
-// `base`: how linear layers are stored, of which none is trained here.
+// `base`: how linear layers are stored, of which none is trained here. `packed`: rows hold several samples.
 InferenceGraph build_evaluation_graph(const ModelConfig& model, std::int64_t tokens, std::int64_t bytes_per_token,
-                                      std::int64_t batch, const AdapterSettings& adapter = {}, const FrozenBase& base = {});
+                                      std::int64_t batch, const AdapterSettings& adapter = {}, const FrozenBase& base = {},
+                                      bool packed = false);
 InferenceGraph build_generation_graph(const ModelConfig& model, const GenerationShape& shape, const AdapterSettings& adapter = {},
                                       const FrozenBase& base = {});
 InferenceGraph build_forward_graph(const ModelConfig& model, std::int64_t tokens, const ForwardShape& shape,

@@ -3,14 +3,17 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/error.h"
+#include "config/config_keys.h"
 #include "plan/plan.h"
 #include "prepare/alternatives.h"
 #include "prepare/asked.h"
@@ -54,7 +57,14 @@ class Solver {
     // What the first value comes to is what there is to say where none fits.
     const std::int64_t value = found.value_or(key_.budget == SolvedBudget::none ? key_.value_of(0) : most_room());
     if (!found && trials_.at(value).refused) throw *trials_.at(value).refused;
-    PlanningResult result = whole_plan(key_.with(value), extras);
+    PlanExtras told = extras;
+    if (extras.news.decided) {
+      told.news.decided = [&](json plan) {
+        plan["solve"] = solve_json(found);
+        extras.news.decided(plan);
+      };
+    }
+    PlanningResult result = whole_plan(key_.with(value), told);
     ensure(result.plan.has_value() == found.has_value(), "solve", "the plan of a value is another one than before");
     json object = json::parse(result.text);
     object["solve"] = solve_json(found);
@@ -67,10 +77,41 @@ class Solver {
   PlanningResult whole_plan(const Arguments& arguments, const PlanExtras& extras) {
     Asked asked = with_arguments(input_, arguments);
     ++plans_;
+    for (const std::string& note : asked.config.notes) {
+      if (std::ranges::find(config_.notes, note) == config_.notes.end()) notes_.push_back(note);
+    }
     input_.request = std::move(asked.request);
     input_.budget = asked.budget;
+    input_.facts = asked.facts;
+    renew_data(asked);
     input_.source->settings = std::move(asked.settings);
     return plan_with_extras(asked.config, input_, extras);
+  }
+
+  // Counts of an epoch and the number of updates follow from the context and the batch. Samples of another context are not made
+  // for a plan.
+  void renew_data(Asked& asked) {
+    const bool other_rows = asked.config.model.context != config_.model.context;
+    const bool other_windows = other_rows || asked.config.train.effective_batch != config_.train.effective_batch;
+    if (!other_windows || !input_.assumed.empty()) return;
+    if (other_rows && has_samples(asked.config)) {
+      if (!samples_are_made(asked.config, input_.cache)) {
+        const std::string data = asked.config.data.train.text();
+        notes_.push_back(
+            fmt::format("{} has not been tokenised for samples of {} tokens: what an epoch of them comes to is left out", data,
+                        asked.config.model.context));
+        input_.data = {};
+        input_.epoch.reset();
+        input_.assumed.push_back({"data.train", data, "chat", 4, /*there=*/true});
+        return;
+      }
+      input_.data = open_data(asked.config, input_.cache);
+    }
+    if (input_.epoch) input_.epoch = epoch_facts(asked.config, input_.data.train);
+    if (!asked.config.train.epochs) return;
+    asked.config.train.updates = updates_of_epochs(asked.config, input_.data.train);
+    std::ranges::move(typed_settings(std::vector{fmt::format("train.updates={}", asked.config.train.updates)}, {}),
+                      std::back_inserter(asked.settings.typed));
   }
 
   const Trial& trial(std::int64_t value) {
@@ -81,7 +122,8 @@ class Solver {
   Trial tried(std::int64_t value) {
     Trial trial;
     try {
-      const Asked asked = with_arguments(input_, key_.with(value));
+      Asked asked = with_arguments(input_, key_.with(value));
+      asked.request.floor_only = floors_alone_;
       trial.memory = asked.budget.memory.value_or(Bytes{});
       OpCatalogue catalogue = catalogue_of(input_.machine);
       ++plans_;
@@ -96,16 +138,25 @@ class Solver {
     return trial;
   }
 
+  // The smallest plans of the smallest micro-batch alone come first: what fits with these fits. What does not is planned whole.
   std::optional<std::int64_t> largest() {
-    // Budgets are those of the configuration, whatever the value.
-    const double room = static_cast<double>(input_.budget.memory.value_or(Bytes{}).n);
-    const auto last = last_that_fits(key_.number_of(key_.now), room, [&](std::int64_t number) {
-      const Trial& one = trial(key_.value_of(number));
-      return Tried{one.fits(), one.floor ? std::optional(static_cast<double>(one.floor->n)) : std::nullopt};
-    });
+    floors_alone_ = true;
+    std::optional<std::int64_t> last = largest_from(key_.number_of(key_.now));
+    floors_alone_ = false;
+    std::erase_if(trials_, [](const auto& each) { return !each.second.fits(); });
+    if (!last || trial(key_.value_of(*last + 1)).fits()) last = largest_from(last ? *last + 1 : 0);
     if (!last) return {};
     next_ = key_.value_of(*last + 1);
     return key_.value_of(*last);
+  }
+
+  // Budgets are those of the configuration, whatever the value.
+  std::optional<std::int64_t> largest_from(std::int64_t start) {
+    const double room = static_cast<double>(input_.budget.memory.value_or(Bytes{}).n);
+    return last_that_fits(start, room, [&](std::int64_t number) {
+      const Trial& one = trial(key_.value_of(number));
+      return Tried{one.fits(), one.floor ? std::optional(static_cast<double>(one.floor->n)) : std::nullopt};
+    });
   }
 
   // The floor, which is exact, and which no budget changes: a page below does not fit.
@@ -161,6 +212,7 @@ class Solver {
       object["next"] = next_json();
     }
     object["plans"] = plans_;
+    object["notes"] = notes_;
     return object;
   }
 
@@ -168,7 +220,9 @@ class Solver {
   PlanningInput input_;
   SolveKey key_;
   std::map<std::int64_t, Trial> trials_;  // by value
+  bool floors_alone_ = false;
   std::optional<std::int64_t> next_;
+  std::vector<std::string> notes_;  // on what was found
   std::int64_t most_ = 0;
   int plans_ = 0;
 };

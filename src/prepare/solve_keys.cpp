@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/disk_folder.h"
 #include "base/error.h"
 #include "base/text.h"
 #include "config/config_keys.h"
@@ -84,7 +85,7 @@ SolveKey host_memory_key(const Config&, const PlanningInput& input) {
 SolveKey disk_key(const Config& config, const PlanningInput&) {
   if (!config.memory.disk) {
     throw config_error("E-CONFIG-MISSING", "--solve disk", "no folder is given", "--disk with a folder, and any size",
-                       {"--disk /tmp/plimsoll:1GiB --solve disk"});
+                       {advised_disk("1GiB") + " --solve disk"});
   }
   const std::string folder = config.memory.disk->folder.string();
   return {.name = "disk",

@@ -13,11 +13,14 @@
 #include <utility>
 
 #include "base/ceil_div.h"
+#include "base/disk_folder.h"
 #include "base/error.h"
 #include "base/text.h"
 #include "config/config_keys.h"
 #include "config/config_rules.h"
+#include "data/chat_encoder.h"
 #include "data/conversation.h"
+#include "data/recurrence.h"
 #include "data/sample_maker.h"
 #include "formats/utf8.h"
 #include "models/family.h"
@@ -32,6 +35,8 @@ namespace plimsoll {
 namespace {
 
 constexpr std::int64_t kLookedAt = 1000, kStep = 64, kLeastContext = 128, kMostContext = 4096;
+constexpr std::int64_t kFewestHeldOut = 50;  // samples from which on a share of them becomes validation
+constexpr std::size_t kShares = 3;           // once, twice and three times the usual one
 
 // ---- what is there ----
 
@@ -40,16 +45,48 @@ struct SampleLook {
   std::int64_t samples = 0, looked_at = 0, untrained = 0;
   std::array<std::int64_t, kSampleFormats> formats{};
   std::int64_t median = 0, most = 0, longest = 0;  // most: 99 of 100 are no longer
-  std::vector<std::int64_t> split;                 // lengths of those that become several samples where they are too long
+  std::int64_t trained = 0;                        // samples that are trained on: not held out, with a token that counts
+  std::vector<std::int64_t> split;                 // lengths of those of them that become several where they are too long
   std::string held_out;                            // a share, or nothing
+  Recurring recurring;                             // of those held out
 
-  // How many samples all of them become.
+  // The number of training samples that all samples become.
   std::int64_t samples_of(std::int64_t context) const {
-    std::int64_t pieces = looked_at;
+    std::int64_t pieces = trained;
     for (const std::int64_t length : split) pieces += std::max<std::int64_t>(1, ceil_div(length - 1, context)) - 1;
-    return samples * pieces / looked_at;
+    return std::max<std::int64_t>(1, samples * pieces / looked_at);
   }
 };
+
+// A sample that was looked at.
+struct LookedAt {
+  std::int64_t tokens = 0;
+  bool splits = false;
+  std::vector<std::uint64_t> answers;    // none: it trains nothing
+  std::array<bool, kShares> held_out{};  // with each share
+};
+
+// Equal samples stay together, and chance decides where there are few: a share that holds out less than half of what is usual
+// gives way to a larger one. Nothing of samples that cannot be parted.
+std::optional<std::size_t> share_of(const std::vector<LookedAt>& looked, double usual) {
+  for (std::size_t share = 0; share < kShares; ++share) {
+    std::array<std::int64_t, 2> sides{};
+    for (const LookedAt& each : looked) sides[each.held_out[share] ? 1 : 0] += each.answers.empty() ? 0 : 1;
+    if (sides[0] > 0 && static_cast<double>(sides[1]) >= usual / 2 * static_cast<double>(looked.size())) return share;
+  }
+  return {};
+}
+
+Recurring recurring_in(const std::vector<LookedAt>& looked, std::size_t share) {
+  Recurrence recurrence;
+  for (const bool held_out : {true, false}) {
+    for (const LookedAt& each : looked) {
+      if (each.answers.empty() || each.held_out[share] != held_out) continue;
+      held_out ? recurrence.add_validation(each.answers) : recurrence.see_training(each.answers);
+    }
+  }
+  return {recurrence.samples(), recurrence.recurring()};
+}
 
 bool is_json(const std::filesystem::path& file) {
   const std::string extension = file.extension().string();
@@ -68,27 +105,37 @@ bool all_json(const DataPaths& data) {
   return count > 0;
 }
 
-SampleLook look_at(const SampleRequest& request) {
+// `holds_out`: a share of the samples may become validation.
+SampleLook look_at(const SampleRequest& request, bool holds_out) {
   SampleLook look;
   SampleReader reader(request.paths);
   while (reader.next()) ++look.samples;
   look.formats = reader.counts();
-  const double share = look.samples < 200 ? 0 : look.samples < 2000 ? 0.05 : 0.02;
-  std::array<std::int64_t, 2> sides{};  // samples that train something: the others, and those held out
+  const double usual = look.samples < 200 ? 0.1 : look.samples < 2000 ? 0.05 : 0.02;
   std::vector<std::int64_t> lengths;
+  std::vector<LookedAt> looked;
   show_samples(request, [&](const ChatSample& sample, const EncodedSample& encoded, const Tokenizer&) {
     lengths.push_back(std::ssize(encoded.tokens));
-    const bool split =
-        request.too_long == LongSamples::split || (request.too_long == LongSamples::automatic && !sample.is_chat());
-    if (split) look.split.push_back(lengths.back());
-    const bool untrained = encoded.trained_tokens() == 0;
-    look.untrained += untrained ? 1 : 0;
-    sides[is_held_out(encoded.tokens, share) ? 1 : 0] += untrained ? 0 : 1;
+    LookedAt each{.tokens = lengths.back(), .answers = answers_of(encoded.tokens, encoded.trained)};
+    each.splits = request.too_long == LongSamples::split || (request.too_long == LongSamples::automatic && !sample.is_chat());
+    for (std::size_t i = 0; i < kShares; ++i) {
+      each.held_out[i] = is_held_out(encoded.tokens, usual * static_cast<double>(i + 1));
+    }
+    looked.push_back(std::move(each));
     return std::ssize(lengths) < kLookedAt;
   });
   look.looked_at = std::ssize(lengths);
-  // Equal samples stay together, so a side may have none.
-  if (sides[0] > 0 && sides[1] > 0) look.held_out = fmt::format("{:g}%", 100 * share);
+  const auto share = holds_out && look.samples >= kFewestHeldOut ? share_of(looked, usual) : std::nullopt;
+  if (share) {
+    look.held_out = fmt::format("{:g}%", 100 * usual * static_cast<double>(*share + 1));
+    look.recurring = recurring_in(looked, *share);
+  }
+  for (const LookedAt& each : looked) {
+    look.untrained += each.answers.empty() ? 1 : 0;
+    if (each.answers.empty() || (share && each.held_out[*share])) continue;
+    ++look.trained;
+    if (each.splits) look.split.push_back(each.tokens);
+  }
   std::ranges::sort(lengths);
   const auto at = [&](double part) { return lengths[static_cast<std::size_t>(part * static_cast<double>(lengths.size() - 1))]; };
   look.median = at(0.5);
@@ -208,7 +255,7 @@ class Chooser {
   }
   std::vector<std::string> remedies() const {
     std::vector<std::string> all{fmt::format("--memory {}MiB", ceil_div(least_->n, kMiB.n))};
-    if (!disk_) all.push_back("--disk /tmp/plimsoll:16GiB");
+    if (!disk_) all.push_back(advised_disk("16GiB"));
     return all;
   }
 
@@ -341,8 +388,8 @@ std::string model_text(const ModelConfig& model) {
 }
 
 // What is trained on; E-CHAT-UNTRAINED where that is nothing.
-SampleLook look_for_training(const Config& config) {
-  SampleLook look = look_at(sample_request(config, config.data.train, 0, {}));
+SampleLook look_for_training(const Config& config, bool holds_out) {
+  SampleLook look = look_at(sample_request(config, config.data.train, 0, {}), holds_out);
   if (look.untrained < look.looked_at) return look;
   throw data_error("E-CHAT-UNTRAINED", config.data.train.text(), "no sample that was looked at has a token that is trained on",
                    "turns of an assistant, completions or texts", {"--set data.loss=all"});
@@ -369,15 +416,18 @@ StartingPoint starting_point(const StartingRequest& request, const std::function
   decided.put("schedule.warmup", toml_text("3%"));
   Config config = decided.config();
   std::optional<SampleLook> look;
-  if (chat) look = look_for_training(config);
+  if (chat) look = look_for_training(config, !given.has("data.validation"));
 
   const std::int64_t most = std::min(facts_of(config.model.config).positions, kMostContext),
                      least = std::min(most, kLeastContext);
   const std::int64_t first = std::clamp(look ? round_up(look->most - 1, kStep) : std::int64_t{1024}, least, most);
   decided.put("model.context", std::to_string(first));
   if (look && 2 * look->median <= first) decided.put("batch.packing", "true", "short samples share a row");
-  if (look && !look->held_out.empty() && !given.has("data.validation")) {
-    decided.put("data.validation", toml_text(look->held_out), "held out; or a file of such samples");
+  if (look && !look->held_out.empty()) {
+    const std::string recurring = recurring_text(look->recurring);
+    decided.put("data.validation", toml_text(look->held_out),
+                recurring.empty() ? "held out; or a file of such samples" : recurring);
+    if (say && !recurring.empty()) say("note: " + recurring);
   }
   PlanningInput input = planning_input(decided.config(), request.cache, say,
                                        {.machine = {}, .probe = request.probe, .runs_now = false, .tells_assumed = false});
@@ -403,10 +453,11 @@ StartingPoint starting_point(const StartingRequest& request, const std::function
   for (const std::string_view name : given.keys) {
     if (std::string value = text_of(config_key(name), config); !value.empty()) decided.put(std::string(name), std::move(value));
   }
-  const std::int64_t updates = std::max<std::int64_t>(1, samples_of(chosen.context) * epochs / batch);
+  const std::int64_t of_epoch = std::max<std::int64_t>(1, samples_of(chosen.context)),
+                     updates = ceil_div(of_epoch * epochs, batch);
   decided.put("train.epochs", std::to_string(epochs), "about " + counted(updates, "update"));
   if (config.data.validation_share > 0 || !config.data.validation.empty())
-    decided.put("train.evaluate_every", std::to_string(std::max<std::int64_t>(1, updates / 10)), "updates");
+    decided.put("train.evaluate_every", std::to_string(ceil_div(ceil_div(of_epoch, batch), 2)), "updates: twice an epoch");
   if (request.budgets.memory) decided.put("memory.budget", toml_text(*request.budgets.memory), "of the whole process");
   if (request.budgets.host_memory) decided.put("memory.host_memory", toml_text(*request.budgets.host_memory));
   if (chosen.disk) decided.put("memory.disk", toml_text(*disk));

@@ -12,15 +12,19 @@ namespace plimsoll {
 using nlohmann::json;
 
 TokenFilePlace place_of(const TokenFile& file) {
-  TokenFilePlace place{{}, file.name, file.format, file.bytes_per_token, file.vocab, file.samples, file.table};
-  for (const TokenPart& part : file.parts) place.parts.push_back({part.file.path(), part.name, part.offset, part.tokens});
+  TokenFilePlace place{{},           file.name,  file.format,      file.bytes_per_token, file.vocab,
+                       file.samples, file.table, file.keeps_vocab, file.counts,          file.notes};
+  for (const TokenPart& part : file.parts) {
+    place.parts.push_back({part.file.path(), part.name, part.offset, part.tokens, part.stamp});
+  }
   return place;
 }
 
 TokenFile open_place(const TokenFilePlace& place) {
   TokenFile file;
   for (const TokenPartPlace& part : place.parts) {
-    file.parts.push_back({File::open(part.path, "E-DATA-MISSING"), part.name, part.offset, part.tokens});
+    file.parts.push_back({File::open(part.path, "E-DATA-MISSING"), part.name, part.offset, part.tokens, part.stamp});
+    require_unchanged(file.parts.back().file, part.stamp);
     file.tokens += part.tokens;
   }
   file.name = place.name;
@@ -29,8 +33,30 @@ TokenFile open_place(const TokenFilePlace& place) {
   file.vocab = place.vocab;
   file.samples = place.samples;
   file.table = place.table;
+  file.keeps_vocab = place.keeps_vocab;
+  file.counts = place.counts;
+  file.notes = place.notes;
   return file;
 }
+
+json to_json(const SampleCounts& counts) {
+  json object;
+  for (const auto& [name, count] : kSampleCounts) object[name] = counts.*count;
+  return object;
+}
+
+namespace {
+
+SampleCounts counts_from(const json& object) {
+  SampleCounts counts;
+  for (const auto& [name, count] : kSampleCounts) counts.*count = object.at(name);
+  return counts;
+}
+
+json to_json(const FileStamp& stamp) { return {stamp.device, stamp.inode, stamp.size, stamp.modified}; }
+FileStamp stamp_from(const json& list) { return {list.at(0), list.at(1), list.at(2), list.at(3)}; }
+
+}  // namespace
 
 json to_json(const TokenFilePlace& place) {
   json parts = json::array();
@@ -40,10 +66,22 @@ json to_json(const TokenFilePlace& place) {
         throw data_error("E-DATA-PATH", text, "the path is not UTF-8", "a path in UTF-8, and a cache folder whose path is");
       }
     }
-    parts.push_back({{"path", part.path}, {"name", part.name}, {"offset", part.offset}, {"tokens", part.tokens}});
+    parts.push_back({{"path", part.path},
+                     {"name", part.name},
+                     {"offset", part.offset},
+                     {"tokens", part.tokens},
+                     {"stamp", to_json(part.stamp)}});
   }
-  return {{"parts", parts},       {"name", place.name},       {"format", place.format}, {"width", place.bytes_per_token},
-          {"vocab", place.vocab}, {"samples", place.samples}, {"table", place.table}};
+  return {{"parts", parts},
+          {"name", place.name},
+          {"format", place.format},
+          {"width", place.bytes_per_token},
+          {"vocab", place.vocab},
+          {"samples", place.samples},
+          {"table", place.table},
+          {"keeps_vocab", place.keeps_vocab},
+          {"counts", to_json(place.counts)},
+          {"notes", place.notes}};
 }
 
 TokenFilePlace place_from(const json& object) {
@@ -53,9 +91,12 @@ TokenFilePlace place_from(const json& object) {
                        object.at("width"),
                        object.at("vocab"),
                        object.at("samples"),
-                       object.at("table")};
+                       object.at("table"),
+                       object.at("keeps_vocab"),
+                       counts_from(object.at("counts")),
+                       object.at("notes")};
   for (const json& part : object.at("parts")) {
-    place.parts.push_back({part.at("path"), part.at("name"), part.at("offset"), part.at("tokens")});
+    place.parts.push_back({part.at("path"), part.at("name"), part.at("offset"), part.at("tokens"), stamp_from(part.at("stamp"))});
   }
   return place;
 }

@@ -16,6 +16,7 @@ namespace plimsoll {
 struct TokenPartPlace {
   std::string path, name;
   std::int64_t offset = 0, tokens = 0;
+  FileStamp stamp;  // of the file that was looked at
 };
 
 struct TokenFilePlace {
@@ -23,10 +24,17 @@ struct TokenFilePlace {
   std::string name, format;
   std::int64_t bytes_per_token = 1, vocab = 256;
   std::int64_t samples = 0, table = 0;
+  bool keeps_vocab = false;
+  SampleCounts counts;
+  std::vector<std::string> notes;
 };
 
 TokenFilePlace place_of(const TokenFile& file);
+// data_error E-DATA-CHANGED where a file is not the one that was looked at, or somebody has written to it since.
 TokenFile open_place(const TokenFilePlace& place);
+
+// {"samples": ..., "cut": ...}: kSampleCounts.
+nlohmann::json to_json(const SampleCounts& counts);
 
 // data_error E-DATA-PATH where a path is not UTF-8, which JSON cannot hold: that of the cache, for example.
 nlohmann::json to_json(const TokenFilePlace& place);

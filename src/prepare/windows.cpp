@@ -60,6 +60,8 @@ EpochFacts epoch_facts(const Config& config, const TokenFile& train) {
   Window window;
   for (std::int64_t first = 0; first < epoch.samples; first = window.end()) {
     cut_window(order, *source, rule, first, window);
+    ++epoch.updates;
+    epoch.all_rows += window.rows;
     if (window.end() == epoch.samples && epoch.windows > 0) break;
     ++epoch.windows;
     epoch.rows += window.rows;
@@ -87,6 +89,89 @@ std::int64_t updates_of_epochs(const Config& config, const TokenFile& train) {
   for (std::int64_t first = 0; first < rule.span; first = window.end(), ++updates)
     cut_window(order, *source, unpacked, first, window);
   return updates;
+}
+
+namespace {
+
+struct Sums {
+  std::int64_t units = 0, positions = 0;
+
+  void add(const SampleSize& size) { units += size.units, positions += size.positions; }
+};
+
+constexpr std::int64_t kMostRead = 1 << 20;  // samples
+
+// The sums over `count` samples from the begin of an epoch. All samples of a stream but the last one are as long as the context.
+Sums sums_of(const SampleSource& source, const SampleOrder& order, std::int64_t epoch, std::int64_t count, bool stream) {
+  Sums sums;
+  const std::int64_t begin = epoch * order.samples;
+  if (!stream || count <= kMostRead) {
+    for (std::int64_t i = begin; i < begin + count; ++i) sums.add(source.size(order.at(i).sample));
+    return sums;
+  }
+  const std::int64_t row = source.size(0).positions, last = source.size(order.samples - 1).positions;
+  sums.positions = sums.units = count * row - (count == order.samples ? row - last : 0);
+  return sums;
+}
+
+std::int64_t samples_of_updates(const SampleSource& source, const SampleOrder& order, const WindowRule& rule,
+                                std::int64_t updates) {
+  if (rule.samples > 0) {
+    if (rule.span == 0) return updates * rule.samples;
+    const std::int64_t of_span = ceil_div(rule.span, rule.samples);
+    return updates / of_span * rule.span + std::min(updates % of_span * rule.samples, rule.span);
+  }
+  WindowRule unpacked = rule;  // how samples lie in rows does not matter
+  unpacked.packs = false;
+  Window window;
+  std::int64_t first = 0, done = 0;
+  for (; done < updates && first < kMostRead; ++done, first = window.end()) cut_window(order, source, unpacked, first, window);
+  if (done == updates) return first;
+  if (rule.span > 0) return rule.span;  // the number of updates follows from it
+  return std::llround(static_cast<double>(first) / static_cast<double>(done) * static_cast<double>(updates));
+}
+
+}  // namespace
+
+RunCounts counts_of_run(const Config& config, const TokenFile& train, const EpochFacts* epoch) {
+  const std::unique_ptr<SampleSource> source = source_over(config, train);
+  const SampleOrder order = sample_order(config, source->count());
+  RunCounts run{.samples = samples_of_updates(*source, order, window_rule(config, train), config.train.updates)};
+  const std::int64_t whole = run.samples / order.samples, rest = run.samples % order.samples;
+  const bool stream = train.samples == 0;
+  Sums each;
+  if (whole > 0) {
+    each = epoch != nullptr ? Sums{epoch->units, epoch->positions} : sums_of(*source, order, 0, order.samples, stream);
+  }
+  const Sums begun = sums_of(*source, order, whole, rest, stream);
+  run.units = whole * each.units + begun.units;
+  run.positions = whole * each.positions + begun.positions;
+  run.epochs = static_cast<double>(run.samples) / static_cast<double>(order.samples);
+  return run;
+}
+
+WindowRule evaluation_rule(std::int64_t samples, std::int64_t micro_batch, std::int64_t row, bool packs) {
+  constexpr std::int64_t kPacked = 512;  // samples that are packed together: what is held does not grow with the data
+  return {.samples = packs ? kPacked : micro_batch, .positions = 0, .span = samples, .row = row, .packs = packs};
+}
+
+std::int64_t evaluated_samples(const Config& config, std::int64_t count) {
+  return config.train.evaluate_samples == 0 ? count : std::min(config.train.evaluate_samples, count);
+}
+
+std::int64_t evaluation_batches(const Config& config, const TokenFile& validation, std::int64_t micro_batch) {
+  const std::unique_ptr<SampleSource> source = source_over(config, validation);
+  const std::int64_t samples = evaluated_samples(config, source->count());
+  if (!packs(config, validation)) return ceil_div(samples, micro_batch);
+  const SampleOrder order{OrderKind::sequential, 0, source->count()};
+  const WindowRule rule = evaluation_rule(samples, micro_batch, config.model.context, true);
+  Window window;
+  std::int64_t batches = 0;
+  for (std::int64_t first = 0; first < samples; first = window.end()) {
+    cut_window(order, *source, rule, first, window);
+    batches += ceil_div(window.rows, micro_batch);
+  }
+  return batches;
 }
 
 std::optional<RaggedWindows> ragged_windows(const Config& config, const EpochFacts& epoch) {

@@ -21,14 +21,29 @@ std::unique_ptr<SampleSource> source_over(const Config& config, const TokenFile&
 // The windows of the first epoch.
 struct EpochFacts {
   std::int64_t samples = 0, units = 0, positions = 0;
-  std::int64_t windows = 0, rows = 0;  // a last window that is cut short is none of them, unless it is the only one
-  std::int64_t most_rows = 0;          // of a window of any epoch, at the most
+  std::int64_t updates = 0, all_rows = 0;  // of all windows; the last one may be short
+  std::int64_t windows = 0, rows = 0;      // without the last one, unless it is the only one
+  std::int64_t most_rows = 0;              // of a window of any epoch, at the most
 };
 // Reads the length of each sample.
 EpochFacts epoch_facts(const Config& config, const TokenFile& train);
 // How many updates go through the data train.epochs times. Reads the lengths of all samples of all epochs where windows have a
 // number of tokens.
 std::int64_t updates_of_epochs(const Config& config, const TokenFile& train);
+
+// The data of all updates of a run: train.updates windows, cut from the order as training cuts them.
+struct RunCounts {
+  std::int64_t samples = 0, units = 0, positions = 0;
+  double epochs = 0;
+};
+// `epoch`: of the same data, where it is known. Windows of a number of tokens are extrapolated past the first million samples.
+RunCounts counts_of_run(const Config& config, const TokenFile& train, const EpochFacts* epoch);
+
+// The windows of an evaluation in micro-batches of so many rows. It goes through the first `samples` samples in order.
+WindowRule evaluation_rule(std::int64_t samples, std::int64_t micro_batch, std::int64_t row, bool packs);
+// The number of samples that an evaluation reads, and the number of its micro-batches.
+std::int64_t evaluated_samples(const Config& config, std::int64_t count);
+std::int64_t evaluation_batches(const Config& config, const TokenFile& validation, std::int64_t micro_batch);
 
 // What the planner must know of windows whose numbers of rows differ; nothing of others.
 std::optional<RaggedWindows> ragged_windows(const Config& config, const EpochFacts& epoch);

@@ -31,22 +31,13 @@ WeightLayout layout_of(const Config& config, const Graph& graph) {
 }
 
 // The last one is made at the end, whatever came before.
-std::int64_t checkpoints(const Config& config, double update_seconds) {
+std::int64_t checkpoints_of(const Config& config, double update_seconds) {
   const SaveInterval& every = config.train.save_every;
   const std::int64_t before = config.train.updates - 1;
   if (every.updates > 0) return before / every.updates + 1;
   if (every.seconds == 0) return 1;
   const double due = static_cast<double>(config.train.updates) * update_seconds / static_cast<double>(every.seconds);
   return std::min(before, static_cast<std::int64_t>(due)) + 1;
-}
-
-Bytes saved_by(const Config& config, const Plan& plan) {
-  const WeightLayout layout = layout_of(config, plan.graph);
-  Bytes weights = weights_bytes(plan.graph, config.model.config, layout).all;
-  if (config.optimizer.ema_half_life) {
-    weights += weights_bytes(plan.graph, config.model.config, layout, /*averages=*/true).all;
-  }
-  return sum(weights, checkpoint_bytes(plan.graph), checkpoints(config, plan.update_seconds));
 }
 
 Written on_disk(const Plan& plan) {
@@ -57,12 +48,22 @@ Written on_disk(const Plan& plan) {
 
 }  // namespace
 
+Saves saves_of(const Config& config, const Plan& plan) {
+  const WeightLayout layout = layout_of(config, plan.graph);
+  Bytes weights = weights_bytes(plan.graph, config.model.config, layout).all;
+  if (config.optimizer.ema_half_life) {
+    weights += weights_bytes(plan.graph, config.model.config, layout, /*averages=*/true).all;
+  }
+  const std::int64_t checkpoints = checkpoints_of(config, plan.update_seconds);
+  return {checkpoints, sum(weights, checkpoint_bytes(plan.graph), checkpoints)};
+}
+
 nlohmann::json written_json(const Config& config, const Plan& plan) {
   const Written disk = on_disk(plan);
   return {{"load_bytes", disk.load.n},
           {"update_bytes", disk.update.n},
           {"run_bytes", sum(disk.load, disk.update, config.train.updates).n},
-          {"save_bytes", saved_by(config, plan).n}};
+          {"save_bytes", saves_of(config, plan).bytes.n}};
 }
 
 }  // namespace plimsoll

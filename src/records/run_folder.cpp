@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
@@ -20,6 +21,7 @@
 #include "base/text.h"
 #include "formats/atomic_file.h"
 #include "formats/atomic_folder.h"
+#include "formats/bounded_json.h"
 #include "formats/file.h"
 #include "formats/new_folder.h"
 #include "formats/tokenizer_folder.h"
@@ -33,6 +35,11 @@ constexpr const char *kMetrics = "metrics.jsonl", *kEvaluations = "eval.jsonl", 
 
 Error cannot_write(const std::filesystem::path& path, const std::string& why) {
   return data_error("E-IO-WRITE", path.string(), "it cannot be written: " + why, "a folder that exists or can be created");
+}
+
+Error not_of_run(const std::filesystem::path& path, std::string what) {
+  return data_error("E-IO-WRITE", path.string(), std::move(what),
+                    "in the folder of a run, files and folders that belong to it, or a new folder");
 }
 
 // What a run can go on from, be used for, or be read in.
@@ -63,10 +70,8 @@ Error already_holds_run(const RunFolder& folder) {
 
 // What run.json holds; an empty object where it cannot be read.
 nlohmann::json read_run(const std::filesystem::path& run) {
-  constexpr std::int64_t kMostBytes = 1 << 20;
   try {
-    nlohmann::json object = nlohmann::json::parse(read_text(run / "run.json", kMostBytes, "E-IO-READ"));
-    return object.is_object() ? object : nlohmann::json::object();
+    return read_json_object(run / "run.json", JsonLimits{}, "E-IO-READ");
   } catch (const std::exception&) {
     return nlohmann::json::object();
   }
@@ -184,6 +189,7 @@ RunFolder RunFolder::open(const std::filesystem::path& path, bool resume) {
     folder.begun_ = folder.begins_anew_ = true;
     if (holds_results(folder)) throw already_holds_run(folder);
   }
+  folder.refuse_links();
   if (folder.begun_) remove_partial_files(path);
   if (resume) folder.mark_interrupted();
   return folder;
@@ -237,9 +243,47 @@ void RunFolder::mark_interrupted() {
   }
 }
 
+// Nothing that was laid there for this run to find may lead its bytes elsewhere.
+void RunFolder::refuse_links() const {
+  for (const char* name : {"run.json", "settings.json", "config.resolved.toml", "plan.json", "stored.json", kMetrics,
+                           kEvaluations, kEvents, "checkpoint.safetensors", "diverged.safetensors"}) {
+    const std::filesystem::path path = path_ / name;
+    if (const auto what = other_than_file(path)) throw not_of_run(path, *what);
+  }
+  std::error_code ignored;
+  for (const char* name : {"weights", "weights_ema", "tokens"}) {
+    const std::filesystem::path path = path_ / name;
+    if (std::filesystem::is_symlink(path, ignored)) throw not_of_run(path, "it is a link, not a folder");
+  }
+}
+
+// True if the path still names the folder that was opened. A folder that was never opened cannot be compared and counts as here.
+bool RunFolder::is_here() const {
+  struct stat here {};
+  struct stat held {};
+  return lock_ < 0 || (::stat(path_.c_str(), &here) == 0 && ::fstat(lock_, &held) == 0 && here.st_dev == held.st_dev &&
+                       here.st_ino == held.st_ino);
+}
+
+bool RunFolder::follow() {
+  if (is_here()) return false;
+  std::error_code none;
+  const std::filesystem::path before = path_;
+  path_ = std::filesystem::read_symlink(fmt::format("/proc/self/fd/{}", lock_), none);
+  if (!none && is_here()) return true;
+  // Some file systems number a folder anew each time.
+  const bool same = !none && path_ == std::filesystem::canonical(before, none);
+  path_ = before;
+  if (same) return false;
+  throw data_error("E-IO-WRITE", path_.string(), "the folder of the run is not there any more: it was removed or replaced",
+                   "a folder that stays while the run writes it");
+}
+
 RunFolder::~RunFolder() {
-  if (metrics_ >= 0) close(metrics_);
-  if (!begun_ && !created_.empty()) abandon();
+  for (const int fd : {metrics_, evaluations_, events_}) {
+    if (fd >= 0) close(fd);
+  }
+  if (!begun_ && !created_.empty() && is_here()) abandon();
   if (lock_ >= 0) close(lock_);
 }
 
@@ -251,6 +295,8 @@ RunFolder::RunFolder(RunFolder&& other) noexcept
       ended_process_(other.ended_process_),
       evaluated_(other.evaluated_),
       metrics_(std::exchange(other.metrics_, -1)),
+      evaluations_(std::exchange(other.evaluations_, -1)),
+      events_(std::exchange(other.events_, -1)),
       lock_(std::exchange(other.lock_, -1)) {}
 
 // Removes a new folder with what lies there because a run was about to begin; if it holds anything else, it stays.
@@ -267,7 +313,10 @@ void RunFolder::abandon() const noexcept {
   for (const std::filesystem::path& folder : created_) std::filesystem::remove(folder, ignored);
 }
 
-void RunFolder::write(const std::string& name, const std::string& text) const { write_file_atomically(path_ / name, text); }
+void RunFolder::write(const std::string& name, const std::string& text) {
+  follow();
+  write_file_atomically(path_ / name, text);
+}
 
 void RunFolder::write_run(const nlohmann::json& run) {
   write("run.json", file_text(run));
@@ -275,7 +324,8 @@ void RunFolder::write_run(const nlohmann::json& run) {
 }
 
 void RunFolder::overwrite_run(const nlohmann::json& run) const noexcept {
-  const int fd = ::open((path_ / "run.json").c_str(), O_WRONLY | O_CLOEXEC);
+  constexpr int kFlags = O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
+  const int fd = lock_ < 0 ? ::open((path_ / "run.json").c_str(), kFlags) : ::openat(lock_, "run.json", kFlags);
   if (fd < 0) return;
   const std::string text = file_text(run);
   const auto size = static_cast<ssize_t>(text.size());
@@ -299,10 +349,15 @@ std::optional<Metrics> metrics_from(const nlohmann::json& object) {
 }  // namespace
 
 void RunFolder::open_metrics(std::int64_t updates) {
+  follow();
   const std::filesystem::path path = path_ / kMetrics;
   cut_lines(path, updates, PerUpdate::one);
-  metrics_ = ::open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644);
-  if (metrics_ < 0) throw cannot_write(path, std::strerror(errno));
+  metrics_ = open_lines(lock_, path);
+}
+
+void RunFolder::append_line(int& fd, const char* name, std::string_view line) const {
+  if (fd < 0) fd = open_lines(lock_, path_ / name);
+  append_text(fd, path_ / name, line);
 }
 
 void RunFolder::read_metrics(const std::function<void(const Metrics&)>& see) const {
@@ -311,11 +366,11 @@ void RunFolder::read_metrics(const std::function<void(const Metrics&)>& see) con
   });
 }
 
-void RunFolder::open_events(std::int64_t updates) const { cut_lines(path_ / kEvents, updates, PerUpdate::any); }
+void RunFolder::open_events(std::int64_t updates) { cut_lines(path_ / kEvents, updates, PerUpdate::any); }
 
 void RunFolder::read_events(const std::function<void(const nlohmann::json&)>& see) const { for_each_line(path_ / kEvents, see); }
 
-void RunFolder::append_event(const nlohmann::json& event) const { append_text(path_ / kEvents, event.dump() + "\n"); }
+void RunFolder::append_event(const nlohmann::json& event) { append_line(events_, kEvents, event.dump() + "\n"); }
 
 void RunFolder::open_evaluations(std::int64_t updates) {
   cut_lines(path_ / kEvaluations, updates, PerUpdate::one);
@@ -323,28 +378,44 @@ void RunFolder::open_evaluations(std::int64_t updates) {
 }
 
 void RunFolder::append(const Evaluation& evaluation) {
-  if (evaluated_ >= evaluation.update) cut_lines(path_ / kEvaluations, evaluation.update - 1, PerUpdate::one);
+  if (evaluated_ >= evaluation.update) {
+    if (evaluations_ >= 0) close(std::exchange(evaluations_, -1));  // the file may be replaced
+    follow();
+    cut_lines(path_ / kEvaluations, evaluation.update - 1, PerUpdate::one);
+  }
   std::array<char, 32> loss;
-  append_text(path_ / kEvaluations,
+  append_line(evaluations_, kEvaluations,
               fmt::format("{{\"update\":{},\"samples\":{},\"loss\":{},\"loss_bits\":\"{}\",\"units\":{},\"seconds\":{}}}\n",
                           evaluation.update, evaluation.samples, number_text(evaluation.loss, loss), bits_hex(evaluation.loss),
                           evaluation.units, evaluation.seconds));
   evaluated_ = evaluation.update;
 }
 
+void RunFolder::read_evaluations(const std::function<void(const Evaluation&)>& see) const {
+  for_each_line(path_ / kEvaluations, [&](const nlohmann::json& object) {
+    const auto is_number = [&](const char* key) { return object.contains(key) && object[key].is_number(); };
+    if (!is_number("update") || !is_number("loss")) return;
+    Evaluation evaluation;
+    evaluation.update = object["update"];
+    evaluation.loss = object["loss"];
+    see(evaluation);
+  });
+}
+
 void RunFolder::sync() const {
-  for (const char* name : {kMetrics, kEvaluations, kEvents}) sync_file(path_ / name);
+  for (const char* name : {kMetrics, kEvaluations, kEvents}) sync_file(lock_, path_ / name);
 }
 
 void RunFolder::append(const Metrics& metrics) {
   std::array<char, 32> loss, grad_norm, ratio;
-  std::array<char, 704> line;
+  std::array<char, 736> line;
   char* end = line.data();
   const auto add = [&]<class... A>(fmt::format_string<A...> text, A&&... values) {
     end = fmt::format_to_n(end, static_cast<std::size_t>(line.end() - end), text, std::forward<A>(values)...).out;
   };
   add("{{\"update\":{},\"samples\":{},\"units\":{},", metrics.update, metrics.samples, metrics.units);
-  add("\"trained_units\":{},\"padding\":{},\"micro_steps\":{},", metrics.units, metrics.padding, metrics.micro_steps);
+  add("\"trained_units\":{},\"tokens\":{},\"padding\":{},\"micro_steps\":{},", metrics.units, metrics.positions, metrics.padding,
+      metrics.micro_steps);
   add("\"loss\":{},\"loss_bits\":\"{:016x}\",", number_text(metrics.loss, loss), std::bit_cast<std::uint64_t>(metrics.loss));
   add("\"grad_norm\":{},\"grad_norm_bits\":\"{:016x}\",", number_text(metrics.grad_norm, grad_norm),
       std::bit_cast<std::uint64_t>(metrics.grad_norm));
@@ -356,19 +427,7 @@ void RunFolder::append(const Metrics& metrics) {
   if (metrics.spike) add("\"spike\":true,");
   add("\"seconds\":{},\"tokens_per_second\":{},\"vm_hwm_bytes\":{}}}\n", metrics.seconds,
       metrics.seconds > 0 ? static_cast<double>(metrics.units) / metrics.seconds : 0.0, metrics.vm_hwm.n);
-  std::string_view rest(line.data(), end);
-  while (!rest.empty()) {
-    const ssize_t put = ::write(metrics_, rest.data(), rest.size());
-    if (put < 0 && errno == EINTR) continue;
-    if (put <= 0) {
-      const std::string why = put < 0 ? std::strerror(errno) : "the disk is full";
-      const auto begun = static_cast<off_t>(rest.data() - line.data());
-      if (const off_t at = lseek(metrics_, 0, SEEK_CUR); begun > 0 && at >= begun) [[maybe_unused]]
-        const int cut = ftruncate(metrics_, at - begun);
-      throw cannot_write(path_ / kMetrics, why);
-    }
-    rest.remove_prefix(static_cast<std::size_t>(put));
-  }
+  append_text(metrics_, path_ / kMetrics, {line.data(), end});
 }
 
 }  // namespace plimsoll

@@ -1,6 +1,7 @@
 // The folder of a run: run.json (written at the start, replaced at the end), metrics.jsonl (a line per update), eval.jsonl (a
 // line per evaluation), events.jsonl, the resolved configuration, the plan, the weights, the checkpoint. A folder in which no run
-// began is taken away again.
+// began is taken away again. What a run writes are files and folders of its own, no links. The run stays with the folder that it
+// has opened: one that is moved meanwhile is followed, and whatever lies at the old path is not touched.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +10,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "train/metrics.h"
@@ -33,6 +35,9 @@ class RunFolder {
   RunFolder(RunFolder&&) noexcept;
 
   const std::filesystem::path& path() const { return path_; }
+  // Before anything is saved: from here on path() and what lies below it is where the folder is now. Whether that is another
+  // place than before. E-IO-WRITE where the folder is nowhere.
+  bool follow();
   // Whether a run had begun here of which nothing has been saved.
   bool begins_anew() const { return begins_anew_; }
   std::filesystem::path weights() const { return path_ / "weights"; }
@@ -49,7 +54,7 @@ class RunFolder {
   // The nearest folder above this one that was there before; empty: the current one.
   std::filesystem::path lies_in() const { return created_.empty() ? path_.parent_path() : created_.back().parent_path(); }
 
-  void write(const std::string& name, const std::string& text) const;
+  void write(const std::string& name, const std::string& text);
   void write_run(const nlohmann::json& run);
   // The same where the disk is full: over the bytes that run.json has. It may be torn where the process is killed meanwhile.
   void overwrite_run(const nlohmann::json& run) const noexcept;
@@ -57,18 +62,20 @@ class RunFolder {
   std::optional<std::int64_t> ended_process() const { return ended_process_; }
   // Opens metrics.jsonl and drops the lines of updates past `updates`, which a run that was killed may have left.
   void open_metrics(std::int64_t updates);
-  // What its lines say, in order, as far as they can be read: update, loss and gradient norm.
+  // Reads update, loss and gradient norm from its lines, in order, as far as they can be read.
   void read_metrics(const std::function<void(const Metrics&)>& see) const;
   // events.jsonl: what happened beside the updates, each an object with the number of the update that was due. Opening drops
   // those past `updates` that have been made.
-  void open_events(std::int64_t updates) const;
+  void open_events(std::int64_t updates);
   void read_events(const std::function<void(const nlohmann::json&)>& see) const;
-  void append_event(const nlohmann::json& event) const;
+  void append_event(const nlohmann::json& event);
   // Without allocating.
   void append(const Metrics& metrics);
   // eval.jsonl: opening drops evaluations past `updates`. A second one at an update replaces the first.
   void open_evaluations(std::int64_t updates);
   void append(const Evaluation& evaluation);
+  // Reads update and loss from its lines, in order, as far as they can be read.
+  void read_evaluations(const std::function<void(const Evaluation&)>& see) const;
   // Brings all lines to the disk, for a checkpoint that presupposes them.
   void sync() const;
 
@@ -77,6 +84,9 @@ class RunFolder {
 
   void create(const std::filesystem::path& whole);
   void lock(bool resume);
+  bool is_here() const;
+  void refuse_links() const;
+  void append_line(int& fd, const char* name, std::string_view line) const;
   void mark_interrupted();
   void abandon() const noexcept;
 
@@ -84,8 +94,9 @@ class RunFolder {
   std::vector<std::filesystem::path> created_;  // the folder and those above it that were not there, innermost first
   bool begun_ = false, begins_anew_ = false;
   std::optional<std::int64_t> ended_process_;
-  std::int64_t evaluated_ = -1;  // the last update in eval.jsonl
-  int metrics_ = -1, lock_ = -1;
+  std::int64_t evaluated_ = -1;                        // the last update in eval.jsonl
+  int metrics_ = -1, evaluations_ = -1, events_ = -1;  // open for appending, from the first line on
+  int lock_ = -1;                                      // the folder; -1 where it cannot be opened
 };
 
 }  // namespace plimsoll

@@ -14,6 +14,13 @@ namespace {
 
 using nlohmann::json;
 
+json counts_or_null(const SampleCounts& counts) {
+  if (counts == SampleCounts()) return nullptr;
+  json object;
+  for (const auto& [name, count] : kSampleCounts) object[name] = counts.*count;
+  return object;
+}
+
 json bytes_or_null(const std::optional<Bytes>& bytes) { return bytes ? json(bytes->n) : json(nullptr); }
 
 }  // namespace
@@ -51,7 +58,7 @@ void RunReport::note(const Progress& progress) {
 }
 
 void RunReport::fail(const Error& error) {
-  status = "failed";
+  status = error.exit == ExitCode::interrupted ? "interrupted" : "failed";
   exit_code = static_cast<int>(error.exit);
   error_ = error;
 }
@@ -138,6 +145,7 @@ json RunReport::to_json() const {
       {"graph_hash", graph_hash_},
       {"machine_hash", machine_hash_},
       {"data_hash", data_hash},
+      {"data", counts_or_null(data)},
       {"threads", threads_},
       {"instruction_set", instruction_set_},
       {"libraries", libraries_},

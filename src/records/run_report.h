@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "config/config.h"
+#include "data/sample_counts.h"
 #include "plan/plan.h"
 #include "run/audit.h"
 #include "run/device.h"
@@ -36,6 +37,7 @@ struct RunReport {
   std::string data_hash, parameters_hash, fault;  // fault: what was made wrong on purpose
   std::optional<std::uintptr_t> arena_base = 0;   // 0 before it is mapped; nothing where it is not in this process
   std::optional<EvaluationResult> validation;
+  SampleCounts data;  // of the training data
   Bytes measured_arena, process_hwm;
   WrittenReport written;
 

@@ -99,8 +99,8 @@ void check_room(const RunFolder& folder, const RunRoom& room, Bytes pages, const
   const fs::path place = had.n > 0 ? fs::path() : place_with_room(folder.path(), room.all(), elsewhere);
   if (!place.empty()) remedies.push_back("--run " + shell_quoted(place.string()));
   if (had.n > 0)
-    remedies.push_back(
-        fmt::format("cp -r {} ANOTHER_FOLDER, and --run ANOTHER_FOLDER --resume", shell_quoted(folder.path().string())));
+    remedies.push_back(fmt::format("cp -r {} ANOTHER_FOLDER && plimsoll train --run ANOTHER_FOLDER --resume",
+                                   shell_quoted(folder.path().string())));
   if (remedies.empty()) remedies.push_back("--run ANOTHER_FOLDER");
   throw data_error("E-RUN-ROOM", folder.path().string(), std::move(text), fmt::format("a folder with {} free", to_text(need)),
                    std::move(remedies));

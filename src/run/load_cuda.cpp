@@ -30,7 +30,7 @@ const CudaBackend& load() {
   if (!std::filesystem::exists(module, error)) {
     throw cannot_load(module, "there is no such file: this build has no CUDA",
                       "a build on a machine with nvcc 13, or the folder that scripts/package --cuda makes",
-                      {"scripts/build", "plimsoll train CONFIG --device cpu"});
+                      {"scripts/build plimsoll_cuda", "plimsoll train CONFIG --device cpu"});
   }
   void* const handle = dlopen(module.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) {

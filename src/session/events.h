@@ -12,10 +12,12 @@
 #include "base/error.h"
 #include "config/config.h"
 #include "config/run_settings.h"
+#include "data/sample_counts.h"
 #include "plan/plan.h"
 #include "train/divergence.h"
 #include "train/group_watch.h"
 #include "train/metrics.h"
+#include "train/validation_watch.h"
 #include "weights/progress.h"
 
 namespace plimsoll {
@@ -35,6 +37,7 @@ struct Planned {
   const Machine& machine;
   const Budget& budget;
   const std::string& data_hash;
+  const SampleCounts& data;      // of the training data
   const std::string& plan_text;  // the plan's JSON
 };
 
@@ -68,6 +71,7 @@ struct MadeWrong {
 struct LoopBegins {
   std::int64_t updates = 0;  // after which it ends
   Bytes promised;
+  bool evaluates = false;
 };
 // An update has been made. What cannot be written down of it ends the run, and the session saves before that.
 struct Updated {
@@ -88,6 +92,11 @@ struct Unstable {};
 struct Diverging {
   const Divergence& divergence;
 };
+// The loss on validation data rises from evaluation to evaluation.
+struct ValidationRises {
+  std::int64_t update = 0;
+  const ValidationRise& rise;
+};
 struct Evaluating {
   std::int64_t done = 0, samples = 0;
 };
@@ -99,6 +108,7 @@ struct Saving {};
 struct Saved {
   std::int64_t updates = 0;
   Bytes written;  // into the checkpoint
+  double seconds = 0;
 };
 struct LoopEnded {};
 
@@ -121,8 +131,9 @@ struct Failed {
   const Progress& reached;  // after the last update
 };
 
-using Event = std::variant<Said, Planned, Begins, Continues, Begun, Placed, Loaded, MadeWrong, LoopBegins, Updated, Overflowed,
-                           Warned, Unstable, Diverging, Evaluating, Evaluated, Saving, Saved, LoopEnded, Finished, Ended, Failed>;
+using Event =
+    std::variant<Said, Planned, Begins, Continues, Begun, Placed, Loaded, MadeWrong, LoopBegins, Updated, Overflowed, Warned,
+                 Unstable, Diverging, ValidationRises, Evaluating, Evaluated, Saving, Saved, LoopEnded, Finished, Ended, Failed>;
 
 class Consumer {
  public:

@@ -9,6 +9,8 @@ class NextCommands {
  public:
   virtual ~NextCommands() = default;
 
+  // From the checkpoint of this run.
+  virtual std::string resume() const = 0;
   // The settings of this run in another folder beside it.
   virtual std::string begin_beside() const = 0;
   // In the same folder, unless it tells of updates.

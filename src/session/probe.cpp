@@ -137,12 +137,12 @@ int counted_primitives(const Plan& plan) {
 // What the process of a run does, in its order.
 ProbeResult train(const Machine& machine, const std::filesystem::path& config_file, const std::filesystem::path& folder) {
   settle_process();
-  touch_executable();
   const Config config = load_config(config_file);
   const json planned = json::parse(run_in_child([&] { return plan_in_child(config, machine, folder); }));
   const PlanRecord record = record_from_json(planned.at("record"));
   const std::string plan_text = planned.at("plan").dump(1);
 
+  touch_executable();  // now: under a MemoryLimit its pages have left while the child planned
   cpu::set_thread_count(machine.threads);
   const DataFiles data = open_data(config, folder);
   TrainingGraph model = build_training_graph(config, data.facts(), record.decisions.micro_batch);

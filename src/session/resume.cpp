@@ -14,7 +14,10 @@
 #include "device/machine_facts.h"
 #include "formats/file.h"
 #include "formats/gguf/gguf_file.h"
+#include "models/all.h"
 #include "models/family.h"
+#include "weights/adapter_weights.h"
+#include "weights/origin.h"
 
 namespace plimsoll {
 namespace {
@@ -68,7 +71,7 @@ class Origins {
   RunSettings stand_in(RunSettings settings) {
     init_ = replace(settings, "model.init", {"config.json"});
     adapter_ = replace(settings, "adapter.init", {"adapter_config.json"});
-    vocabulary_ = replace(settings, "data.vocabulary", {"vocab.json", "tokenizer.json"});
+    vocabulary_ = replace(settings, "data.vocabulary", {"vocab.json", "tokenizer.json", "tokenizer.model"});
     return settings;
   }
 
@@ -248,6 +251,47 @@ ResumedConfig resume_config(const std::filesystem::path& run, const ResumeReques
   differences.add_never(keeps_state(begun) != keeps_state(config), "momentum is kept from the beginning or not at all");
   differences.check(run);
   return resumed;
+}
+
+namespace {
+
+// A checkpoint of an earlier version does not say it, and the run has kept a copy of config.json.
+std::string model_then(const Config& config, const Progress& progress, const std::filesystem::path& run) {
+  if (!progress.origin.model.empty()) return progress.origin.model;
+  const std::filesystem::path& init = config.model.init;
+  const bool copied = !init.empty() && !is_gguf(init) && is_there(run / "weights" / "config.json");
+  return text_of_model(copied ? read_model(run / "weights") : config.model.config);
+}
+
+void check_adapter_origin(const Config& config, const Origin& then, const std::filesystem::path& run) {
+  const std::filesystem::path& init = config.adapter.init;
+  if (then.model.empty() || whole_path(init) == then.adapter) return;
+  if (!init.empty() && adapter_hash(init) == then.adapter_weights) return;
+  throw refused(run,
+                fmt::format("adapter.init is {}, and the run began with {}", shown(init.string()),
+                            then.adapter.empty() ? "a new adapter" : "other numbers, of " + then.adapter),
+                false);
+}
+
+}  // namespace
+
+std::vector<std::string> check_resumed_origin(const Config& config, const Progress& progress, const std::filesystem::path& run,
+                                              bool force) {
+  check_adapter_origin(config, progress.origin, run);
+  std::vector<std::string> lines = model_differences(model_then(config, progress, run), text_of_model(config.model.config));
+  if (lines.empty() || force) {
+    for (std::string& line : lines) line = "changed since the run began: " + line;
+    return lines;
+  }
+  const std::filesystem::path& init = config.model.init;
+  Error error = config_error(
+      "E-RESUME", run.string(),
+      fmt::format("{} computes something else than when the run began: {}", shown(init.string()), fmt::join(lines, "; ")),
+      "the model as it was; --force goes on with what it is now",
+      {fmt::format("plimsoll train --run {} --resume --force", shell_quoted(run.string()))});
+  const std::filesystem::path kept = run / "weights" / "config.json";
+  if (is_there(kept)) error.expected += fmt::format("; {} is what its config.json said", kept.string());
+  throw error;
 }
 
 void check_resumed_batch(const Config& config, const Progress& progress, const std::filesystem::path& run,

@@ -31,6 +31,11 @@ struct ResumedConfig {
 ResumedConfig resume_config(const std::filesystem::path& run, const ResumeRequest& request,
                             const Bf16Speed& bf16 = bf16_speed_here());
 
+// E-RESUME: the files of the model compute something else of given weights than those with which the run began, or the adapter of
+// adapter.init is another one. With `force` the former is told in the lines that are returned.
+std::vector<std::string> check_resumed_origin(const Config& config, const Progress& progress, const std::filesystem::path& run,
+                                              bool force);
+
 // E-RESUME, E-CKPT-FORMAT: the batch is that of the checkpoint.
 void check_resumed_batch(const Config& config, const Progress& progress, const std::filesystem::path& run,
                          const std::filesystem::path& checkpoint);

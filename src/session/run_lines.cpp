@@ -27,16 +27,34 @@ void RunLines::append(const Warned& warned) const {
   folder_.append_event({{"event", warning.reason}, {"update", warned.update}, {"names", warning.names}, {"most", warning.most}});
 }
 
+void RunLines::append(const ValidationRises& rises) const {
+  folder_.append_event({{"event", "VALIDATION_RISES"},
+                        {"update", rises.update},
+                        {"loss", rises.rise.loss},
+                        {"best_update", rises.rise.best_update},
+                        {"best_loss", rises.rise.best_loss}});
+}
+
+// Due before the first update: it goes with the lines of a run that begins anew.
+void RunLines::append_data() const {
+  if (data_ == SampleCounts()) return;
+  json event = {{"event", "data"}, {"update", 1}};
+  for (const auto& [name, count] : kSampleCounts) event[name] = data_.*count;
+  folder_.append_event(event);
+}
+
 void RunLines::see(const Event& event) {
   match(
-      event,
+      event, [&](const Planned& planned) { data_ = planned.data; },
       [&](const Continues& continues) {
         folder_.open_metrics(continues.updates);
         folder_.open_evaluations(continues.updates);
         folder_.open_events(continues.updates);
+        if (continues.updates == 0) append_data();
       },
       [&](const Updated& updated) { folder_.append(updated.metrics); },
       [&](const Overflowed& overflowed) { append(overflowed.overflow); }, [&](const Warned& warned) { append(warned); },
+      [&](const ValidationRises& rises) { append(rises); },
       [&](const Evaluated& evaluated) { folder_.append(evaluated.evaluation); }, [&](const Saving&) { folder_.sync(); },
       [](const auto&) {});
 }

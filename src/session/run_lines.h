@@ -15,9 +15,12 @@ class RunLines final : public Consumer {
 
  private:
   void append(const Overflow& overflow) const;
+  void append(const ValidationRises& rises) const;
   void append(const Warned& warned) const;
+  void append_data() const;
 
   RunFolder& folder_;
+  SampleCounts data_;
 };
 
 }  // namespace plimsoll

@@ -76,6 +76,7 @@ void RunRecord::see(const Event& event) {
         report_.command = "train";
         report_.describe(planned.config, planned.plan, planned.machine, planned.budget);
         report_.data_hash = planned.data_hash;
+        report_.data = planned.data;
       },
       [&](const Begins& begins) { begin(begins); },
       [&](const Begun& begun) {

@@ -12,11 +12,14 @@
 #include <utility>
 #include <variant>
 
+#include "base/child.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "device/cpu/parallel.h"
 #include "device/process_memory.h"
 #include "formats/file.h"
+#include "formats/gguf/gguf_tokenizer.h"
+#include "formats/tokenizer_folder.h"
 #include "models/family.h"
 #include "prepare/requests.h"
 #include "prepare/windows.h"
@@ -61,6 +64,12 @@ Bytes written_to_disk(const Device& device) {
   Bytes written;
   for (std::size_t tier = 1; tier < kMostTiers; ++tier) written += device.use_of(tier).value_or(TierUse{}).wear;
   return written;
+}
+
+// Takes the configuration of a model that computes something else from here on.
+void take_config(const std::filesystem::path& model, const std::filesystem::path& weights) {
+  if (is_gguf(model)) return write_gguf_config(GgufFile::open(model), weights, /*replace=*/true);
+  copy_files(model, weights, std::array{std::string_view("config.json")}, /*replace=*/true);
 }
 
 bool due(std::int64_t every, std::int64_t update) { return every > 0 && update % every == 0; }
@@ -139,6 +148,10 @@ void Session::find_checkpoint() {
     }
   }
   check_resumed_batch(config_, *resumed_, folder_.path(), checkpoint_);
+  for (const std::string& line : check_resumed_origin(config_, *resumed_, folder_.path(), request_.forced)) {
+    emit(Said{"note: " + line});
+    model_changed_ = true;
+  }
   reached_ = *resumed_;
 }
 
@@ -169,7 +182,8 @@ std::optional<Refused> Session::prepare() {
     model = with_vocabulary(model, facts_of(model).vocab, prepared_.train.bytes_per_token == 1);
   }
   if (resumed_ && resumed_->data_hash != prepared_.data_hash) {
-    throw config_error("E-RESUME-DATA", folder_.path().string(), "the training data is not the data of this run",
+    throw config_error("E-RESUME-DATA", folder_.path().string(),
+                       "the training data, or the tokens that template and tokenizer make of it, are not those of this run",
                        "the same file as before", {commands_.other_data()});
   }
   return {};
@@ -190,7 +204,8 @@ void Session::train() {
   layout_text_ = layout_text(plan.graph, layout);
   const RunRoom room = room_of_run(plan.graph, config_.model.config, layout, config_.optimizer.ema_half_life.has_value());
   check_room_for(plan, room);
-  emit(Planned{config_, plan, prepared_.machine, prepared_.budget, prepared_.data_hash, prepared_.plan_text});
+  emit(Planned{config_, plan, prepared_.machine, prepared_.budget, prepared_.data_hash, prepared_.train.counts,
+               prepared_.plan_text});
   if (!resumed_) begin();
   check_file_limit(folder_, room);
 
@@ -216,6 +231,7 @@ void Session::train() {
   trainer.load(resumed_ ? &checkpoint_ : nullptr);
   trainer.keep_layout(layout);
   if (resumed_) begin();  // what the folder holds stays as it is until the checkpoint has been read
+  if (model_changed_) take_config(config_.model.init, folder_.weights());
   if (resumed_ && checkpoint_ == folder_.checkpoint()) saved_at_ = resumed_->updates;
   trainer.progress().data_hash = prepared_.data_hash;
   emit(Loaded{written_to_disk(place.device())});
@@ -260,6 +276,9 @@ void Session::recall() {
   folder_.read_metrics([&](const Metrics& metrics) {
     if (metrics.update <= updates) watch_.see(metrics.update, metrics.loss, metrics.grad_norm);
   });
+  folder_.read_evaluations([&](const Evaluation& evaluation) {
+    if (evaluation.update <= updates) validation_.see(evaluation.update, evaluation.loss);
+  });
   folder_.read_events([&](const json& event) {
     if (!event.contains("names") || !event["names"].is_array()) return;
     for (const json& name : event["names"]) {
@@ -292,7 +311,7 @@ void Session::make_wrong(Trainer& trainer) {
 
 void Session::loop(Trainer& trainer, const Plan& plan, const Device& device, bool validation) {
   const std::int64_t updates = request_.updates;
-  emit(LoopBegins{updates, promised(plan)});
+  emit(LoopBegins{updates, promised(plan), validation});
   trainer.on_overflow([&](const Overflow& overflow) { record(trainer, Overflowed{overflow}); });
   saved_time_ = seconds_now();
   while (trainer.progress().updates < updates && request_.stopped_by().empty()) {
@@ -307,6 +326,7 @@ void Session::loop(Trainer& trainer, const Plan& plan, const Device& device, boo
     if (save_is_due(metrics.update)) save(trainer);
   }
   const bool done = trainer.progress().updates >= updates;
+  if (trainer.progress().updates == 0 && !done) throw stopped_while_planning();
   save(trainer);
   if (done && validation) evaluate(trainer);
   emit(LoopEnded{});
@@ -319,13 +339,30 @@ Metrics Session::next_update(Trainer& trainer) {
     reached_ = trainer.progress();
     return metrics;
   } catch (Error& error) {
+    if (trainer.lost_data() && error.kind != ErrorKind::internal) keep_learned(trainer, error);
     if (error.code == "E-DIVERGED") error.remedies = {slower_command(trainer.progress().updates)};
     if (error.code != "E-SCALE-FLOOR") throw;
     error.remedies = {commands_.begin_beside() + " --set precision.compute=bf16", slower_command(trainer.progress().updates)};
+    follow_folder();
     trainer.save_checkpoint_to(folder_.diverged());
     error.expected += fmt::format("; the state is in {}", folder_.diverged().string());
     throw;
   }
+}
+
+// Data that cannot be read must not cost what was learned: the checkpoint comes first. Before the first update there is nothing.
+void Session::keep_learned(Trainer& trainer, Error& error) {
+  if (trainer.progress().updates > 0) {
+    try {
+      save(trainer);
+    } catch (const std::exception&) {  // the first error is the one to tell
+      return;
+    }
+  }
+  // The repair of a fault in the data of a run changes their hash.
+  if (error.code != "E-DATA-CHANGED" && error.code != "E-IO-READ") return;
+  error.remedies = {fmt::format("{}, once {} is as it was when the run began",
+                                trainer.progress().updates > 0 ? commands_.resume() : commands_.again(), error.where)};
 }
 
 void Session::warn_of_groups(Trainer& trainer, std::optional<double> loss_scale) {
@@ -346,6 +383,7 @@ void Session::warn(const DivergenceWatch::Seen& seen, Trainer& trainer) {
     emit(Diverging{*seen.divergence});
     return;
   }
+  follow_folder();
   trainer.save_checkpoint_to(folder_.diverged());
   throw Error(ErrorKind::user, ExitCode::diverged, "E-DIVERGED", fmt::format("update {}", trainer.progress().updates),
               fmt::format("{}: {}", seen.divergence->reason, seen.divergence->text),
@@ -353,7 +391,6 @@ void Session::warn(const DivergenceWatch::Seen& seen, Trainer& trainer) {
               {slower_command(trainer.progress().updates - DivergenceWatch::kMostInARow), commands_.go_on()});
 }
 
-// Validation data that cannot be read must not cost what was learned: the checkpoint comes first.
 void Session::evaluate(Trainer& trainer) {
   try {
     const double start = seconds_now();
@@ -363,25 +400,33 @@ void Session::evaluate(Trainer& trainer) {
     const Evaluation evaluation{trainer.progress().updates, trainer.progress().samples, result.loss, result.units,
                                 seconds_now() - start};
     emit(Evaluated{evaluation});
-  } catch (const Error& error) {
-    if (error.kind != ErrorKind::internal) save(trainer);
+    if (const auto rise = validation_.see(evaluation.update, evaluation.loss)) emit(ValidationRises{evaluation.update, *rise});
+  } catch (Error& error) {
+    if (error.kind != ErrorKind::internal) keep_learned(trainer, error);
     throw;
   }
 }
 
+void Session::follow_folder() {
+  if (folder_.follow())
+    emit(Said{fmt::format("note: the folder of the run is {} now; it goes on there", folder_.path().string())});
+}
+
 void Session::save(Trainer& trainer) {
   if (saved_at_ == trainer.progress().updates) return;
+  follow_folder();
   std::optional<Error> not_written;  // what was told, which is no reason to lose what was learned
   try {
     emit(Saving{});
   } catch (const Error& error) {
     not_written = error;
   }
+  const double start = seconds_now();
   trainer.save_checkpoint_to(folder_.checkpoint());
   saved_at_ = trainer.progress().updates;
   saved_time_ = seconds_now();
   if (not_written) throw *not_written;
-  emit(Saved{saved_at_, file_bytes(folder_.checkpoint())});
+  emit(Saved{saved_at_, file_bytes(folder_.checkpoint()), saved_time_ - start});
 }
 
 bool Session::save_is_due(std::int64_t update) const {
@@ -392,6 +437,7 @@ bool Session::save_is_due(std::int64_t update) const {
 
 void Session::finish(Trainer& trainer, const Plan& plan, const Device& device, Audit* audit) {
   const std::string stopped_by = trainer.progress().updates >= request_.updates ? "" : request_.stopped_by();
+  follow_folder();
   trainer.save_weights_to(folder_.weights());
   // With the files that the weights have beside them.
   if (config_.optimizer.ema_half_life) trainer.save_weights_to(folder_.averages(), {true, folder_.weights()});

@@ -17,6 +17,7 @@
 #include "session/next_commands.h"
 #include "train/divergence.h"
 #include "train/group_watch.h"
+#include "train/validation_watch.h"
 #include "weights/progress.h"
 #include "weights/weight_layout.h"
 
@@ -33,6 +34,7 @@ struct SessionRequest {
   PrepareOptions prepare;  // where things lie beside the folder of the run, which the session knows
   std::int64_t updates = 0;
   bool resumes = false;  // from the checkpoint in the folder
+  bool forced = false;   // although what changes results has changed
   bool audit = false;
   std::string fault;                        // train/faults.h
   std::function<std::string()> stopped_by;  // "SIGTERM"; "" while nobody asks for a stop. Called before each update
@@ -70,9 +72,12 @@ class Session {
   void loop(Trainer& trainer, const Plan& plan, const Device& device, bool validation);
   // The metrics are those of an update that has been made.
   Metrics next_update(Trainer& trainer);
+  void keep_learned(Trainer& trainer, Error& error);
   void warn_of_groups(Trainer& trainer, std::optional<double> loss_scale);
   void warn(const DivergenceWatch::Seen& seen, Trainer& trainer);
   void evaluate(Trainer& trainer);
+  // Before something is saved: a folder that was moved meanwhile is told.
+  void follow_folder();
   void save(Trainer& trainer);
   bool save_is_due(std::int64_t update) const;
   void finish(Trainer& trainer, const Plan& plan, const Device& device, Audit* audit);
@@ -89,9 +94,11 @@ class Session {
   Prepared prepared_;
   std::string layout_text_;
   Progress reached_;            // after the last update, or by the checkpoint
+  bool model_changed_ = false;  // since the run began, and it goes on all the same
   std::int64_t saved_at_ = -1;  // updates of the checkpoint in the folder
   double saved_time_ = 0;       // or when updates began
   DivergenceWatch watch_;
+  ValidationWatch validation_;
   std::optional<GroupWatch> groups_;
   bool told_unstable_ = false, told_divergence_ = false;
 };

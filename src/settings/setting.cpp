@@ -11,7 +11,9 @@
 #include <sstream>
 #include <utility>
 
+#include "base/disk_folder.h"
 #include "formats/file.h"
+#include "formats/toml_nesting.h"
 
 namespace plimsoll {
 namespace {
@@ -80,24 +82,6 @@ class FileReader {
   std::vector<toml::source_index> lines_;
 };
 
-// The index of the last character of a string that opens at `begin`, of one line or (with three quotes) of several.
-std::size_t end_of_string(std::string_view text, std::size_t begin, int& line) {
-  const char quote = text[begin];
-  const bool several = text.substr(begin, 3) == std::string(3, quote);
-  std::size_t i = begin + (several ? 3 : 1);
-  for (; i < text.size(); ++i) {
-    if (text[i] == '\n') {
-      if (!several) return i - 1;
-      ++line;
-    } else if (text[i] == '\\' && quote == '"') {
-      if (i + 1 < text.size() && text[i + 1] != '\n') ++i;
-    } else if (text[i] == quote && (!several || text.substr(i, 3) == std::string(3, quote))) {
-      return several ? i + 2 : i;
-    }
-  }
-  return i;
-}
-
 std::string file_text(const std::filesystem::path& file) {
   try {
     return read_text(file, kMaxFileBytes, "E-CONFIG-FILE");
@@ -107,37 +91,15 @@ std::string file_text(const std::filesystem::path& file) {
   }
 }
 
-// toml++ follows dotted keys and open brackets by recursion, without a limit for the former: the line in which there are more of
-// them than any configuration has, strings and comments left aside.
-std::optional<int> nesting_line(std::string_view text) {
-  constexpr int kMostDots = 8, kMostBrackets = 8;
-  constexpr std::string_view kSeparators = "=,[]{}\n";
-  int line = 1, dots = 0, brackets = 0;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if (c == '"' || c == '\'') {
-      i = end_of_string(text, i, line);
-      continue;
-    }
-    if (c == '#') i = std::min(text.find('\n', i), text.size()) - 1;
-    if (c == '.' && ++dots > kMostDots) return line;
-    if ((c == '[' || c == '{') && ++brackets > kMostBrackets) return line;
-    if (c == ']' || c == '}') --brackets;
-    if (kSeparators.find(c) != std::string_view::npos) dots = 0;
-    if (c == '\n') ++line;
-  }
-  return std::nullopt;
-}
-
 void check_nesting(const std::string& text, const std::string& file) {
-  if (const std::optional<int> line = nesting_line(text)) {
+  if (const std::optional<int> line = toml_nesting_line(text)) {
     throw config_error("E-CONFIG-SYNTAX", fmt::format("{}:{}", file, *line), "tables are nested deeper than any key is",
                        "lines such as: updates = 100", {"plimsoll init"});
   }
 }
 
 std::optional<SettingValue> toml_value(const std::string& text) {
-  if (nesting_line(text)) return std::nullopt;
+  if (toml_nesting_line(text)) return std::nullopt;
   try {
     const toml::table table = toml::parse("value = " + text);
     const toml::node* node = table.get("value");
@@ -193,7 +155,7 @@ Setting stored_setting(std::string name, std::string text, std::string where, st
 Setting budget_setting(std::string name, std::string option, std::string text) {
   if (text.find_first_not_of(" \t") == std::string::npos) {
     throw config_error("E-CONFIG-SIZE", option, "it is empty", "a size; leave the option out where there is no budget",
-                       {option == "--disk" ? "--disk /tmp/plimsoll:4GiB" : option + " 2GiB"});
+                       {option == "--disk" ? advised_disk("4GiB") : option + " 2GiB"});
   }
   return option_setting(std::move(name), std::move(option), std::move(text));
 }

@@ -12,8 +12,9 @@ namespace plimsoll {
 
 struct Metrics {
   std::int64_t update = 0;
-  std::int64_t samples = 0;  // cumulative
-  std::int64_t units = 0;    // of this update, as the next two
+  std::int64_t samples = 0;    // cumulative
+  std::int64_t units = 0;      // trained on, of this update, as the next three
+  std::int64_t positions = 0;  // tokens of its samples
   std::int64_t micro_steps = 0;
   std::int64_t padding = 0;  // positions of its rows that no sample takes
   double loss = 0, grad_norm = 0, learning_rate = 0, seconds = 0;

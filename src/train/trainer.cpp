@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/hash.h"
 #include "device/process_memory.h"
 #include "ops/update/update.h"
 #include "prepare/windows.h"
@@ -32,37 +34,23 @@ std::span<std::byte> bytes_of(const Executor& executor, ValueId value) {
 EvaluationResult evaluate(Executor& executor, const SampleSource& source, std::int64_t batch, std::int64_t count,
                           const Pass& pass, ValueId staging, const OnEvaluated& on_evaluated) {
   count = count == 0 ? source.count() : std::min(count, source.count());
-  const SampleOrder order{OrderKind::sequential, 0, source.count()};
   std::vector<FieldBuffer> fields(pass.inputs.size());
-  std::vector<PlacedSample> samples;  // of one micro-batch: what is held does not grow with the data
-  samples.reserve(static_cast<std::size_t>(batch));
   const bool packs = std::ranges::find(pass.inputs, "segments", &Field::name) != pass.inputs.end();
-  const std::int64_t row = packs ? executor.view(pass.input("segments")).shape[1] : 0;
+  const std::int64_t row = packs ? executor.view(pass.input("segments")).shape[1] : std::numeric_limits<std::int64_t>::max();
+  WindowBatches batches(source, {OrderKind::sequential, 0, source.count()}, evaluation_rule(count, batch, row, packs), batch,
+                        /*batches=*/0);
   std::int64_t units = 0;
-  for (std::int64_t done = 0; done < count; done += std::ssize(samples)) {
-    const bool first = done == 0;
-    samples.clear();
-    // A sample has a row of its own, or with packing stands behind the one before it where it fits.
-    std::int64_t rows = 0, room = 0;
-    for (std::int64_t i = done; i < count; ++i) {
-      const SampleRef ref = order.at(i);
-      const SampleSize size = source.size(ref.sample);
-      if (room < size.positions) {
-        if (rows == batch) break;
-        ++rows;
-        room = row;
-      }
-      samples.push_back({ref, static_cast<std::int32_t>(rows - 1), static_cast<std::int32_t>(row - room)});
-      units += size.units;
-      room -= std::min(room, size.positions);
-    }
-    executor.run(pass.section, first, [&](Section) {
+  for (std::int64_t done = 0; done < count;) {
+    const std::span<const PlacedSample> samples = batches.next();
+    executor.run(pass.section, /*first=*/done == 0, [&](Section) {
       source.read(samples, bytes_of(executor, staging));
       for (std::size_t i = 0; i < fields.size(); ++i) fields[i] = {pass.inputs[i].name, executor.view(pass.inputs[i].value)};
       source.fill(samples, bytes_of(executor, staging), fields);
       for (const LossTerm& loss : pass.losses) *executor.view(loss.scale).as_pointer<float>() = 1;
     });
-    if (on_evaluated) on_evaluated(done + std::ssize(samples), count);
+    for (const PlacedSample& each : samples) units += source.size(each.ref.sample).units;
+    done += std::ssize(samples);
+    if (on_evaluated) on_evaluated(done, count);
   }
   double sum = 0;
   for (const LossTerm& loss : pass.losses) {
@@ -130,14 +118,20 @@ void Trainer::load(const std::filesystem::path* checkpoint) {
       executor_.write(state.value, [](std::span<std::byte> bytes) { std::ranges::fill(bytes, std::byte{0}); });
     }
     if (checkpoint != nullptr) {
-      Checkpoint saved = load_checkpoint(plan_.graph, *checkpoint, executor_);
+      Checkpoint saved = load_checkpoint(plan_.graph, *checkpoint, config_.model.init, executor_);
       ensure(saved.progress.micro_batch == plan_.decisions.micro_batch, "trainer",
              "the checkpoint goes in other micro-batches than the plan");
       progress_ = saved.progress;
+      Origin& origin = progress_.origin;
+      origin.model = text_of_model(config_.model.config), origin.init = whole_path(config_.model.init);
+      origin.adapter = whole_path(config_.adapter.init);
       frozen_ = std::move(saved.frozen);
     } else {
       const WeightSource source{config_.model.init, static_cast<std::uint64_t>(config_.seed)};
-      layout_ = fill_parameters(plan_.graph, source, executor_);
+      Hasher hasher;
+      layout_ = fill_parameters(plan_.graph, source, executor_, Parameters::model, &hasher);
+      progress_.origin = origin_of(config_.model.config, config_.model.init, config_.adapter.init);
+      progress_.origin.weights = hasher.hex();
       if (config_.adapter.active()) fill_adapter(plan_.graph, config_.model.config, config_.adapter, source.seed, executor_);
       frozen_ = frozen_weights(plan_.graph, source, executor_);
     }
@@ -161,6 +155,17 @@ void Trainer::keep_prefetching() {
   while (prefetcher_->pending() < Prefetcher::kDepth) prefetcher_->submit(ahead_.next());
 }
 
+// No parameter has changed when data are read: updates run behind the last micro-batch of a window.
+template <class Work>
+void Trainer::read_data(const Work& work) {
+  try {
+    work();
+  } catch (...) {
+    lost_data_ = true;
+    throw;
+  }
+}
+
 // `scale`: of the loss, with fp16.
 void Trainer::feed_micro(double scale) {
   for (std::size_t i = 0; i < steps_.size(); ++i) {
@@ -171,8 +176,10 @@ void Trainer::feed_micro(double scale) {
   for (Fed& fed : group_) {
     // Asked anew each time: a device may have to wait until it has taken what was fed before.
     for (std::size_t i = 0; i < fed.values.size(); ++i) fed.fields[i].view.data = executor_.view(fed.values[i]).data;
-    prefetcher_->take(fed.fields);
-    keep_prefetching();
+    read_data([&] {
+      prefetcher_->take(fed.fields);
+      keep_prefetching();
+    });
     const double weight = faults_.weight(progress_.updates + 1, micro_in_window_++);
     for (std::size_t i = 0; i < factors_.size(); ++i) {
       *executor_.view(fed.scales[i]).as_pointer<float>() = static_cast<float>(factors_[i] * scale * weight);
@@ -243,7 +250,7 @@ bool Trainer::run_window() {
 }
 
 void Trainer::start_window() {
-  cut_window(order_, data_.train, data_.windows, progress_.samples, window_);
+  read_data([&] { cut_window(order_, data_.train, data_.windows, progress_.samples, window_); });
   ensure(window_.units > 0, "trainer", "a window without a single unit");
   for (std::size_t i = 0; i < factors_.size(); ++i) {
     const LossTerm& loss = model_.micro.losses[i];
@@ -301,6 +308,7 @@ Metrics Trainer::update() {
   }
   metrics.update = update;
   metrics.units = window_.units;
+  metrics.positions = window_.positions;
   metrics.micro_steps = ahead_.batches_of(window_);
   metrics.padding = metrics.micro_steps * progress_.micro_batch * data_.windows.row - window_.positions;
   metrics.loss = loss_of_window();

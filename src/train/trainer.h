@@ -28,8 +28,8 @@ namespace plimsoll {
 // Samples that are done, and all.
 using OnEvaluated = std::function<void(std::int64_t, std::int64_t)>;
 
-// Evaluates `samples` samples (0: all) from the start of a source with the section `evaluate`. The loss is the weighted sum of
-// those of the pass. Staging is the first of the two buffers.
+// Evaluates `samples` samples (0: all) from the start of a source with the section `evaluate`. Rows of a pass with segments are
+// packed as those of training are. The loss is the weighted sum of those of the pass. Staging is the first of the two buffers.
 EvaluationResult evaluate(Executor& executor, const SampleSource& source, std::int64_t batch, std::int64_t samples,
                           const Pass& pass, ValueId staging, const OnEvaluated& on_evaluated = {});
 
@@ -64,6 +64,8 @@ class Trainer {
   // One update; the metrics of it. Throws E-DIVERGED (exit 4) where loss or gradient are not finite, or with a loss scale
   // E-SCALE-FLOOR where that does not help: nothing is saved then.
   Metrics update();
+  // True if update() failed because its data could not be read. The parameters learned before are whole and can be saved.
+  bool lost_data() const { return lost_data_; }
   EvaluationResult evaluate_now(const OnEvaluated& on_evaluated = {});
   void save_checkpoint_to(const std::filesystem::path& file);
   // As the files from which they were loaded hold them, or as `keep_layout` said.
@@ -90,6 +92,8 @@ class Trainer {
  private:
   void start_prefetch();
   void keep_prefetching();
+  template <class Work>
+  void read_data(const Work& work);
   // The samples of the next update, and the factors of their losses.
   void start_window();
   double loss_of_window() const;
@@ -119,6 +123,7 @@ class Trainer {
   std::vector<ValueId> watched_;    // small accumulators: what is no number in a layer is none in all before it
   Faults faults_;
   std::int64_t micro_in_window_ = 0;
+  bool lost_data_ = false;
   // Of a micro-batch that goes with the others: what the source fills, and the scale of each loss.
   struct Fed {
     std::vector<ValueId> values, scales;

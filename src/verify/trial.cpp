@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/stop_signals.h"
 #include "formats/atomic_file.h"
 #include "formats/file.h"
 
@@ -39,25 +40,24 @@ std::string quoted(const std::string& word) {
 volatile std::sig_atomic_t interrupted = 0;
 volatile pid_t present = 0;  // the trial that is running
 
-// The terminal sends its interrupt to all processes of a command; one that this process alone was sent is handed on.
+// The terminal sends its signals to all processes of a command; one that this process alone was sent is handed on.
 void on_signal(int signal) {
   interrupted = 1;
-  if (present > 0 && signal != SIGINT && signal != SIGPIPE) ::kill(present, signal);
+  if (present > 0 && signal != SIGINT && signal != SIGQUIT && signal != SIGPIPE) ::kill(present, signal);
 }
-
-constexpr std::array kSignals{SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGXCPU, SIGPIPE};
 
 // Returns the exit code; 128 and the number of the signal where one ended it, as shells do.
 int run_process(const std::vector<std::string>& words, const std::filesystem::path& out, const std::filesystem::path& error) {
+  constexpr int kFlags = O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_NONBLOCK;
   posix_spawn_file_actions_t files;
   posix_spawnattr_t attributes;
   posix_spawn_file_actions_init(&files);
   posix_spawnattr_init(&attributes);
-  posix_spawn_file_actions_addopen(&files, STDOUT_FILENO, out.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
-  posix_spawn_file_actions_addopen(&files, STDERR_FILENO, error.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+  posix_spawn_file_actions_addopen(&files, STDOUT_FILENO, out.c_str(), kFlags, 0600);
+  posix_spawn_file_actions_addopen(&files, STDERR_FILENO, error.c_str(), kFlags, 0600);
   sigset_t usual;
   sigemptyset(&usual);
-  for (const int signal : kSignals) sigaddset(&usual, signal);
+  for (const StopSignal& signal : kStopSignals) sigaddset(&usual, signal.number);
   posix_spawnattr_setsigdefault(&attributes, &usual);
   posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
   std::vector<char*> arguments;
@@ -123,7 +123,7 @@ Trial::End Trial::end() const {
     case ExitCode::interrupted: return End::broken;
     default: break;
   }
-  constexpr std::array kFromOutside{SIGKILL, SIGTERM, SIGHUP, SIGINT, SIGXFSZ, SIGXCPU};
+  constexpr std::array kFromOutside{SIGKILL, SIGTERM, SIGHUP, SIGINT, SIGQUIT, SIGXFSZ, SIGXCPU};
   const bool stopped = std::ranges::any_of(kFromOutside, [&](int signal) { return exit_code == 128 + signal; });
   return stopped ? End::broken : End::failed;
 }
@@ -149,11 +149,11 @@ Trials::Trials(const Config& config, std::filesystem::path folder, std::function
   interrupted = 0;
   struct sigaction action {};
   action.sa_handler = on_signal;
-  for (const int signal : kSignals) sigaction(signal, &action, nullptr);
+  for (const StopSignal& signal : kStopSignals) sigaction(signal.number, &action, nullptr);
 }
 
 Trials::~Trials() {
-  for (const int signal : kSignals) ::signal(signal, SIG_DFL);
+  for (const StopSignal& signal : kStopSignals) ::signal(signal.number, SIG_DFL);
 }
 
 Trials::Ended Trials::start(const std::string& command, const TrialRequest& request, const std::vector<std::string>& more) const {

@@ -16,6 +16,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/shell.h"
+#include "formats/bounded_json.h"
 #include "formats/file.h"
 #include "ops/adapter/kernels.h"
 #include "weights/weights.h"
@@ -50,12 +51,19 @@ std::string hash_of(const SafetensorsFile& file, const StoredTensor& tensor) {
 }
 
 // The tensor of each name; all that the file has.
-void check_tensors(const Graph& graph, const ModelConfig& config, const SafetensorsFile& file) {
+void check_tensors(const Graph& graph, const ModelConfig& config, const SafetensorsFile& file, TiedTables tied) {
   std::set<std::string> known;
   std::map<ValueId, const StoredTensor*> first;
-  for (const AdapterTensor& each : adapter_tensors(graph, config)) {
+  const std::vector<AdapterTensor> tensors = adapter_tensors(graph, config);
+  const auto has_other_name = [&](const AdapterTensor& one) {
+    return tied == TiedTables::apart && std::ranges::any_of(tensors, [&](const AdapterTensor& other) {
+             return other.parameter == one.parameter && file.find(other.name) != nullptr;
+           });
+  };
+  for (const AdapterTensor& each : tensors) {
     const StoredTensor* tensor = file.find(each.name);
     const Shape& shape = graph.values[each.parameter].type.shape;
+    if (tensor == nullptr && has_other_name(each)) continue;
     if (tensor == nullptr) {
       throw not_this(file, fmt::format("there is no tensor {}", each.name),
                      fmt::format("all that {} asks for on this model", kAdapterConfig));
@@ -67,13 +75,13 @@ void check_tensors(const Graph& graph, const ModelConfig& config, const Safetens
     require_readable(file, *tensor);
     known.insert(each.name);
     const auto [place, fresh] = first.emplace(each.parameter, tensor);
-    if (fresh || (place->second->stored_as == tensor->stored_as && hash_of(file, *place->second) == hash_of(file, *tensor)))
-      continue;
+    const bool same = fresh || tied == TiedTables::apart ||
+                      (place->second->stored_as == tensor->stored_as && hash_of(file, *place->second) == hash_of(file, *tensor));
+    if (same) continue;
     throw data_error("E-ADAPTER-TIED", file.path(),
                      fmt::format("{} and {} are one tensor in the base and differ", place->second->name, each.name),
                      "a base whose head is a tensor of its own: merging makes one",
-                     {fmt::format("plimsoll merge --weights BASE --adapter {} --out NEW_BASE",
-                                  shell_quoted(fs::path(file.path()).parent_path().string()))});
+                     {merge_command(fs::path(file.path()).parent_path()).text});
   }
   for (const StoredTensor& tensor : file.tensors()) {
     if (known.contains(tensor.name)) continue;
@@ -146,9 +154,10 @@ void fill_norms(const Graph& graph, const AdaptedLayer& layer, bool new_magnitud
 
 }  // namespace
 
-void check_adapter(const Graph& graph, const ModelConfig& config, const AdapterSettings& settings, const fs::path& base) {
+void check_adapter(const Graph& graph, const ModelConfig& config, const AdapterSettings& settings, const fs::path& base,
+                   TiedTables tied) {
   if (settings.init.empty()) return;
-  check_tensors(graph, config, open_adapter(settings.init));
+  check_tensors(graph, config, open_adapter(settings.init), tied);
   refuse_twice(base, settings.init);
 }
 
@@ -158,7 +167,7 @@ void fill_adapter(const Graph& graph, const ModelConfig& config, const AdapterSe
     initialize_parameters(graph, seed, executor, Parameters::adapter);
   } else {
     const SafetensorsFile file = open_adapter(settings.init);
-    check_tensors(graph, config, file);
+    check_tensors(graph, config, file, TiedTables::equal);
     std::set<ValueId> filled;
     for (const AdapterTensor& each : adapter_tensors(graph, config)) {
       if (filled.insert(each.parameter).second) load_parameter(file, *file.find(each.name), graph, each.parameter, executor);
@@ -195,18 +204,18 @@ std::string adapter_hash(const SafetensorsFile& file) {
   return hasher.hex();
 }
 
+std::string adapter_hash(const fs::path& folder) { return adapter_hash(open_adapter(folder)); }
+
 void refuse_twice(const fs::path& base, const fs::path& adapter) {
-  constexpr std::int64_t kMostBytes = 1 << 20;
   if (base.empty() || !is_there(base / kMergedFile)) return;
-  const nlohmann::json merged =
-      nlohmann::json::parse(read_text(base / kMergedFile, kMostBytes, "E-ADAPTER-FOLDER"), nullptr, /*allow_exceptions=*/false);
-  const nlohmann::json list = merged.is_object() ? merged.value("adapters", nlohmann::json::array()) : nlohmann::json::array();
-  const std::string hash = adapter_hash(open_adapter(adapter));
+  const nlohmann::json merged = read_json_object(base / kMergedFile, JsonLimits{}, "E-ADAPTER-FOLDER");
+  const nlohmann::json list = merged.value("adapters", nlohmann::json::array());
+  const std::string hash = adapter_hash(adapter);
   for (const nlohmann::json& each : list) {
     if (each != nlohmann::json(hash)) continue;
     throw data_error("E-ADAPTER-TWICE", base.string(), fmt::format("the adapter in {} has been merged into it", adapter.string()),
                      "the base without the adapter, or the merged model alone",
-                     {"--weights " + shell_quoted(base.string()) + ", without --adapter"});
+                     {"--weights " + shell_quoted(base.string()) + "  # without --adapter"});
   }
 }
 

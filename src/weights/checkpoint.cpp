@@ -2,10 +2,12 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <bit>
 #include <bitset>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <span>
 #include <stdexcept>
 #include <vector>
@@ -14,6 +16,10 @@
 #include "base/hash.h"
 #include "base/shell.h"
 #include "base/text.h"
+#include "formats/bounded_json.h"
+#include "formats/file.h"
+#include "formats/finite.h"
+#include "formats/gguf/gguf_file.h"
 #include "formats/new_folder.h"
 #include "formats/safetensors.h"
 
@@ -22,12 +28,17 @@ namespace {
 
 constexpr const char* kState = "plimsoll.progress";
 constexpr const char* kFrozen = "plimsoll.frozen";
+constexpr std::int64_t kMostCounters = 1 << 14;  // bytes of the counters, as a run writes them
 constexpr const char* kChecksums = "checksums";  // a counter that says that the file has them
 
 std::string begin_anew(const std::filesystem::path& file) {
   const std::filesystem::path run = file.parent_path();
   return fmt::format("plimsoll train {} --run {}", shell_quoted((run / "config.resolved.toml").string()),
                      shell_quoted(new_folder_beside(run).string()));
+}
+
+std::string resume(const std::filesystem::path& file) {
+  return fmt::format("plimsoll train --run {} --resume", shell_quoted(file.parent_path().string()));
 }
 
 Error corrupt(const std::filesystem::path& file, std::string what) {
@@ -96,12 +107,23 @@ std::string progress_text(const Progress& progress) {
                            {"seed", progress.seed},
                            {"data_hash", progress.data_hash},
                            {kChecksums, true}};
+  if (const Origin& origin = progress.origin; !origin.model.empty()) {
+    object["origin"] = {{"model", origin.model},
+                        {"init", origin.init},
+                        {"weights", origin.weights},
+                        {"adapter", origin.adapter},
+                        {"adapter_weights", origin.adapter_weights}};
+  }
   if (const auto& scale = progress.loss_scale) {
     object["loss_scale"] = {{"scale", scale->scale},         {"good_samples", scale->good_samples},
                             {"overflows", scale->overflows}, {"low_windows", scale->low_windows},
                             {"skipped", scale->skipped},     {"recent", scale->recent.to_string()}};
   }
-  return object.dump();
+  return object.dump(-1, ' ', /*ensure_ascii=*/false, nlohmann::json::error_handler_t::replace);
+}
+
+Origin origin_from(const nlohmann::json& object) {
+  return {object.at("model"), object.at("init"), object.at("weights"), object.at("adapter"), object.at("adapter_weights")};
 }
 
 LossScaleState scale_from(const nlohmann::json& object) {
@@ -149,7 +171,7 @@ Progress parse(const SafetensorsFile& file) {
   std::string text(static_cast<std::size_t>(state->bytes), '\0');
   file.read_into(*state, std::as_writable_bytes(std::span(text)));
   try {
-    const nlohmann::json object = nlohmann::json::parse(text);
+    const nlohmann::json object = parse_json(text, {.bytes = kMostBytes});
     Progress progress;
     progress.updates = object.at("updates").get<std::int64_t>();
     progress.samples = object.at("samples").get<std::int64_t>();
@@ -161,6 +183,7 @@ Progress parse(const SafetensorsFile& file) {
     progress.seed = object.at("seed").get<std::int64_t>();
     progress.data_hash = object.at("data_hash").get<std::string>();
     if (object.contains("loss_scale")) progress.loss_scale = scale_from(object.at("loss_scale"));
+    if (object.contains("origin")) progress.origin = origin_from(object.at("origin"));
     check(progress);
     check_counters(file, *state, text, object.contains(kChecksums));
     return progress;
@@ -205,7 +228,6 @@ void save_checkpoint(const Graph& graph, const Progress& progress, const FrozenW
 }
 
 Bytes checkpoint_bytes(const Graph& graph) {
-  constexpr std::int64_t kMostCounters = 4096;
   return safetensors_bytes(specs_of(graph, kMostCounters, frozen_bytes(graph).n), Checksums::each);
 }
 
@@ -230,7 +252,7 @@ FrozenWeights parse_frozen(const Graph& graph, const SafetensorsFile& file) {
   Hasher hasher;
   compare(file, *stored, hasher.add(std::as_bytes(std::span(text))));
   try {
-    const nlohmann::json object = nlohmann::json::parse(text);
+    const nlohmann::json object = parse_json(text, {.bytes = std::ssize(text)});
     const nlohmann::json& hashes = object.at("hashes");
     FrozenWeights frozen{{object.value("folder", std::string()), object.at("seed").get<std::uint64_t>()}, {}};
     if (hashes.size() != values.size()) throw std::out_of_range(fmt::format("it has {} frozen parameters", hashes.size()));
@@ -241,38 +263,101 @@ FrozenWeights parse_frozen(const Graph& graph, const SafetensorsFile& file) {
   }
 }
 
-Error changed(const SafetensorsFile& file, const FrozenWeights& frozen, const std::string& what) {
-  const std::string source = frozen.source.folder.empty() ? fmt::format("random numbers under the seed {}", frozen.source.seed)
-                                                          : frozen.source.folder.string();
-  return data_error("E-CKPT-FROZEN", file.path(), fmt::format("frozen parameters come from {}: {}", source, what),
-                    "the bytes with which the run began, which a checkpoint does not hold", {begin_anew(file.path())});
+std::string shown(const WeightSource& source) {
+  return source.folder.empty() ? fmt::format("random numbers under the seed {}", source.seed) : source.folder.string();
+}
+
+// The remedies for a source that is there and holds other numbers. `before`: the place of the run's own, if it is another.
+std::vector<std::string> remedies_of(const SafetensorsFile& file, const WeightSource& now, const std::filesystem::path& before) {
+  if (whole_path(now.folder) == whole_path(before)) return {begin_anew(file.path())};
+  std::vector<std::string> remedies;
+  if (before.empty() || is_there(before)) {
+    remedies.push_back(resume(file.path()) + " --set " +
+                       shell_quoted("model.init=" + (before.empty() ? "random" : before.string())));
+  }
+  const std::string init = now.folder.empty() ? "random" : whole_path(now.folder);
+  remedies.push_back(begin_anew(file.path()) + " --set " + shell_quoted("model.init=" + init));
+  return remedies;
+}
+
+Error changed(const SafetensorsFile& file, const WeightSource& source, const std::string& what,
+              std::vector<std::string> remedies) {
+  return data_error("E-CKPT-FROZEN", file.path(), fmt::format("frozen parameters come from {}: {}", shown(source), what),
+                    "the bytes with which the run began, which a checkpoint does not hold", std::move(remedies));
 }
 
 // From their source, of which they have to be the bytes that they were.
-void load_frozen(const Graph& graph, const SafetensorsFile& file, const FrozenWeights& frozen, Executor& executor) {
+void load_frozen(const Graph& graph, const SafetensorsFile& file, const FrozenWeights& frozen, const WeightSource& source,
+                 Executor& executor) {
   const std::vector<ValueId> values = frozen_values(graph);
   if (values.empty()) return;
   try {
-    fill_parameters(graph, frozen.source, executor, Parameters::frozen);
+    fill_parameters(graph, source, executor, Parameters::frozen);
   } catch (const Error& error) {
-    if (error.kind == ErrorKind::internal || frozen.source.folder.empty()) throw;
-    throw changed(file, frozen, error.message);
+    if (error.kind == ErrorKind::internal || source.folder.empty() || error.code == "E-FORMAT-NAN") throw;
+    throw changed(file, source, error.message, {resume(file.path()) + " --set model.init=FOLDER  # where it lies now"});
   }
   const std::vector<std::string> now = hashes_of(values, executor);
   for (std::size_t i = 0; i < values.size(); ++i) {
     if (now[i] == frozen.hashes[i]) continue;
-    throw changed(file, frozen,
-                  fmt::format("{} has the hash {} and had {}", graph.values[values[i]].name.text(), now[i], frozen.hashes[i]));
+    throw changed(file, source,
+                  fmt::format("{} has the hash {} and had {}", graph.values[values[i]].name.text(), now[i], frozen.hashes[i]),
+                  remedies_of(file, source, frozen.source.folder));
+  }
+}
+
+// A folder that a run is told to have begun with, and that is not the one that it named then.
+void compare_moved(const Graph& graph, const SafetensorsFile& file, const Origin& origin, const WeightSource& source,
+                   Executor& executor) {
+  const std::filesystem::path& folder = source.folder;
+  const bool gone = !folder.empty() && !is_there(folder / "config.json") && !(is_gguf(folder) && is_there(folder));
+  if (origin.model.empty() || whole_path(folder) == origin.init || gone) return;
+  Hasher hasher;
+  fill_parameters(graph, source, executor, Parameters::model, &hasher);
+  if (hasher.hex() == origin.weights) return;
+  const std::filesystem::path run = std::filesystem::path(file.path()).parent_path();
+  throw config_error("E-RESUME", run.string(),
+                     fmt::format("model.init is {}, and the run began with other weights, of {}", shown(source),
+                                 shown({origin.init, source.seed})),
+                     "the weights with which it began, wherever they lie now", remedies_of(file, source, origin.init));
+}
+
+bool trains_model(const Graph& graph) {
+  return std::ranges::any_of(graph.parameters(),
+                             [&](ValueId id) { return !graph.values[id].parameter->adapter && !is_frozen(graph.values[id]); });
+}
+
+// From the file to where it rests. Moments of an optimizer may be infinite; parameters may not.
+void load_saved(const SafetensorsFile& file, const StoredTensor& tensor, ValueId id, const Value& value, Executor& executor) {
+  std::int64_t done = 0;
+  std::optional<std::int64_t> bad;
+  Hasher hasher;
+  executor.write(id, [&](std::span<std::byte> part) {
+    file.read_part(tensor, done, part);
+    hasher.add(part);
+    const auto found = bad || !value.parameter ? std::nullopt : first_not_finite(value.type.dtype, part);
+    if (found) bad = done / size_of(value.type.dtype) + *found;
+    done += std::ssize(part);
+  });
+  compare(file, tensor, hasher);
+  if (bad) {
+    throw not_finite(file.path(), tensor.name, "holds NaN or an infinite number at " + place_text(value.type.shape, *bad));
   }
 }
 
 }  // namespace
 
-Checkpoint load_checkpoint(const Graph& graph, const std::filesystem::path& path, Executor& executor) {
+Checkpoint load_checkpoint(const Graph& graph, const std::filesystem::path& path, const std::filesystem::path& init,
+                           Executor& executor) {
   const SafetensorsFile file = open(path);
-  const Progress progress = parse(file);
+  Progress progress = parse(file);
   FrozenWeights frozen = parse_frozen(graph, file);
-  load_frozen(graph, file, frozen, executor);
+  const auto seed = frozen.hashes.empty() ? static_cast<std::uint64_t>(progress.seed) : frozen.source.seed;
+  // A configuration that names no model goes on with the one that the checkpoint names.
+  const WeightSource source{init.empty() ? frozen.source.folder : init, seed};
+  load_frozen(graph, file, frozen, source, executor);
+  if (trains_model(graph)) compare_moved(graph, file, progress.origin, source, executor);
+  frozen.source = source;
   for (const ValueId id : saved_values(graph)) {
     const Value& value = graph.values[id];
     const StoredTensor* tensor = file.find(value.name.text());
@@ -280,16 +365,9 @@ Checkpoint load_checkpoint(const Graph& graph, const std::filesystem::path& path
       throw data_error("E-CKPT-FORMAT", file.path(), fmt::format("{} is missing or of another type", value.name.text()),
                        "a checkpoint of this model and optimizer");
     }
-    std::int64_t done = 0;
-    Hasher hasher;
-    executor.write(id, [&](std::span<std::byte> part) {
-      file.read_part(*tensor, done, part);
-      hasher.add(part);
-      done += std::ssize(part);
-    });
-    compare(file, *tensor, hasher);
+    load_saved(file, *tensor, id, value, executor);
   }
-  return {progress, std::move(frozen)};
+  return {std::move(progress), std::move(frozen)};
 }
 
 }  // namespace plimsoll

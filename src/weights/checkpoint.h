@@ -36,7 +36,10 @@ struct Checkpoint {
   Progress progress;
   FrozenWeights frozen;
 };
-// Also data_error E-CKPT-FROZEN where frozen parameters are not what they were, or their source has gone.
-Checkpoint load_checkpoint(const Graph& graph, const std::filesystem::path& file, Executor& executor);
+// `init`: where the model that the run began with lies now; empty: random numbers. E-CKPT-FROZEN where frozen parameters are not
+// what they were, or their source has gone; E-RESUME where the model is trained, and another folder than that of the checkpoint
+// holds other weights than those with which the run began; E-FORMAT-NAN.
+Checkpoint load_checkpoint(const Graph& graph, const std::filesystem::path& file, const std::filesystem::path& init,
+                           Executor& executor);
 
 }  // namespace plimsoll

@@ -7,7 +7,6 @@
 #include <functional>
 #include <memory>
 #include <optional>
-#include <set>
 #include <span>
 #include <utility>
 #include <vector>
@@ -15,13 +14,16 @@
 #include "adapters/adapter.h"
 #include "adapters/peft_folder.h"
 #include "base/error.h"
+#include "base/shell.h"
 #include "formats/gguf/gguf_model.h"
 #include "formats/gguf/gguf_names.h"
 #include "formats/gguf/gguf_tokenizer.h"
 #include "formats/gguf/gguf_tokenizer_keys.h"
 #include "formats/gguf/gguf_writer.h"
 #include "formats/temporary_folder.h"
-#include "models/all.h"
+#include "models/family.h"
+#include "weights/companions.h"
+#include "weights/model_source.h"
 #include "weights/weights.h"
 
 namespace plimsoll {
@@ -114,11 +116,10 @@ class ModelExport {
  public:
   explicit ModelExport(const GgufExport& request)
       : request_(request),
-        model_(read_model(request.base)),
+        model_(find_model(request.base.string(), {}).model),
         described_(describe(model_, request.base)),
         graph_(model_.family().build(model_, {0, 1, 1}, {}).graph),
         files_(WeightFiles::open(request.base)) {
-    check_weights(graph_, model_, request.base);
     result_.architecture = described_.architecture;
   }
 
@@ -142,6 +143,7 @@ class ModelExport {
     }
     GgufTokenizerKeys found = gguf_tokenizer_keys(folder, vocabulary_of(model_), described_.architecture);
     result_.tokenizer = found.tokenizer, result_.chat_template = found.chat_template;
+    result_.spaces = found.spaces;
     return std::move(found.keys);
   }
 
@@ -212,64 +214,60 @@ class AdapterExport {
  public:
   explicit AdapterExport(const GgufExport& request)
       : request_(request),
-        peft_(read_peft_folder(request.adapter)),
+        source_(find_model(request.base.string(), request.adapter.string(), TiedTables::apart)),
         adapter_(open_adapter(request.adapter)),
-        model_(read_model(request.base)),
+        model_(source_.model),
         described_(describe(model_, request.base)),
         graph_(model_.family().build(model_, {0, 1, 1}, {}).graph) {
-    if (peft_.settings.kind == AdapterKind::dora) throw refuse("it is DoRA, whose magnitudes GGUF has no place for");
-    if (!peft_.settings.modules_to_save.empty()) {
+    if (settings().kind == AdapterKind::dora) throw refuse("it is DoRA, whose magnitudes GGUF has no place for");
+    if (!settings().modules_to_save.empty()) {
       throw refuse(fmt::format("modules_to_save has {}: GGUF holds no tensors that are trained whole beside LoRA",
-                               peft_.settings.modules_to_save.front()));
+                               settings().modules_to_save.front()));
     }
     result_.architecture = described_.architecture;
+    result_.other_template = has_other_template(source_);
   }
 
   GgufExported run() {
     GgufKeys keys;
     put_general(keys, "adapter", described_.architecture, *request_.type);
     keys.put("adapter.type", "lora");
-    keys.put_number("adapter.lora.alpha", static_cast<double>(peft_.settings.rank));
+    keys.put_number("adapter.lora.alpha", static_cast<double>(settings().rank));
     const std::vector<Exported> tensors = find_tensors();
     return write(request_, keys, tensors, result_);
   }
 
  private:
+  const AdapterSettings& settings() const { return source_.adapter; }
+
   Error refuse(const std::string& what) const {
+    const MergeCommand merge = merge_command(request_.adapter);
     return data_error("E-EXPORT-ADAPTER", request_.adapter.string(), what, "LoRA on linear layers alone",
-                      {fmt::format("plimsoll merge --adapter {} --out NEW", request_.adapter.string()),
-                       "plimsoll export --weights NEW --gguf FILE --type BF16"});
+                      {fmt::format("{} && plimsoll export --weights {} --gguf {} --type BF16", merge.text,
+                                   shell_quoted(merge.out.string()), shell_quoted(request_.out.string()))});
   }
 
   std::vector<Exported> find_tensors() {
     std::vector<Exported> tensors;
-    std::set<std::string> used;
     for (const auto& [id, linear] : linear_layers(graph_)) {
       const std::string parameter(graph_.values[id].name.text());
       for (const std::string& in_modules : names_in_adapter(model_, parameter)) {
         if (!in_modules.ends_with(".weight")) continue;
         const std::string module = in_modules.substr(0, in_modules.rfind('.')), prefix = std::string(kAdapterPrefix) + module;
         const std::string a = prefix + ".lora_A.weight", b = prefix + ".lora_B.weight";
-        if (adapter_.find(a) == nullptr && adapter_.find(b) == nullptr) continue;
+        if (adapter_.find(a) == nullptr) continue;
         const GgufName named = name_in_gguf(parameter, described_.architecture);
         if (named.name.empty() || named.stem == "token_embd") {
           throw refuse(fmt::format("{} is adapted, and a tied table has no such place in a GGUF file", module));
         }
         const Shape& weight = graph_.values[id].type.shape;
-        const std::int64_t rank = peft_.settings.rank_of(module);
+        const std::int64_t rank = settings().rank_of(module);
         const std::int64_t inputs = weight[linear.inputs_first ? 0 : 1], outputs = weight[linear.inputs_first ? 1 : 0];
         // llama.cpp multiplies by alpha / (rows of A).
-        const double factor =
-            peft_.settings.scale_of(module) * static_cast<double>(rank) / static_cast<double>(peft_.settings.rank);
+        const double factor = settings().scale_of(module) * static_cast<double>(rank) / static_cast<double>(settings().rank);
         add(tensors, named, ".lora_a", a, {rank, inputs}, {}, 1);
         add(tensors, named, ".lora_b", b, {outputs, rank}, order_of(named), factor);
-        used.insert(a), used.insert(b);
       }
-    }
-    for (const StoredTensor& tensor : adapter_.tensors()) {
-      if (used.contains(tensor.name)) continue;
-      throw data_error("E-ADAPTER-TENSOR", adapter_.path(), fmt::format("it has a tensor {}", tensor.name),
-                       "what its configuration says, on the layers of the base");
     }
     return tensors;
   }
@@ -283,15 +281,6 @@ class AdapterExport {
   void add(std::vector<Exported>& tensors, const GgufName& named, const char* part, const std::string& name, const Shape& shape,
            const GgufOrder& order, double factor) {
     const StoredTensor* tensor = adapter_.find(name);
-    if (tensor == nullptr) {
-      throw data_error("E-ADAPTER-TENSOR", adapter_.path(), fmt::format("there is no tensor {}", name),
-                       "both parts of each layer");
-    }
-    require_readable(adapter_, *tensor);
-    if (tensor->shape != shape) {
-      throw data_error("E-ADAPTER-TENSOR", adapter_.path(), fmt::format("{} is {}", name, to_text(tensor->shape)),
-                       fmt::format("{}, as the base and {} say", to_text(shape), kAdapterConfig));
-    }
     const auto read = [this, tensor, factor](std::int64_t first, std::span<float> out) {
       std::array<std::byte, 1 << 14> staging;
       adapter_.read_f32(*tensor, first, out, staging);
@@ -303,7 +292,7 @@ class AdapterExport {
   }
 
   const GgufExport& request_;
-  PeftAdapter peft_;
+  ModelSource source_;
   SafetensorsFile adapter_;
   ModelConfig model_;
   GgufModel described_;

@@ -23,9 +23,12 @@ struct GgufExported {
   std::int64_t tensors = 0, bytes = 0;
   std::int64_t in_f16 = 0;  // matrices that are F16 because Q8_0 does not divide their rows
   bool tokenizer = false, chat_template = false;
+  std::string spaces;           // of its tokenizer (formats/gguf/gguf_tokenizer_keys.h)
+  bool other_template = false;  // of an adapter: it was trained with another chat template than that of the base
 };
 
-// Replaces the file as a whole. E-EXPORT-MODEL, -TOKENIZER, -ADAPTER, -RANGE for what GGUF cannot hold, and what reading throws.
+// Replaces the file as a whole. E-EXPORT-MODEL, -TOKENIZER, -ADAPTER, -RANGE for what GGUF cannot hold, and what opening and
+// reading throws (weights/model_source.h).
 GgufExported export_gguf(const GgufExport& request);
 
 }  // namespace plimsoll

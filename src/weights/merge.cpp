@@ -10,6 +10,7 @@
 #include <set>
 #include <span>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -21,15 +22,19 @@
 #include "device/cpu/parallel.h"
 #include "formats/atomic_file.h"
 #include "formats/atomic_folder.h"
+#include "formats/bounded_json.h"
 #include "formats/config_json.h"
 #include "formats/file.h"
+#include "formats/finite.h"
 #include "formats/gguf/gguf_tokenizer.h"
 #include "formats/weight_index.h"
-#include "models/all.h"
+#include "models/family.h"
 #include "ops/adapter/kernels.h"
 #include "tensor/half.h"
 #include "weights/adapter_weights.h"
 #include "weights/block_stream.h"
+#include "weights/companions.h"
+#include "weights/model_source.h"
 #include "weights/weights.h"
 
 namespace plimsoll {
@@ -40,7 +45,9 @@ namespace fs = std::filesystem;
 constexpr std::int64_t kElements = 1 << 18;  // of a tensor that are here at a time; a multiple of a tile of the norms
 constexpr const char* kHead = "lm_head.weight";
 
-std::vector<float> all_of(const SafetensorsFile& file, const StoredTensor& tensor) {
+// A tensor that is there, as model_source has found.
+std::vector<float> all_of(const SafetensorsFile& file, const std::string& name) {
+  const StoredTensor& tensor = *file.find(name);
   std::vector<float> numbers(static_cast<std::size_t>(tensor.shape.elements()));
   std::array<std::byte, 1 << 12> staging;
   file.read_f32(tensor, numbers, staging);
@@ -63,6 +70,15 @@ void for_elements(std::int64_t all, const ReadElements& read, F f) {
     read(first, some);
     f(first, some);
   }
+}
+
+// True if the name is one of a file of weights: of this model or, by its ending, of any other program. Such files hold numbers of
+// the base, which the merged folder must not bring along.
+bool holds_weights(const std::string& name) {
+  constexpr std::array<std::string_view, 9> kEndings = {".safetensors", ".bin",  ".pt",      ".pth", ".ckpt",
+                                                        ".h5",          ".onnx", ".msgpack", ".gguf"};
+  return name == kWeightsIndex || name.ends_with(".bin.index.json") ||
+         std::ranges::any_of(kEndings, [&](std::string_view ending) { return name.ends_with(ending); });
 }
 
 // The numbers that a matrix means once it is stored in blocks. They are read in order, all of them each time; no more than the
@@ -99,8 +115,7 @@ class LayerChange {
  public:
   LayerChange(const SafetensorsFile& adapter, const std::string& module, const LinearOperands& linear, const Shape& weight,
               const AdapterSettings& settings)
-      : a_(all_of(adapter, tensor(adapter, module + ".lora_A.weight"))),
-        b_(all_of(adapter, tensor(adapter, module + ".lora_B.weight"))) {
+      : a_(all_of(adapter, module + ".lora_A.weight")), b_(all_of(adapter, module + ".lora_B.weight")) {
     const std::string in_modules = module.substr(kAdapterPrefix.size());
     norms_ = {weight[linear.inputs_first ? 1 : 0],
               weight[linear.inputs_first ? 0 : 1],
@@ -110,11 +125,7 @@ class LayerChange {
               {},
               a_.data(),
               b_.data()};
-    demand(adapter, module + ".lora_A.weight", {norms_.rank, norms_.columns});
-    demand(adapter, module + ".lora_B.weight", {norms_.rows, norms_.rank});
-    if (settings.kind != AdapterKind::dora) return;
-    demand(adapter, module + ".lora_magnitude_vector", Shape{norms_.rows});
-    factors_ = all_of(adapter, tensor(adapter, module + ".lora_magnitude_vector"));
+    if (settings.kind == AdapterKind::dora) factors_ = all_of(adapter, module + ".lora_magnitude_vector");
   }
 
   // Of DoRA: from the magnitudes to what each row is multiplied by.
@@ -143,22 +154,6 @@ class LayerChange {
   }
 
  private:
-  static const StoredTensor& tensor(const SafetensorsFile& file, const std::string& name) {
-    const StoredTensor* found = file.find(name);
-    if (found != nullptr) {
-      require_readable(file, *found);
-      return *found;
-    }
-    throw data_error("E-ADAPTER-TENSOR", file.path(), fmt::format("there is no tensor {}", name), "all parts of each layer");
-  }
-
-  static void demand(const SafetensorsFile& file, const std::string& name, const Shape& shape) {
-    const StoredTensor& found = tensor(file, name);
-    if (found.shape == shape) return;
-    throw data_error("E-ADAPTER-TENSOR", file.path(), fmt::format("{} is {}", name, to_text(found.shape)),
-                     fmt::format("{}, as the base and {} say", to_text(shape), kAdapterConfig));
-  }
-
   float factor(std::int64_t row) const { return factors_.empty() ? 1.0F : factors_[static_cast<std::size_t>(row)]; }
 
   // Columns from `column` on of a row of [rows, columns].
@@ -188,11 +183,22 @@ class LayerChange {
   cpu::RowNorms norms_{};
 };
 
+// E-EXPORT-RANGE where the type does not hold a number.
 void append(SafetensorsWriter& writer, const std::string& name, std::span<const float> numbers, DType type) {
-  if (type == DType::f32) return writer.append(name, std::as_bytes(numbers));
-  std::vector<std::uint16_t> narrow(numbers.size());
-  std::ranges::transform(numbers, narrow.begin(), type == DType::bf16 ? narrow_bf16 : narrow_f16);
-  writer.append(name, std::as_bytes(std::span(narrow)));
+  std::vector<std::uint16_t> narrow;
+  std::span<const std::byte> bytes = std::as_bytes(numbers);
+  if (type != DType::f32) {
+    narrow.resize(numbers.size());
+    std::ranges::transform(numbers, narrow.begin(), type == DType::bf16 ? narrow_bf16 : narrow_f16);
+    bytes = std::as_bytes(std::span(narrow));
+  }
+  if (const auto bad = first_not_finite(type, bytes)) {
+    throw config_error("E-EXPORT-RANGE", "--type",
+                       fmt::format("{} would hold {:g}, which is beyond the numbers of {}", name,
+                                   numbers[static_cast<std::size_t>(*bad)], plimsoll::name(type)),
+                       "a type that holds the sums", {"--type fp32"});
+  }
+  writer.append(name, bytes);
 }
 
 bool is_number(const StoredTensor& tensor) {
@@ -203,13 +209,12 @@ class Merge {
  public:
   explicit Merge(const MergeRequest& request)
       : request_(request),
-        peft_(read_peft_folder(request.adapter)),
-        adapter_(open_adapter(request.adapter)),
-        model_(read_model(request.base)),
+        source_(find_model(request.base.string(), request.adapter.string(), TiedTables::apart)),
+        adapter_(open_adapter(source_.adapter.init)),
+        model_(source_.model),
         graph_(model_.family().build(model_, {0, 1, 1}, {}).graph),
-        files_(WeightFiles::open(request.base)) {
+        files_(WeightFiles::open(source_.folder)) {
     check_out();
-    refuse_twice(request.base, request.adapter);
     find_sources();
     for (const std::string& format : blocks_) result_.blocks += (result_.blocks.empty() ? "" : ", ") + format;
   }
@@ -220,6 +225,7 @@ class Merge {
     AtomicFolder aside(request_.out);
     const std::vector<std::string> names = files_.gguf() == nullptr ? files_.names() : std::vector<std::string>{kWeightsFile};
     take_over(aside, names);
+    result_.companions = take_companions(source_, aside.path());
     WeightIndex index;
     std::int64_t total = 0;
     for (std::size_t i = 0; i < names.size(); ++i) {
@@ -243,6 +249,7 @@ class Merge {
     std::optional<std::pair<std::string, LinearOperands>> layer;  // changed by this module of the adapter
     const StoredTensor* whole = nullptr;                          // replaced by this tensor of the adapter
     std::optional<StoredBlocks> blocks;                           // how it is stored
+    bool parameter = false;                                       // of the model; else the tensor stays as it is
     bool linear = false;                                          // a matrix that MergeRequest::as is for
   };
 
@@ -253,8 +260,11 @@ class Merge {
       if (has_tokenizer(gguf->file())) write_gguf_tokenizer(gguf->file(), aside.path(), /*replace=*/true);
       return;
     }
-    aside.keep(request_.base, [&](const std::string& name) {
-      return is_weights_name(name) || name == kMergedFile || std::ranges::find(names, name) != names.end();
+    // Hidden files are those of a repository, and other folders hold the weights in other forms.
+    aside.keep(source_.folder, [&](const std::string& name) {
+      std::error_code ignored;
+      const bool beside = name.starts_with(".") || (name != "chat_templates" && fs::is_directory(source_.folder / name, ignored));
+      return beside || holds_weights(name) || name == kMergedFile || std::ranges::find(names, name) != names.end();
     });
   }
 
@@ -270,7 +280,7 @@ class Merge {
 
   void check_out() const {
     std::error_code error;
-    for (const fs::path& folder : {request_.base, request_.adapter}) {
+    for (const fs::path& folder : {source_.folder, source_.adapter.init}) {
       if (!fs::equivalent(folder, request_.out, error)) continue;
       throw config_error("E-ADAPTER-OUT", "--out", fmt::format("it is {}, which is read", folder.string()), "a new folder");
     }
@@ -284,11 +294,11 @@ class Merge {
   void find_sources() {
     const std::map<ValueId, LinearOperands> linear = linear_layers(graph_);
     const std::vector<StoredNames> stored = stored_parameters(graph_, model_, files_);
-    std::set<std::string> used;
     std::size_t next = 0;
     const std::vector<ValueId> matrices = linear_matrices(graph_);
     for (const ValueId id : graph_.parameters()) {
       const StoredNames& names = stored[next++];
+      for (const WeightFiles::Found& found : names.found) sources_[found.tensor->name].parameter = true;
       if (std::ranges::find(matrices, id) != matrices.end()) sources_[names.front().tensor->name].linear = true;
       if (names.blocks) {
         blocks_.insert(std::string(name(names.blocks->matrix().format)));
@@ -297,33 +307,14 @@ class Merge {
       }
       const std::vector<std::string> in_modules = names_in_adapter(model_, graph_.values[id].name.text());
       for (const std::string& each : in_modules) {
-        const std::string name = std::string(kAdapterPrefix) + each;
-        if (const StoredTensor* whole = adapter_.find(name)) {
-          require_shape(*whole, graph_.values[id].type.shape);
-          used.insert(name);
-        }
-        const std::string module = name.substr(0, name.rfind('.'));
+        const std::string name = std::string(kAdapterPrefix) + each, module = name.substr(0, name.rfind('.'));
         const auto found = linear.find(id);
         if (found == linear.end() || !each.ends_with(".weight") || adapter_.find(module + ".lora_A.weight") == nullptr) continue;
-        for (const char* part : {".lora_A.weight", ".lora_B.weight", ".lora_magnitude_vector"}) used.insert(module + part);
         sources_[names.front().tensor->name].layer.emplace(module, found->second);
         ++result_.layers;
       }
       take_whole(in_modules, names);
     }
-    for (const StoredTensor& tensor : adapter_.tensors()) {
-      const bool magnitude = tensor.name.ends_with(".lora_magnitude_vector") && peft_.settings.kind != AdapterKind::dora;
-      if (used.contains(tensor.name) && !magnitude) continue;
-      throw data_error("E-ADAPTER-TENSOR", adapter_.path(), fmt::format("it has a tensor {}", tensor.name),
-                       "what its configuration says, on the layers of the base");
-    }
-  }
-
-  void require_shape(const StoredTensor& tensor, const Shape& shape) const {
-    require_readable(adapter_, tensor);
-    if (tensor.shape == shape) return;
-    throw data_error("E-ADAPTER-TENSOR", adapter_.path(), fmt::format("{} is {}", tensor.name, to_text(tensor.shape)),
-                     fmt::format("{}, as the base has it", to_text(shape)));
   }
 
   // Of a tied table the adapter may have two: if they differ, or one is that of the base, the head becomes a tensor of its own.
@@ -344,7 +335,7 @@ class Merge {
     ++result_.replaced;
   }
 
-  bool same(const StoredTensor& a, const StoredTensor& b) const { return all_of(adapter_, a) == all_of(adapter_, b); }
+  bool same(const StoredTensor& a, const StoredTensor& b) const { return all_of(adapter_, a.name) == all_of(adapter_, b.name); }
 
   // Of all numbers.
   std::optional<DType> asked_type() const {
@@ -353,7 +344,7 @@ class Merge {
   DType type_of(const WeightFiles::Found& found) const {
     const StoredTensor& tensor = *found.tensor;
     const Source& source = source_of(tensor);
-    if (source.blocks || is_number(tensor)) return asked_type().value_or(tensor.dtype.value_or(DType::f32));
+    if (source.blocks || (source.parameter && is_number(tensor))) return asked_type().value_or(tensor.dtype.value_or(DType::f32));
     if (tensor.dtype) return *tensor.dtype;
     throw data_error("E-FORMAT-TENSOR", files_.path_of(found), fmt::format("{} is {}", tensor.name, tensor.stored_as),
                      "tensors of fp32, bf16 or fp16");
@@ -431,13 +422,13 @@ class Merge {
   void write_tensor(SafetensorsWriter& writer, const WeightFiles::Found& found) {
     const StoredTensor& tensor = *found.tensor;
     const Source& source = source_of(tensor);
-    if (!source.blocks && !is_number(tensor)) return copy(writer, found);
+    if (!source.blocks && !(source.parameter && is_number(tensor))) return copy(writer, found);
     const DType type = type_of(found);
     const Shape shape = shape_of(tensor);
     const ReadElements read = source.whole != nullptr ? elements_of(adapter_, *source.whole) : base_elements(found);
     std::optional<LayerChange> change;
     if (source.layer && source.whole == nullptr) {
-      change.emplace(adapter_, source.layer->first, source.layer->second, shape, peft_.settings);
+      change.emplace(adapter_, source.layer->first, source.layer->second, shape, source_.adapter);
       change->find_factors(read);
       result_.type = type;
       result_.rounded = result_.rounded || type != DType::f32;
@@ -463,18 +454,16 @@ class Merge {
   // By which the same adapter is not applied once more.
   void write_record(const fs::path& folder) const {
     nlohmann::ordered_json record = {{"schema", "plimsoll.merged/1"}, {"adapters", nlohmann::ordered_json::array()}};
-    if (is_there(request_.base / kMergedFile)) {
-      const auto before =
-          nlohmann::ordered_json::parse(read_text(request_.base / kMergedFile, 1 << 20, "E-ADAPTER-FOLDER"), nullptr,
-                                        /*allow_exceptions=*/false);
-      if (before.is_object()) record["adapters"] = before.value("adapters", nlohmann::ordered_json::array());
+    if (is_there(source_.folder / kMergedFile)) {
+      const auto before = read_ordered_json_object(source_.folder / kMergedFile, JsonLimits{}, "E-ADAPTER-FOLDER");
+      record["adapters"] = before.value("adapters", nlohmann::ordered_json::array());
     }
     record["adapters"].push_back(adapter_hash(adapter_));
     write_file_atomically(folder / kMergedFile, record.dump(1) + "\n");
   }
 
   const MergeRequest& request_;
-  PeftAdapter peft_;
+  ModelSource source_;
   SafetensorsFile adapter_;
   ModelConfig model_;
   Graph graph_;

@@ -10,6 +10,7 @@
 
 #include "autodiff/frozen_base.h"
 #include "tensor/dtype.h"
+#include "weights/companions.h"
 
 namespace plimsoll {
 
@@ -27,9 +28,11 @@ struct MergeResult {
   bool rounded = false;       // the sums were rounded to 16 bits
   DType type = DType::f32;    // of the sums
   std::string blocks;         // how the base is stored, where it is so in blocks: "q4_1, q8_0"
+  Companions companions;      // what the folder has of the adapter beside the weights
 };
 
-// Replaces the folder `out` as a whole. E-ADAPTER-TENSOR, -TWICE, -OUT and what reading the two folders throws.
+// Replaces the folder `out` as a whole. E-ADAPTER-OUT, E-EXPORT-RANGE, and what opening and reading the two folders throws
+// (weights/model_source.h).
 MergeResult merge_adapter(const MergeRequest& request);
 
 }  // namespace plimsoll

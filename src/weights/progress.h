@@ -7,6 +7,8 @@
 #include <optional>
 #include <string>
 
+#include "weights/origin.h"
+
 namespace plimsoll {
 
 // Of the factor on the loss (train/loss_scale.h).
@@ -32,6 +34,7 @@ struct Progress {
   std::int64_t seed = 0;
   std::string data_hash;
   std::optional<LossScaleState> loss_scale;  // of fp16
+  Origin origin;
 };
 
 }  // namespace plimsoll

@@ -123,6 +123,9 @@ WeightsBytes weights_bytes(const Graph& graph, const ModelConfig& config, const 
 void save_weights(const Graph& graph, const ModelConfig& config, const WeightLayout& layout, const std::filesystem::path& folder,
                   const Executor& executor, const SaveOptions& options) {
   std::error_code error;
+  if (std::filesystem::is_symlink(folder, error)) {
+    throw data_error("E-IO-WRITE", folder.string(), "it is a link, not a folder", "a folder of the run itself");
+  }
   std::filesystem::create_directories(std::filesystem::absolute(folder, error).parent_path(), error);
   AtomicFolder aside(folder);
   const std::vector<WeightsFile> files = files_of(graph, config, layout, options.averages);

@@ -4,11 +4,14 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstring>
 #include <nlohmann/json.hpp>
 
 #include "base/ceil_div.h"
 #include "base/error.h"
+#include "formats/bounded_json.h"
+#include "formats/finite.h"
 
 namespace plimsoll {
 namespace {
@@ -84,7 +87,8 @@ void StoredBlocks::read_state(const WeightFiles::Found& found) {
   if (found.tensor->bytes > kMost) throw refuse(name, fmt::format("has {} bytes", found.tensor->bytes), "a JSON object");
   std::string text(count_of(found.tensor->bytes), '\0');
   file(found).read_into(*found.tensor, std::as_writable_bytes(std::span(text)));
-  const json state = json::parse(text, nullptr, /*allow_exceptions=*/false);
+  std::string fault;
+  const json state = parse_json(text, {.bytes = kMost}, fault);
   try {
     const auto demand = [&](const char* key, const json& expected) {
       if (state.at(key) == expected) return;
@@ -100,6 +104,7 @@ void StoredBlocks::read_state(const WeightFiles::Found& found) {
     demand("nested_blocksize", kNestedBlock);
     matrix_.format = BlockFormat::nf4_nested;
     offset_ = static_cast<float>(state.at("nested_offset").get<double>());
+    if (!std::isfinite(offset_)) throw not_finite(file(found).path(), name, "has a nested_offset that is infinite");
   } catch (const json::exception& error) {
     throw refuse(name, fmt::format("is not what bitsandbytes writes: {}", error.what()),
                  "quant_type, blocksize, dtype and shape");
@@ -131,7 +136,12 @@ void StoredBlocks::load_scales() {
   const std::int64_t codes = weight_.tensor->bytes;
   behind_.assign(count_of(parts.end.n - codes), std::byte{0});
   const auto put = [&](Bytes at, const WeightFiles::Found& found) {
-    file(found).read_into(*found.tensor, std::span(behind_).subspan(count_of(at.n - codes), count_of(found.tensor->bytes)));
+    const std::span<std::byte> part = std::span(behind_).subspan(count_of(at.n - codes), count_of(found.tensor->bytes));
+    file(found).read_into(*found.tensor, part);
+    if (const auto bad = first_not_finite(found.tensor->dtype.value_or(DType::u8), part)) {
+      throw not_finite(file(found).path(), found.tensor->name,
+                       fmt::format("holds a scale at [{}] that is NaN or infinite", *bad));
+    }
   };
   put(parts.scales, of_scales_);
   if (matrix_.format == BlockFormat::nf4_nested) {

@@ -10,6 +10,7 @@
 #include "adapters/peft_folder.h"
 #include "autodiff/training.h"
 #include "base/error.h"
+#include "formats/bounded_json.h"
 #include "formats/file.h"
 #include "formats/weight_files.h"
 #include "formats/weight_index.h"
@@ -73,10 +74,11 @@ std::string layout_text(const Graph& graph, const WeightLayout& layout) {
 }
 
 WeightLayout read_layout(const Graph& graph, const std::filesystem::path& file) {
-  constexpr std::int64_t kMostBytes = 64 << 20;
-  const std::string text = read_text(file, kMostBytes, "E-RUN-STORED");
+  // Four values for each parameter.
+  constexpr JsonLimits kLimits{.bytes = 16 << 20, .values = 300'000};
+  const std::string text = read_text(file, kLimits.bytes, "E-RUN-STORED");
   try {
-    const json object = json::parse(text);
+    const json object = parse_json(text, kLimits);
     if (!object.is_object()) throw std::out_of_range("it is no object");
     if (object.at("schema") != kSchema) throw std::out_of_range("it is of another version");
     WeightLayout layout{object.at("index").get<bool>(), object.at("files").get<std::vector<std::string>>(), {}};

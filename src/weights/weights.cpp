@@ -17,6 +17,7 @@
 #include "base/hash.h"
 #include "base/philox.h"
 #include "device/cpu/parallel.h"
+#include "formats/finite.h"
 #include "formats/weight_files.h"
 #include "graph/builder.h"
 #include "models/all.h"
@@ -93,29 +94,36 @@ void fill_part(std::span<std::byte> part, DType dtype, std::int64_t first, Fill 
 
 // Fills a parameter, however it is stored, with what fill(numbers, first) yields.
 template <class Fill>
-void fill_parameter(ValueId id, const Value& value, Executor& executor, Fill fill) {
+void fill_parameter(ValueId id, const Value& value, Executor& executor, Fill fill, Hasher* hasher = nullptr) {
+  const auto filled = [&](std::span<const std::byte> part) {
+    if (hasher != nullptr) hasher->add(part);
+  };
   if (value.parameter->blocks) {
     BlockStream stream(*value.parameter->blocks, [&](std::int64_t first, std::span<float> out) { fill(out, first); });
-    executor.write(id, [&](std::span<std::byte> part) { stream.next(part); });
+    executor.write(id, [&](std::span<std::byte> part) {
+      stream.next(part);
+      filled(part);
+    });
     return;
   }
   std::int64_t done = 0;
   executor.write(id, [&](std::span<std::byte> part) {
     fill_part(part, value.type.dtype, done, fill);
     done += std::ssize(part) / size_of(value.type.dtype);
+    filled(part);
   });
 }
 
 }  // namespace
 
-void initialize_parameters(const Graph& graph, std::uint64_t seed, Executor& executor, Parameters which) {
+void initialize_parameters(const Graph& graph, std::uint64_t seed, Executor& executor, Parameters which, Hasher* hasher) {
   for (const ValueId id : graph.parameters()) {
     const Value& value = graph.values[id];
     if (which == Parameters::frozen && !is_frozen(value)) continue;
     if (which == Parameters::adapter && !value.parameter->adapter) continue;
     if (which == Parameters::model && value.parameter->adapter) continue;
     const Initializer& initializer = value.parameter->initializer;
-    fill_parameter(id, value, executor, [&](std::span<float> data, std::int64_t first) {
+    const auto fill = [&](std::span<float> data, std::int64_t first) {
       switch (initializer.kind) {
         case Initializer::Kind::zeros: std::fill(data.begin(), data.end(), 0.0f); break;
         case Initializer::Kind::ones: std::fill(data.begin(), data.end(), 1.0f); break;
@@ -126,7 +134,8 @@ void initialize_parameters(const Graph& graph, std::uint64_t seed, Executor& exe
           fill_normal(data, first, initializer.std, philox_key(seed, random_site(value.name.text())));
           break;
       }
-    });
+    };
+    fill_parameter(id, value, executor, fill, hasher);
   }
 }
 
@@ -189,16 +198,6 @@ namespace {
 
 constexpr std::size_t kStaging = 1 << 16;
 
-// "[2, 7]": the place of an element, counted row by row.
-std::string place_text(const Shape& shape, std::int64_t element) {
-  std::string text;
-  for (std::size_t axis = shape.rank(); axis-- > 0;) {
-    text = fmt::format("{}{}{}", element % shape[axis], text.empty() ? "" : ", ", text);
-    element /= shape[axis];
-  }
-  return "[" + text + "]";
-}
-
 // E-FORMAT-TIE where the numbers are not those of the first name.
 void compare_tied(const WeightFiles& files, const StoredNames& stored) {
   constexpr std::int64_t kPiece = 1 << 12;
@@ -229,17 +228,19 @@ void compare_tied(const WeightFiles& files, const StoredNames& stored) {
 }
 
 // As they are, where they stay in that format; else as the numbers that they mean.
-void load_blocks(ValueId id, const Value& value, StoredBlocks blocks, Executor& executor) {
+void load_blocks(ValueId id, const Value& value, StoredBlocks blocks, Executor& executor, Hasher* hasher) {
   blocks.load_scales();
   if (value.parameter->blocks == blocks.matrix()) {
     std::int64_t done = 0;
     executor.write(id, [&](std::span<std::byte> part) {
       blocks.read_stored(done, part);
       done += std::ssize(part);
+      if (hasher != nullptr) hasher->add(part);
     });
     return;
   }
-  fill_parameter(id, value, executor, [&](std::span<float> data, std::int64_t first) { blocks.read(first, data); });
+  fill_parameter(
+      id, value, executor, [&](std::span<float> data, std::int64_t first) { blocks.read(first, data); }, hasher);
 }
 
 // Files that hold nothing of it are left out. What comes from a GGUF file is saved like new weights.
@@ -281,7 +282,7 @@ void load_parameter(const SafetensorsFile& file, const StoredTensor& tensor, con
 }
 
 WeightLayout load_weights(const Graph& graph, const ModelConfig& config, const std::filesystem::path& folder, Executor& executor,
-                          Parameters which) {
+                          Parameters which, Hasher* hasher) {
   const WeightFiles files = WeightFiles::open(folder);
   const std::vector<StoredNames> stored = stored_parameters(graph, config, files);
   std::array<std::byte, kStaging> staging;
@@ -293,10 +294,11 @@ WeightLayout load_weights(const Graph& graph, const ModelConfig& config, const s
     if (which == Parameters::frozen && !is_frozen(value)) continue;
     compare_tied(files, names);
     if (names.blocks) {
-      load_blocks(id, value, *names.blocks, executor);
+      load_blocks(id, value, *names.blocks, executor, hasher);
     } else {
-      fill_parameter(id, value, executor,
-                     [&](std::span<float> data, std::int64_t first) { files.read_f32(names.front(), first, data, staging); });
+      fill_parameter(
+          id, value, executor,
+          [&](std::span<float> data, std::int64_t first) { files.read_f32(names.front(), first, data, staging); }, hasher);
     }
     files.forget(names.front());
   }
@@ -304,9 +306,10 @@ WeightLayout load_weights(const Graph& graph, const ModelConfig& config, const s
   return layout_in(files, stored);
 }
 
-WeightLayout fill_parameters(const Graph& graph, const WeightSource& source, Executor& executor, Parameters which) {
-  if (!source.folder.empty()) return load_weights(graph, read_model(source.folder), source.folder, executor, which);
-  initialize_parameters(graph, source.seed, executor, which);
+WeightLayout fill_parameters(const Graph& graph, const WeightSource& source, Executor& executor, Parameters which,
+                             Hasher* hasher) {
+  if (!source.folder.empty()) return load_weights(graph, read_model(source.folder), source.folder, executor, which, hasher);
+  initialize_parameters(graph, source.seed, executor, which, hasher);
   return {};
 }
 

@@ -18,16 +18,20 @@
 
 namespace plimsoll {
 
+class Hasher;
+
 inline bool is_frozen(const Value& value) { return value.parameter && value.parameter->kind == ParameterKind::frozen; }
 enum class Parameters : std::uint8_t { all, model, frozen, adapter };  // model: all but those of an adapter
 
 // Each parameter from its own Philox site (its name), so the values depend on the seed alone.
-void initialize_parameters(const Graph& graph, std::uint64_t seed, Executor& executor, Parameters which = Parameters::all);
+// `hasher`, here and below: gets the bytes that are filled in, in the order of the graph.
+void initialize_parameters(const Graph& graph, std::uint64_t seed, Executor& executor, Parameters which = Parameters::all,
+                           Hasher* hasher = nullptr);
 // Fills every parameter but those of an adapter from the files of the folder (formats/weight_files.h), and says how they hold
 // them. Nothing of what was read stays in the page cache. data_error E-FORMAT-WEIGHTS names a missing, misshapen or unknown
-// tensor, E-FORMAT-TIE two names of one parameter with different numbers.
+// tensor, E-FORMAT-TIE two names of one parameter with different numbers, E-FORMAT-NAN a number that is none.
 WeightLayout load_weights(const Graph& graph, const ModelConfig& config, const std::filesystem::path& folder, Executor& executor,
-                          Parameters which = Parameters::model);
+                          Parameters which = Parameters::model, Hasher* hasher = nullptr);
 
 // A parameter in the files of a model, under its names: the first one is read, others are tied to it. What is stored in blocks
 // has one name.
@@ -50,7 +54,7 @@ struct WeightSource {
 };
 // Every parameter but those of an adapter; or the frozen ones.
 WeightLayout fill_parameters(const Graph& graph, const WeightSource& source, Executor& executor,
-                             Parameters which = Parameters::model);
+                             Parameters which = Parameters::model, Hasher* hasher = nullptr);
 // Throws what load_weights would. Reads headers, and the tensors that are tied.
 void check_weights(const Graph& graph, const ModelConfig& config, const std::filesystem::path& folder);
 // What load_weights would return, from headers alone.

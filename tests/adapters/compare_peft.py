@@ -29,10 +29,13 @@ LLAMA = {"hidden_size": 64, "intermediate_size": 160, "num_hidden_layers": 2, "n
 CASES = {
     "gpt2": (transformers.GPT2Config, {**GPT2}, {"r": 4, "target_modules": "all-linear"}),
     "gpt2-dora": (transformers.GPT2Config, {**GPT2}, {"r": 3, "use_dora": True, "target_modules": ["c_attn", "mlp.c_proj"]}),
+    "gpt2-wide-dora": (transformers.GPT2Config, {**GPT2}, {"r": 80, "use_dora": True, "target_modules": ["attn.c_proj"]}),
     "gpt2-saved": (transformers.GPT2Config, {**GPT2}, {"r": 2, "target_modules": ["c_fc"], "modules_to_save": ["ln_f"]}),
     "llama-patterns": (transformers.LlamaConfig, {**LLAMA, "tie_word_embeddings": False},
                        {"r": 4, "target_modules": "all-linear", "rank_pattern": {"down_proj": 2, "layers.1.self_attn.*": 6},
                         "alpha_pattern": {"q_proj": 20}}),
+    "llama-wide": (transformers.LlamaConfig, {**LLAMA, "tie_word_embeddings": False},
+                   {"r": 48, "target_modules": ["q_proj", "k_proj"], "rank_pattern": {"k_proj": 96}}),
     "llama-expression": (transformers.LlamaConfig, {**LLAMA, "tie_word_embeddings": False},
                          {"r": 4, "use_rslora": True, "target_modules": r".*\.1\.(mlp|self_attn)\.[gqv].*",
                           "modules_to_save": ["norm", "lm_head", "embed_tokens"]}),

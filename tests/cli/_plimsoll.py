@@ -17,7 +17,7 @@ import sys
 import tempfile
 import time
 
-TIMEOUT = 120
+TIMEOUT = 300  # seconds of a command, on a machine that does other work as well
 
 CONFIG = """\
 seed = 3
@@ -57,6 +57,18 @@ def terminal_pair():
     except OSError as error:
         print(f"skipped: a terminal, {error}")
         return None
+
+
+def shown_on(master):
+    """Pieces of what a terminal shows, until the last process has closed its side."""
+    while True:
+        try:
+            piece = os.read(master, 65536)
+        except OSError:
+            return
+        if not piece:
+            return
+        yield piece
 
 
 class Result:
@@ -238,6 +250,14 @@ def shown(value):
 
 
 ERROR = {"schema": str, "code": str, "where": str, "message": str, "expected": str, "try": [str]}
+
+
+def byte_letters():
+    """How GPT-2 writes each byte, by its own rule."""
+    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    others = [byte for byte in range(256) if byte not in printable]
+    letters = {**{b: chr(b) for b in printable}, **{b: chr(256 + i) for i, b in enumerate(others)}}
+    return [letters[byte] for byte in range(256)]
 
 
 def prose(seed, size):

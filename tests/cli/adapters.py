@@ -134,7 +134,6 @@ def refusals(test):
     refused(2, "E-ADAPTER-TARGET", "adapter.kind=lora", 'adapter.targets=["lm_head"]')
     refused(2, "E-ADAPTER-TARGET", "adapter.kind=lora", "adapter.targets=q_proj")
     refused(2, "E-ADAPTER-PATTERN", "adapter.kind=lora", "adapter.targets=*")
-    refused(2, "E-ADAPTER-RANK", "adapter.kind=lora", "adapter.rank=64")
     refused(2, "E-ADAPTER-SAVE", "adapter.kind=lora", 'adapter.modules_to_save=["nothing"]')
     refused(2, "E-CONFIG-CONFLICT", "adapter.kind=lora", 'model.freeze=["model.norm"]')
     refused(2, "E-FREEZE", 'model.freeze=["wte"]')

@@ -5,6 +5,7 @@ An advice that begins with `plimsoll` is run as it stands; one that begins with 
 """
 
 import random
+import re
 import shlex
 import shutil
 import struct
@@ -18,7 +19,7 @@ SMALL = CONFIG.replace("updates = 6", "updates = 3").replace("threads = 2", "thr
 def run_words(test, words):
     """A command line as a shell reads it."""
     text = " ".join(words) if isinstance(words, list) else words
-    line = text.replace("plimsoll ", f"{shlex.quote(test.binary)} ", 1)
+    line = re.sub(r"(^|&& )plimsoll ", lambda at: f"{at[1]}{shlex.quote(test.binary)} ", text)
     return subprocess.run(["sh", "-c", line], cwd=test.folder, stdin=subprocess.DEVNULL, capture_output=True, timeout=120)
 
 

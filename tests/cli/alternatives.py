@@ -43,7 +43,8 @@ def remedies(test):
     memory = [remedy for remedy in offered if "--memory" in remedy["arguments"]]
     if test.equal("remedies with more memory", len(memory), 1):
         floor, knee = bounds["floor_bytes"], bounds["knee_bytes"]
-        test.that(floor < memory[0]["process_bytes"] <= knee + MIB and knee > floor, "the knee, not the slowest plan")
+        # The slowest plan is the knee if it is hardly slower than the fastest one.
+        test.that(min(floor + 1, knee) <= memory[0]["process_bytes"] <= knee + MIB, "the knee, not the slowest plan")
         test.that(memory[0]["arguments"][1].endswith(("MiB", "GiB")), f"a size that people read: {memory[0]['arguments']}")
     results = [remedy["changes_result"] for remedy in offered]
     test.equal("what changes results comes last", results, sorted(results))
@@ -162,7 +163,8 @@ def summary(test):
     parameters = (256 + context) * width + layers * (12 * width * width + 13 * width) + 2 * width
     test.equal("parameters", run["parameters"], parameters)
     test.equal("samples", run["samples"], 6 * 8)
-    test.equal("tokens", run["tokens"], 6 * 8 * context)
+    # The last sample of the file is one token short, and this order draws it.
+    test.equal("tokens", run["tokens"], 6 * 8 * context - 1)
     in_file = -(-(test.path("train.txt").stat().st_size - 1) // context)
     test.near("epochs", run["epochs"], 48 / in_file, 1e-9)
     test.near("seconds", run["seconds"], 6 * plan["predicted"]["update_seconds"], 1e-9)
@@ -178,6 +180,7 @@ def summary(test):
     test.equal("parameters beside a disk", paged["run"]["parameters"], parameters)
     started = test.run("train", "config.toml", "--run", "chosen")
     test.that("pins these bits" in started.text()[1], f"training says so, too: {started.text()[1]}")
+    test.equal("tokens of the training", test.report("chosen")["units"], run["tokens"])
 
 
 def creates_nothing(test):

@@ -69,7 +69,7 @@ def settings(test):
         (5, "E-DATA-FORMAT", [f"data.train={test.write('cut.bin', header + bytes(500))}", "data.format=auto"]),
         (5, "E-DATA-FORMAT", [f"data.train={test.write('long.bin', header + bytes(5000))}", "data.format=llmc"]),
         (2, "E-CONFIG-VALUE", ["data.format=bpe"]),
-        (5, "E-DATA-TOKEN", [f"data.train={high}", "data.format=u16"]),
+        (5, "E-DATA-TOKEN", [f"data.train={high}", f"data.validation={high}", "data.format=u16"]),
     ]
 
 

@@ -156,6 +156,42 @@ def said_of_data(test):
     test.fails(5, "E-DATA-MISSING", "init", folder, "train.txt", "--set", "data.validation=none.txt")
 
 
+def holds_out(test):
+    """From 50 samples on, a share is validation, evaluated twice an epoch; answers on both sides are told. Updates are exact."""
+    folder, _ = write_folder(test)
+    for count, names in ((49, ()), (50, ("validation",)), (160, ("validation",))):
+        data = test.write(f"some-{count}.jsonl", "".join(json.dumps(each) + "\n" for each in conversations(count, count)))
+        config, text = begin(test, folder, data, "--memory", "1GiB", name=f"some-{count}.toml")
+        keys = tomllib.loads(text)
+        test.equal(f"a share of {count} is held out", tuple(name for name in ("validation",) if name in keys["data"]), names)
+        plan = test.succeeds("plan", config, "--json")
+        run = test.succeeds("train", config, "--run", f"some-{count}", "--json")
+        plan = test.succeeds("plan", config, "--json")
+        said = int(re.search(r"about ([\d,]+) update", text).group(1).replace(",", ""))
+        test.equal(f"updates of {count}", (said, plan["run"]["updates"]), (run["updates"], run["updates"]))
+        if not names:
+            continue
+        test.that(2 <= run["samples"] / keys["train"]["epochs"] < count, "some are left for training")
+        made = len((test.path(f"some-{count}") / "eval.jsonl").read_text().splitlines())
+        test.that(abs(made - 2 * keys["train"]["epochs"]) <= 1, f"{made} evaluations in {keys['train']['epochs']} epochs")
+    # One answer to all questions, and another one to each.
+    pair = lambda asked, said: {"messages": [{"role": "user", "content": asked}, {"role": "assistant", "content": said}]}
+    rows = lambda pairs: "".join(json.dumps(pair(*each)) + "\n" for each in pairs)
+    own = [f"{a} {b} {c}" for a in "red green blue".split() for b in "sea ship port".split() for c in "one two six ten".split()]
+    shared = test.write("shared.jsonl", rows((f"{i} {own[i % 36]}", "the sea") for i in range(180)))
+    alone = test.write("alone.jsonl", rows((f"{i} {said}", said) for i, said in enumerate(own)))
+    held = sets(data__validation=test.write("held.jsonl", rows([("a", "deck"), ("b", "hull")])))
+    for name, data, more in (("shared", shared, []), ("alone", alone, held)):
+        result = test.run("init", folder, data, *more, "--memory", "1GiB")
+        text, told = result.text()
+        test.equal(f"init tells of answers, {name}", "measures memory" in told, name == "shared")
+        config = test.write(f"{name}-answers.toml", text)
+        told = test.run("train", config, "--updates", 1, "--run", f"{name}-answers").text()[1]
+        test.equal(f"train tells of answers, {name}", "measures memory" in told, name == "shared")
+        found = test.succeeds("plan", config, "--json")["validation"]
+        test.equal(f"recurring, {name}", found["recurring"], found["samples"] if name == "shared" else 0)
+
+
 def measured(test):
     """A machine that init measures first is the one that `machine` measures: what a process keeps changes no budget."""
     folder, data = write_folder(test)
@@ -215,16 +251,16 @@ def refused(test):
     test.fails(5, "E-DATA-MISSING", "init", folder, test.path("none.txt"))
     test.fails(5, "E-DATA-EMPTY", "init", folder, test.write("empty.jsonl", "\n"))
     error = test.fails(5, "E-IO-MISSING", "init", "gpt2", data)
-    test.equal("a preset is no model", error["try"], ["plimsoll init gpt2, without data"])
+    test.equal("a preset is no model", error["try"], ["plimsoll init gpt2  # a preset, without data"])
     config, _ = begin(test, folder, data, "--memory", "1GiB", name="tune.toml")
     test.succeeds("train", config, *sets(adapter__kind="lora"), "--updates", 1, "--run", "adapter", "--json")
     error = test.fails(5, "E-ADAPTER-FOLDER", "init", test.path("adapter"), data)
-    test.that("init BASE DATA" in error["try"][0], f"what helps: {error['try']}")
+    test.equal("what helps", error["try"], [f"plimsoll init BASE {data}  # BASE: the model of the adapter"])
 
 
 def main():
     test = Test("beginning")
-    test.run_parts(trains, what_fits, with_a_disk, padded, texts, said_of_data, measured, odd_data, refused)
+    test.run_parts(trains, what_fits, with_a_disk, padded, texts, said_of_data, holds_out, measured, odd_data, refused)
     test.finish()
 
 

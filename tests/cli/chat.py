@@ -275,6 +275,92 @@ def longest(test):
             test.that(run["measured"]["process_hwm_bytes"] <= floor, f"{name}, the longest {place}: within {floor}")
 
 
+def counts(test):
+    """What a plan says of a run is what training does: updates, samples, tokens, and those trained on, however windows end."""
+    config = prepare(test)
+    rows = lambda **more: sets(data__validation="", **more)
+    tokens = dict(train__effective_batch="auto", train__effective_tokens=3 * CONTEXT)
+    ways = {
+        "whole": rows(train__epochs=1, train__effective_batch=6),  # 60 samples, 10 updates
+        "short": rows(train__epochs=3, train__effective_batch=7),  # 180 samples, 26 updates
+        "part": rows(train__epochs=0.5, train__effective_batch=8),
+        "packed": rows(train__epochs=3, train__effective_batch=7, batch__packing="true"),
+        "updates": rows(train__updates=11, train__effective_batch=7),  # into the second epoch
+        "tokens": rows(train__epochs=2, **tokens),
+        "packed-tokens": rows(train__updates=9, batch__packing="true", **tokens),
+        "held-out": sets(data__validation="20%", train__epochs=3, train__effective_batch=4),
+    }
+    for name, more in ways.items():
+        run = test.succeeds("train", config, *more, "--memory", "2GiB", "--run", f"counts-{name}", "--json")
+        plan = test.succeeds("plan", config, *more, "--memory", "2GiB", "--json")
+        said, epoch, lines = plan["run"], plan.get("epoch"), test.lines(f"counts-{name}")
+        made = {"updates": run["updates"], "samples": run["samples"], "trained_units": run["units"],
+                "tokens": sum(line["tokens"] for line in lines)}  # fmt: skip
+        test.equal(f"counts of {name}", {key: said[key] for key in made}, made)
+        test.near(f"epochs of {name}", said["epochs"], run["samples"] / epoch["samples"], 1e-12)
+        total = said["seconds"] + said["evaluation_seconds"] + said["save_seconds"]
+        test.near(f"all seconds of {name}", said["total_seconds"], total, 1e-9)
+        text = test.succeeds("plan", config, *more, "--memory", "2GiB")
+        for word in (f"{made['updates']:,} updates, {made['samples']:,} samples", f"({made['trained_units']:,} trained on)",
+                     "trained tok/s, ", " of all tokens"):  # fmt: skip
+            test.that(word in text, f"{name} says '{word}': {text}")
+        if "epochs=1" in " ".join(more):
+            test.equal(f"updates of the epoch of {name}", epoch["updates"], run["updates"])
+    # Training says trained tokens, and all of them beside.
+    told = test.run("train", config, *ways["short"], "--memory", "2GiB", "--run", "counts-told").text()[1]
+    test.that("trained tok/s, " in told and " of all tokens" in told, f"training says which tokens: {told}")
+
+
+def evaluations(test):
+    """Evaluation packs rows as training does, and its time is part of what a plan says; `eval` comes to the same loss."""
+    config = prepare(test)
+    seconds = {}
+    for packing in ("false", "true"):
+        more = sets(batch__packing=packing, train__evaluate_every=2, train__micro_batch=1, data__validation="40%")
+        name = f"evaluated-{packing}"
+        run = test.succeeds("train", config, *more, "--memory", "2GiB", "--run", name, "--json")
+        plan = test.succeeds("plan", config, *more, "--memory", "2GiB", "--json")["run"]
+        test.equal("evaluations: behind updates 2 and 4", plan["evaluations"], 2)
+        seconds[packing] = plan["evaluation_seconds"]
+        lines = [json.loads(line) for line in (test.path(name) / "eval.jsonl").read_text().splitlines()]
+        test.equal("evaluations that were made", len(lines), plan["evaluations"])
+        for say in ("false", "true"):
+            how = sets(batch__packing=say, data__validation="40%")
+            evaluated = test.succeeds("eval", config, *how, "--weights", test.path(name), "--memory", "2GiB", "--json")
+            test.equal(f"units, {packing} and {say}", evaluated["units"], lines[-1]["units"])
+            test.near(f"the loss, {packing} and {say}", evaluated["loss"], lines[-1]["loss"], 1e-6)
+        test.near("the loss of the run", run["final"]["validation_loss"], lines[-1]["loss"], 1e-12)
+    test.that(seconds["true"] < 0.6 * seconds["false"], f"packed rows are fewer: {seconds}")
+
+
+def rises(test):
+    """A validation loss that rises is told once, with the best update; a run that goes on does not say it again."""
+    config = prepare(test)
+    data = test.write("learned.jsonl", spoken("red sea", "green ship") * 6)
+    other = test.write("other.jsonl", "".join(spoken("red sea", f"{word} cargo water deck") for word in WORDS))
+    more = sets(data__train=data, data__validation=other, train__evaluate_every=2, train__updates=24,
+                optimizer__learning_rate=3e-3, schedule__name="constant", train__save_every=2)  # fmt: skip
+    result = test.run("train", config, *more, "--memory", "2GiB", "--run", "rises")
+    lines = [json.loads(line) for line in (test.path("rises") / "eval.jsonl").read_text().splitlines()]
+    events = lambda: [json.loads(line) for line in (test.path("rises") / "events.jsonl").read_text().splitlines()]
+    told = [event for event in events() if event["event"] == "VALIDATION_RISES"]
+    losses = [line["loss"] for line in lines]
+    rising = [i for i in range(3, len(losses)) if losses[i - 3] < losses[i - 2] < losses[i - 1] < losses[i]]
+    first = [i for i in rising if i - 1 not in rising]
+    test.that(first, f"the loss rises: {losses}")
+    test.equal("told at", [event["update"] for event in told], [lines[i]["update"] for i in first])
+    for event, i in zip(told, first):
+        best = min(lines[: i + 1], key=lambda line: line["loss"])
+        test.equal("the best", (event["best_update"], event["best_loss"]), (best["update"], best["loss"]))
+        test.equal("the loss", event["loss"], losses[i])
+    text = result.text()[1]
+    test.equal("lines", text.count("VALIDATION_RISES"), len(told))
+    test.that(f"at update {told[0]['best_update']}" in text, f"the best is said: {text}")
+    again = test.run("train", "--run", "rises", "--resume", "--updates", 25)
+    test.equal("exit code of the rest", again.code, 0)
+    test.equal("told once", [event for event in events() if event["event"] == "VALIDATION_RISES"][: len(told)], told)
+
+
 def validation(test):
     """Validation with long samples beside training with short ones, after each update, in the smallest budget."""
     config = prepare(test)
@@ -371,7 +457,8 @@ def cache(test):
 
 def main():
     test = Test("chat")
-    test.run_parts(updates_are_equal, budgets, epochs, controls, longest, validation, zero_tokens, ends, cache, shown, refused)
+    test.run_parts(updates_are_equal, budgets, epochs, controls, longest, counts, evaluations, rises, validation, zero_tokens,
+                   ends, cache, shown, refused)  # fmt: skip
     test.finish()
 
 

@@ -32,7 +32,8 @@ def saved(test, run, reason):
 
 def signals(test):
     test.succeeds(*arguments("measured-first", "--updates", "1"))
-    for sign in (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU, signal.SIGPIPE):
+    more = (signal.SIGALRM, signal.SIGVTALRM, signal.SIGPWR)
+    for sign in (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU, signal.SIGPIPE, *more):
         run = f"by-{sign.name}"
         process = test.start(*arguments(run, "--updates", FOREVER))
         test.wait_for_lines(process, run, 2)
@@ -41,6 +42,55 @@ def signals(test):
         process.communicate(timeout=60)
         if test.equal(f"exit code after {sign.name}", process.returncode, 6):
             saved(test, run, "a closed pipe" if sign == signal.SIGPIPE else sign.name)
+
+
+def quit_once(test):
+    process = test.start(*arguments("by-SIGQUIT", "--updates", FOREVER))
+    test.wait_for_lines(process, "by-SIGQUIT", 2)
+    process.send_signal(signal.SIGQUIT)
+    process.communicate(timeout=60)
+    if test.equal("exit code after SIGQUIT", process.returncode, 6):
+        saved(test, "by-SIGQUIT", "SIGQUIT")
+
+
+def stray_signals(test):
+    """Timers of profilers and the like say nothing to a training."""
+    process = test.start(*arguments("stray", "--updates", FOREVER))
+    test.wait_for_lines(process, "stray", 2)
+    for sign in (signal.SIGPROF, signal.SIGIO, signal.SIGRTMIN, signal.SIGRTMAX, signal.SIGWINCH, signal.SIGURG, signal.SIGCHLD):
+        process.send_signal(sign)
+    before = len(test.path("stray/metrics.jsonl").read_bytes().splitlines())
+    test.wait_for_lines(process, "stray", before + 20)
+    test.equal("it goes on", process.poll(), None)
+    process.send_signal(signal.SIGTSTP)
+    process.send_signal(signal.SIGCONT)
+    process.terminate()
+    test.equal("exit code", process.wait(timeout=60), 6)
+
+
+def moved_folder(test):
+    """A run stays with its folder. What comes to its old path is not touched."""
+    for name, replace in (("moved", True), ("carried", False)):
+        process = test.start(*arguments(name, "--updates", FOREVER))
+        test.wait_for_lines(process, name, 2)
+        test.path(name).rename(test.path(f"{name}-away"))
+        if replace:
+            test.path(name).mkdir()
+        process.terminate()
+        _, said = process.communicate(timeout=60)
+        test.equal(f"exit code of {name}", process.returncode, 6)
+        test.that(f"{name}-away now".encode() in said, f"it is told: {said[-400:]}")
+        saved(test, f"{name}-away", "SIGTERM")
+        test.equal("what lies at the old path", list(test.path(name).iterdir()) if replace else test.path(name).exists(),
+                   [] if replace else False)  # fmt: skip
+    process = test.start(*arguments("removed", "--updates", FOREVER, "--json"))
+    test.wait_for_lines(process, "removed", 2)
+    shutil.rmtree(test.path("removed"))
+    test.path("removed").mkdir()
+    process.terminate()
+    out, _ = process.communicate(timeout=60)
+    test.equal("end of a run whose folder was removed", (process.returncode, parsed(out).get("code")), (5, "E-IO-WRITE"))
+    test.equal("what lies there", list(test.path("removed").iterdir()), [])
 
 
 def signal_to_process_and_group(test):
@@ -104,7 +154,8 @@ def closed_pipe(test):
         if test.equal(f"exit code of {name}", process.wait(timeout=60), 6):
             report = test.report(name)
             test.equal(f"state of {name}", (report["status"], report["exit_code"]), ("interrupted", 6))
-            test.that(test.path(f"{name}/checkpoint.safetensors").is_file(), f"{name} has a checkpoint")
+            kept = test.path(f"{name}/checkpoint.safetensors").is_file()
+            test.equal(f"{name} has a checkpoint, after {report['updates']} updates", kept, report["updates"] > 0)
 
 
 def limit_files(size):
@@ -123,7 +174,7 @@ def file_size_limit(test):
 
     tiny = ["--set", "model.layers=1", "--set", "model.width=8", "--set", "model.heads=1", "--updates", "5000"]
     test.succeeds(*arguments("measured", *tiny, "--updates", "1"))
-    result = test.run(*arguments("lines", *tiny, "--json"), before=limit_files(48 << 10))
+    result = test.run(*arguments("lines", *tiny, "--json"), before=limit_files(64 << 10))
     test.equal("exit code and code", (result.code, (result.json() or {}).get("code")), (5, "E-IO-WRITE"))
     report = test.report("lines")
     test.equal("its report", (report["status"], report["exit_code"], report["error"]["code"]), ("failed", 5, "E-IO-WRITE"))
@@ -231,6 +282,9 @@ def main():
     test = Test("ending")
     test.run_parts(
         signals,
+        quit_once,
+        stray_signals,
+        moved_folder,
         signal_to_process_and_group,
         second_signal,
         ignored_hangup,

@@ -10,7 +10,7 @@ import shutil
 import struct
 import subprocess
 
-from _plimsoll import Test, terminal_pair
+from _plimsoll import Test, shown_on, terminal_pair
 
 
 def arguments(run, *more):
@@ -124,7 +124,7 @@ def synced(test):
         print("skipped: the order of syncs, there is no strace")
         return
     trace = test.path("trace")
-    command = ["strace", "-f", "-y", "-e", "trace=fsync,fdatasync,rename", "-o", trace, test.binary, *arguments("synced")]
+    command = ["strace", "-f", "-y", "-e", "trace=fsync,fdatasync,renameat", "-o", trace, test.binary, *arguments("synced")]
     if subprocess.run(command, cwd=test.folder, capture_output=True, check=False).returncode != 0:
         print("skipped: the order of syncs, strace cannot trace")
         return
@@ -255,15 +255,7 @@ def scrollback(test):
         env=dict(os.environ, TERM="xterm", NO_COLOR="1"),
     )
     os.close(slave)
-    text = b""
-    while True:
-        try:
-            piece = os.read(master, 65536)
-        except OSError:
-            break
-        if not piece:
-            break
-        text += piece
+    text = b"".join(shown_on(master))
     os.close(master)
     test.equal("exit code", process.wait(timeout=60), 0)
     stays = [line.rsplit("\r", 1)[-1].replace("\033[K", "") for line in text.decode().replace("\r\n", "\n").split("\n")]

@@ -35,7 +35,8 @@ def optimizers(test):
 def what_is_not_here(test):
     """(line, what the answer names)."""
     for line, said in (
-        ("lora={r=8}", "[adapter]"),
+        ("lora=true", "[adapter]"),
+        ("lora={ranks=8}", "[adapter]"),
         ("model_name_or_path='gpt2'", "model.init"),
         ("logging_steps=10", "metrics.jsonl"),
         ("report_to='wandb'", "metrics.jsonl"),
@@ -48,6 +49,9 @@ def what_is_not_here(test):
         error = result.json() or {}
         test.that(result.code == 2 and said in error.get("expected", ""), f"{line}: {result.code} {error}")
         test.that("lion = " not in " ".join(error.get("try", [])), f"{line}: a name that is not close is suggested")
+    section = plan(test, "lora={r=8}\n")
+    test.equal("exit code of a section of LoRA's names", section.code, 0)
+    test.that("lora.r is taken as adapter.rank" in section.text()[1], f"a section of LoRA's names: {section.text()[1]}")
 
 
 def all_faults(test):

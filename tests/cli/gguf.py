@@ -11,20 +11,12 @@ import random
 import shutil
 import struct
 
-from _plimsoll import Test, prose
+from _plimsoll import Test, byte_letters, prose
 
 LAYERS, WIDTH, HEADS, KV, MLP, CONTEXT = 2, 64, 4, 2, 96, 32
 HEAD = WIDTH // HEADS
 MERGES = [("a", "b"), ("c", "d"), ("ab", "cd"), ("\u0120", "a")]
 F32, Q8_0 = 0, 8
-
-
-def byte_letters():
-    """How GPT-2 writes each byte, by its own rule."""
-    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
-    others = [byte for byte in range(256) if byte not in printable]
-    letters = {**{b: chr(b) for b in printable}, **{b: chr(256 + i) for i, b in enumerate(others)}}
-    return [letters[byte] for byte in range(256)]
 
 
 TOKENS = byte_letters() + [a + b for a, b in MERGES] + ["<|end|>"]

@@ -4,23 +4,16 @@
 import json
 import shutil
 
-from _plimsoll import Test
+from _plimsoll import Test, byte_letters
 
 PADDED = 300
 
 
-def byte_alphabet():
-    """How GPT-2 writes each byte, by its own rule."""
-    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
-    others = [byte for byte in range(256) if byte not in printable]
-    return {**{b: chr(b) for b in printable}, **{b: chr(256 + i) for i, b in enumerate(others)}}
-
-
 def write_vocabulary(test, folder, tokens):
     """256 bytes, then merges of "a" with the letters after it, as many as it takes."""
-    letters = byte_alphabet()
+    letters = byte_letters()
     merges = [("a", chr(ord("b") + i)) for i in range(tokens - 256)]
-    names = [letters[byte] for byte in range(256)] + [a + b for a, b in merges]
+    names = letters + [a + b for a, b in merges]
     test.write(f"{folder}/vocab.json", json.dumps({name: i for i, name in enumerate(names)}))
     test.write(f"{folder}/merges.txt", "#version: 0.2\n" + "".join(f"{a} {b}\n" for a, b in merges))
 
@@ -42,14 +35,25 @@ def vocabularies(test):
     without_marker(test, "bytes/weights", "large")
     write_vocabulary(test, "large", 260)
     result = test.run(*generate("large"))
-    test.equal("exit code of a vocabulary past the model", result.code, 5)
-    test.that("E-DATA-TOKEN" in result.text()[1], f"it is named: {result.text()[1]}")
+    test.equal("exit code of a prompt past the model", result.code, 5)
+    test.that("E-DATA-TOKEN" in result.text()[1] and "'ab'" in result.text()[1], f"it is named: {result.text()[1]}")
+    text = test.succeeds("generate", "--weights", "large", "--prompt", "zz", "--tokens", "200", "--temperature", "1000")
+    test.that(text is not None and text.startswith("zz"), "tokens past the model are not drawn")
 
     without_marker(test, "padded/weights", "padded-weights")
     write_vocabulary(test, "padded-weights", 260)
     # At this temperature all rows are as likely: padded ones would be drawn within a few tokens.
     text = test.succeeds(*generate("padded-weights", "--temperature", "1000"))
     test.that(text is not None and text.startswith("abac"), "a padded model generates")
+
+    # Text by another vocabulary than that of the weights.
+    write_vocabulary(test, "other", 260)
+    test.write("other/merges.txt", "#version: 0.2\na e\na d\na c\na b\n")
+    test.write("tuned.toml", '[model]\ninit = "padded-weights"\n[data]\ntrain = "train.txt"\nformat = "bpe"\n'
+                             '[train]\neffective_batch = 1\nupdates = 1\n')  # fmt: skip
+    for vocabulary, another in (("padded-weights", False), ("other", True)):
+        said = test.run("plan", "tuned.toml", "--set", f"data.vocabulary={vocabulary}").text()[1]
+        test.equal(f"a note, text by {vocabulary}", "which is another one than that of" in said, another)
 
     small = test.path("bytes/weights/config.json")
     config = json.loads(small.read_text())

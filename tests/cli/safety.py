@@ -4,8 +4,10 @@
 import json
 import os
 import shutil
+import socket
 import struct
 import subprocess
+import time
 
 from _plimsoll import Test
 
@@ -95,8 +97,8 @@ def counters(test):
     path = test.path("counted/checkpoint.safetensors")
     whole = path.read_bytes()
     begin = whole.index(b'{"accumulation":')
-    text = whole[begin : whole.index(b"}", begin) + 1]
-    count = json.loads(text)
+    count, end = json.JSONDecoder().raw_decode(whole[begin:].decode("latin-1"))
+    text = whole[begin : begin + end]
     for key, value in (("micro_batch", 0), ("micro_batch", 7), ("accumulation", -1), ("samples", 9), ("updates", -5)):
         size, changed = len(text), json.dumps({**count, key: value}, separators=(",", ":")).encode()
         path.write_bytes(whole[:begin] + changed.ljust(size)[:size] + whole[begin + size :])
@@ -144,6 +146,118 @@ def closed_streams(test):
     test.equal("its end", test.report("quiet")["status"], "done")
 
 
+def write_inputs(test):
+    header = {"input_ids": {"dtype": "I64", "shape": [1, 4], "data_offsets": [0, 32]}}
+    raw = json.dumps(header).encode()
+    test.write("in.safetensors", struct.pack("<Q", len(raw)) + raw + struct.pack("<4q", 1, 2, 3, 4))
+
+
+def outputs(test):
+    """What a command writes takes the place of a regular file, or of none: never of a device, a pipe, a socket or a folder."""
+    test.succeeds("train", "config.toml", "--run", "made", "--updates", "1")
+    write_inputs(test)
+    test.write("l.csv", "id,lower,upper,size\nx,0,1,5\n")
+    test.succeeds("plan", "config.toml", "--export-instance", "instance.json")
+    commands = {
+        "plan --out": ("plan", "config.toml", "--out"),
+        "plan --svg": ("plan", "config.toml", "--frontier", "--svg"),
+        "plan --export-instance": ("plan", "config.toml", "--export-instance"),
+        "layout --out": ("layout", "l.csv", "--minimize", "--out"),
+        "recompute --out": ("recompute", "instance.json", "--memory", "1GiB", "--out"),
+        "forward --out": ("forward", "--weights", "made/weights", "--inputs", "in.safetensors", "--out"),
+        "export --gguf": ("export", "--weights", "made/weights", "--type", "F32", "--gguf"),
+        "merge --out": ("merge", "--weights", "made/weights", "--adapter", "made/weights", "--out"),
+        "train --run": ("train", "config.toml", "--updates", "1", "--run"),
+        "verify --folder": ("verify", "config.toml", "--folder"),
+    }
+    held = socket.socket(socket.AF_UNIX)
+    held.bind(str(test.path("socket")))
+    os.mkfifo(test.path("pipe"))
+    test.path("to-pipe").symlink_to("pipe")
+    for what, command in commands.items():
+        folder = command[0] in ("merge", "train", "verify")
+        for name in ("pipe", "socket", "to-pipe", *(() if folder else ("made", "/dev/full"))):
+            before = os.lstat(test.path(name))
+            result = test.run(*command, name, "--json")
+            code = (result.json() or {}).get("code", "")
+            test.that(result.code in (2, 5) and code.startswith("E-"), f"{what} {name}: exit {result.code}, {code}")
+            after = os.lstat(test.path(name))
+            test.equal(f"{name} after {what}", (after.st_mode, after.st_ino), (before.st_mode, before.st_ino))
+        if folder:
+            continue
+        test.path("to-nothing").unlink(missing_ok=True)
+        test.path("to-nothing").symlink_to("nothing")
+        test.equal(f"{what} and a link to nothing", test.run(*command, "to-nothing").code in (2, 5), True)
+        test.that(not test.path("nothing").exists(), f"{what} makes nothing there")
+        test.fails(5, "E-IO-WRITE", *command, "no/such/folder/file")
+    # Links to files are followed.
+    test.write("real.json", "old")
+    test.path("to-file").symlink_to("real.json")
+    test.succeeds("plan", "config.toml", "--out", "to-file")
+    followed = test.path("to-file").is_symlink() and "plan_hash" in test.path("real.json").read_text()
+    test.that(followed, "a link to a file is followed")
+
+
+def planted(test):
+    """What lies in the folder of a run for it to find leads its lines nowhere."""
+    for name in ("metrics.jsonl", "eval.jsonl", "events.jsonl", "run.json", "plan.json", "checkpoint.safetensors"):
+        for kind in ("link", "pipe"):
+            run = f"planted-{kind}-{name}"
+            test.path(run).mkdir()
+            test.write("victim", "precious")
+            if kind == "link":
+                (test.path(run) / name).symlink_to("../victim")
+            else:
+                os.mkfifo(test.path(run) / name)
+            result = test.run(*arguments(run, "--updates", "2", "--json", "--set", "train.evaluate_every=1"))
+            test.equal(f"end with a {kind} {name}", (result.code, (result.json() or {}).get("code")), (5, "E-IO-WRITE"))
+            test.equal(f"what a link {name} leads to", test.path("victim").read_text(), "precious")
+
+
+def killed_export(test):
+    """A killed process leaves nothing, or what the next one of the same command removes."""
+    wide = [word for key in ("width=512", "layers=6", "heads=8") for word in ("--set", "model." + key)]
+    test.succeeds("train", "config.toml", "--run", "wide", "--updates", "1", *wide, "--memory", "1GiB")
+    write_inputs(test)
+    command = ["forward", "--weights", "wide/weights", "--inputs", "in.safetensors", "--out", "logits"]
+    for delay in (0.05, 0.1, 0.2, 0.4):
+        process = test.start(*command)
+        time.sleep(delay)
+        process.kill()
+        process.communicate()
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    test.write(f"logits.partial-{gone.pid}", "torn")
+    test.succeeds(*command)
+    test.equal("what is left", [path.name for path in test.path(".").glob("*partial*")], [])
+
+
+def killed_merge(test):
+    """What a killed merge or export leaves goes with the next command of any kind that writes there, and nothing else does."""
+    write_inputs(test)
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    left = f"plimsoll.partial-{gone.pid}"
+    ours = {f"o.gguf.{left}", f"m.{left}"}
+    others = {f"kept.partial-{gone.pid}", f"weights.replaced.{left}", f"now.plimsoll.partial-{os.getpid()}"}
+    others.add("x.plimsoll.partial-")
+    for command in (["plan", "config.toml", "--out", "p.json"], ["train", "config.toml", "--updates", "1", "--run", "beside"],
+                    ["forward", "--weights", "made/weights", "--inputs", "in.safetensors", "--out", "logits"]):  # fmt: skip
+        for name in ours | others:
+            if name.startswith(("m.", "weights.")):
+                test.write(f"{name}/config.json", "torn")
+            else:
+                test.write(name, "torn")
+        shutil.rmtree(test.path("beside"), ignore_errors=True)
+        test.succeeds(*command)
+        names = {path.name for path in test.path(".").glob("*partial*")}
+        if command[0] != "train":  # its files lie in a folder of their own
+            test.equal(f"what {command[0]} leaves", names, others)
+    for name in others:
+        path = test.path(name)
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
 def machine_file(test):
     """What `machine --json` prints is a machine file."""
     machine = test.succeeds("machine", "--json")
@@ -166,6 +280,10 @@ def main():
         paths,
         closed_streams,
         machine_file,
+        outputs,
+        planted,
+        killed_export,
+        killed_merge,
     )
     test.finish()
 

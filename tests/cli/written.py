@@ -115,7 +115,9 @@ def interrupted(test):
     one = test.path("often/checkpoint.safetensors").stat().st_size
     gained = often["written"]["save_bytes"] - whole["save_bytes"]
     test.that(abs(gained - 2 * one) < 1 << 14, f"three checkpoints: {gained} bytes more, {one} each")
-    test.that(0 <= plan["written"]["save_bytes"] - often["written"]["save_bytes"] < 1 << 15, "as planned")
+    planned, saved = plan["written"]["save_bytes"], often["written"]["save_bytes"]
+    # A plan leaves 16 KiB in each checkpoint for its counters.
+    test.that(0 <= planned - saved < 3 << 14, f"as planned: {planned}, {saved} were")
 
 
 def main():

@@ -308,6 +308,18 @@ const AliasCase kAliasCases[] = {
     {"micro_batch=50", "train.micro_batch", "50"},
     {"bf16=true", "precision.compute", "\"bf16\""},
     {"fp16=true", "precision.compute", "\"fp16\""},
+    {"lora_r=4", "adapter.rank", "4"},
+    {"lora_alpha=8", "adapter.alpha", "8.0"},
+    {"lora.r=4", "adapter.rank", "4"},
+    {"adapter.lora_dropout=0.5", "adapter.dropout", "0.5"},
+    {"lora_target_modules=[\"c_attn\"]", "adapter.targets", "[\"c_attn\"]"},
+    {"target_modules=all-linear", "adapter.targets", "\"all-linear\""},
+    {"use_dora=true", "adapter.kind", "\"dora\""},
+    {"adapter=lora", "adapter.kind", "\"lora\""},
+    {"sequence_len=16", "model.context", "16"},
+    {"optimizer=adamw_torch", "optimizer.name", "\"adamw\""},
+    {"lr_scheduler=cosine", "schedule.name", "\"cosine\""},
+    {"random_state=5", "seed", "5"},
 };
 
 TEST_F(ConfigTest, AutoTakesAPrecisionThatIsAllowedAndSaysWhich) {
@@ -338,6 +350,13 @@ TEST_F(ConfigTest, NamesOfOtherProgramsAreTakenWithANote) {
     EXPECT_EQ(config_key(alias.key).text(config), alias.text);
     EXPECT_TRUE(has_note(config, alias.key));
   }
+}
+
+TEST_F(ConfigTest, QloraIsLoraOverNf4) {
+  const Config config = small({"adapter=qlora"});
+  EXPECT_EQ(config_key("adapter.kind").text(config), "\"lora\"");
+  EXPECT_EQ(config_key("quantize.base").text(config), "\"nf4\"");
+  EXPECT_TRUE(has_note(config, "adapter.kind"));
 }
 
 TEST_F(ConfigTest, NamesOfOtherProgramsMeanWhatTheyMeanThere) {

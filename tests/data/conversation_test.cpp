@@ -23,6 +23,27 @@ ChatSample one(std::string_view json) {
   return parse_sample(json, sample);
 }
 
+TEST(Conversation, RefusesASamplePastTheLimitWithItsLine) {
+  const ScratchFolder folder;
+  const std::string small = R"({"text": "a"})", large = R"({"text": ")" + std::string(1000, 'b') + R"("})";
+  for (const bool array : {false, true}) {
+    write_raw(folder / "x.json", array ? "[" + small + ",\n" + large + "]" : small + "\n" + large + "\n");
+    SampleReader reader(DataPaths(folder / "x.json"), 1000);
+    EXPECT_EQ(reader.next()->completion, "a");
+    EXPECT_ERROR(reader.next(), "E-DATA-JSON", "x.json:2] a " + std::string(array ? "sample" : "line") + " is longer than 1000");
+    SampleReader whole(DataPaths(folder / "x.json"), 2000);
+    EXPECT_EQ((whole.next(), whole.next()->completion.size()), 1000u);
+  }
+  EXPECT_ERROR(one(R"({"messages": [)" + std::string(2'000'000, ' ') + "[]" +
+                   [] {
+                     std::string more;
+                     for (int i = 0; i < 200'000; ++i) more += ",[]";
+                     return more;
+                   }() +
+                   "]}"),
+               "E-DATA-JSON", "more than 200000 values");
+}
+
 std::string shown(const jinja::Value& value) { return repr_of(value).bytes(); }
 
 TEST(Conversation, ReadsEachFormat) {

@@ -1,9 +1,12 @@
 #include "formats/atomic_file.h"
 
+#include <fmt/core.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <string>
 
@@ -47,10 +50,76 @@ TEST(AtomicFile, MissingFolder) {
 TEST(AtomicFile, TargetIsAFolder) {
   ScratchFolder folder;
   std::filesystem::create_directory(folder / "x");
-  AtomicFile file(folder / "x");
-  file.write("text");
-  EXPECT_ERROR(file.commit(), "E-IO-WRITE", "put in place");
+  EXPECT_ERROR(AtomicFile(folder / "x"), "E-IO-WRITE", "a folder");
   EXPECT_EQ(files_in(folder.path()), 1u);
+}
+
+// Files that are not regular stay, whether they are there from the beginning or come meanwhile.
+TEST(AtomicFile, ReplacesFilesAlone) {
+  ScratchFolder folder;
+  ASSERT_EQ(mkfifo((folder / "pipe").c_str(), 0600), 0);
+  write_raw(folder / "real", "old");
+  std::filesystem::create_symlink("real", folder / "link");
+  std::filesystem::create_symlink("nowhere", folder / "dangling");
+  EXPECT_ERROR(AtomicFile(folder / "pipe"), "E-IO-WRITE", "a device, pipe or socket");
+  EXPECT_ERROR(AtomicFile("/dev/null"), "E-IO-WRITE", "a device, pipe or socket");
+  EXPECT_ERROR(AtomicFile(folder / "link"), "E-IO-WRITE", "it is a link");
+  EXPECT_ERROR(AtomicFile(folder / "dangling"), "E-IO-WRITE", "it is a link");
+  AtomicFile file(folder / "late");
+  file.write("text");
+  ASSERT_EQ(mkfifo((folder / "late").c_str(), 0600), 0);
+  EXPECT_ERROR(file.commit(), "E-IO-WRITE", "a device, pipe or socket");
+  EXPECT_TRUE(std::filesystem::is_fifo(folder / "late"));
+  EXPECT_EQ(read_raw(folder / "real"), "old");
+  EXPECT_EQ(files_in(folder.path()), 5u);
+}
+
+TEST(AtomicFile, NamedOutputsFollowLinksToFiles) {
+  ScratchFolder folder;
+  write_raw(folder / "real", "old");
+  std::filesystem::create_symlink("real", folder / "link");
+  std::filesystem::create_symlink("nowhere", folder / "dangling");
+  ASSERT_EQ(mkfifo((folder / "pipe").c_str(), 0600), 0);
+  std::filesystem::create_symlink("pipe", folder / "to_pipe");
+  write_file_atomically(output_file(folder / "link"), "new");
+  EXPECT_EQ(read_raw(folder / "real"), "new");
+  EXPECT_TRUE(std::filesystem::is_symlink(folder / "link"));
+  EXPECT_EQ(output_file(folder / "absent"), folder / "absent");
+  EXPECT_EQ(output_file(""), "");
+  EXPECT_ERROR(output_file(folder / "dangling"), "E-IO-WRITE", "a link to nowhere");
+  EXPECT_ERROR(output_file(folder / "to_pipe"), "E-IO-WRITE", "a device, pipe or socket");
+  EXPECT_ERROR(output_file(folder.path()), "E-IO-WRITE", "a folder");
+  EXPECT_ERROR(output_file(folder / "no/x"), "E-IO-WRITE", "is no folder");
+}
+
+TEST(AtomicFile, StaysWithTheFolderThatItWasBegunIn) {
+  ScratchFolder folder;
+  std::filesystem::create_directory(folder / "a");
+  AtomicFile file(folder / "a/x");
+  file.write("text");
+  std::filesystem::rename(folder / "a", folder / "b");
+  std::filesystem::create_directory(folder / "a");
+  file.commit();
+  EXPECT_EQ(read_raw(folder / "b/x"), "text");
+  EXPECT_EQ(files_in(folder / "a"), 0u);
+}
+
+TEST(AtomicFile, AKilledProcessLeavesNothingForThoseAfterIt) {
+  ScratchFolder folder;
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    AtomicFile file(folder / "x");
+    file.write("half");
+    kill(getpid(), SIGKILL);
+  }
+  waitpid(child, nullptr, 0);
+  write_raw(folder / fmt::format("x.partial-{}", child), "of a file system that keeps it");
+  write_raw(folder / fmt::format("xy.partial-{}", child), "of another file");
+  write_file_atomically(folder / "x", "whole");
+  EXPECT_EQ(read_raw(folder / "x"), "whole");
+  EXPECT_TRUE(std::filesystem::exists(folder / fmt::format("xy.partial-{}", child)));
+  EXPECT_EQ(files_in(folder.path()), 2u);
 }
 
 // The kernel cuts the write that crosses the limit short and fails the next one.

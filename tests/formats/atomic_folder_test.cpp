@@ -90,6 +90,9 @@ TEST(AtomicFolder, NeedsAFolderAroundIt) {
   write_raw(scratch / "file", "text");
   EXPECT_ERROR(AtomicFolder(scratch / "file"), "E-IO-WRITE", "not a folder");
   EXPECT_EQ(read_raw(scratch / "file"), "text");
+  fs::create_symlink("nowhere", scratch / "dangling");
+  EXPECT_ERROR(AtomicFolder(scratch / "dangling"), "E-IO-WRITE", "leads nowhere");
+  EXPECT_TRUE(fs::is_symlink(scratch / "dangling"));
 }
 
 TEST(AtomicFolder, ALinkKeepsLeadingThere) {
@@ -120,10 +123,10 @@ TEST(AtomicFolder, WhatKilledProcessesLeaveGoes) {
     kill(getpid(), SIGKILL);
   }
   waitpid(child, nullptr, 0);
-  EXPECT_TRUE(fs::exists(scratch / ("x.partial-" + std::to_string(child))));
+  EXPECT_TRUE(fs::exists(scratch / ("x.plimsoll.partial-" + std::to_string(child))));
   fs::create_directory(scratch / "xy.partial-1");  // of another folder
   AtomicFolder folder(target);
-  EXPECT_FALSE(fs::exists(scratch / ("x.partial-" + std::to_string(child))));
+  EXPECT_FALSE(fs::exists(scratch / ("x.plimsoll.partial-" + std::to_string(child))));
   write_generation(folder, "new");
   // One that is being written stays.
   AtomicFolder beside(scratch / "y");
@@ -132,6 +135,28 @@ TEST(AtomicFolder, WhatKilledProcessesLeaveGoes) {
   folder.commit();
   EXPECT_EQ(read_raw(target / "a"), "new");
   EXPECT_TRUE(fs::exists(scratch / "xy.partial-1"));
+}
+
+TEST(AtomicFolder, WhatIsLeftOfOtherTargetsGoesToo) {
+  const ScratchFolder scratch;
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    AtomicFolder folder(scratch / "x");
+    write_generation(folder, "half");
+    kill(getpid(), SIGKILL);
+  }
+  waitpid(child, nullptr, 0);
+  const std::string left = ".plimsoll.partial-" + std::to_string(child);
+  ASSERT_TRUE(fs::exists(scratch / ("x" + left)));
+  fs::create_directory(scratch / ("y.replaced" + left));                   // perhaps the only copy
+  fs::create_directory(scratch / ("y.partial-" + std::to_string(child)));  // somebody else's
+  const AtomicFolder beside(scratch / "z");
+  write_file_atomically(scratch / "file", "text");
+  EXPECT_FALSE(fs::exists(scratch / ("x" + left)));
+  EXPECT_TRUE(fs::exists(scratch / ("y.replaced" + left)));
+  EXPECT_TRUE(fs::exists(scratch / ("y.partial-" + std::to_string(child))));
+  EXPECT_TRUE(fs::exists(beside.path()));
 }
 
 // Between the two renames of a file system that cannot exchange.

@@ -6,6 +6,7 @@
 #include <bit>
 #include <cmath>
 #include <filesystem>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <numbers>
 #include <string>
@@ -77,6 +78,12 @@ class Gguf : public testing::Test {
   ScratchFolder folder_;
 };
 
+// A byte of numbers and scales that are finite in every format: no exponent has all its bits.
+template <class Number>
+char finite(Number random) {
+  return static_cast<char>(static_cast<unsigned>(random) & 0xBFU);
+}
+
 TEST_F(Gguf, KeysAndTensorsAreRead) {
   GgufBuilder builder;
   builder.alignment = 64;
@@ -115,8 +122,7 @@ TEST_F(Gguf, TypesThatAreStoredDecodeInAnyRange) {
     std::string bytes = builder.file();
     const GgufFile probe = GgufFile::open(write(bytes));
     const GgufTensor& shape = *probe.find("x");
-    for (std::int64_t i = 0; i < shape.bytes; ++i)
-      bytes[static_cast<std::size_t>(shape.offset + i)] = static_cast<char>(random.next());
+    for (std::int64_t i = 0; i < shape.bytes; ++i) bytes[static_cast<std::size_t>(shape.offset + i)] = finite(random.next());
     const GgufFile file = GgufFile::open(write(bytes));
     std::vector<float> whole(3 * 512), part(700);
     std::vector<std::byte> small(256), large(1 << 16);
@@ -268,7 +274,7 @@ TEST_F(Gguf, RawBlocksComeInTheOrderOfTheModel) {
   builder.string("general.architecture", "llama");
   builder.u32("llama.attention.head_count", 2);
   std::string stored;
-  for (int i = 0; i < 8 * 2 * 18; ++i) stored += static_cast<char>(random.next());
+  for (int i = 0; i < 8 * 2 * 18; ++i) stored += finite(random.next());
   builder.tensor("blk.0.attn_q.weight", {8, 64}, 2, stored);
   builder.tensor("blk.0.attn_v.weight", {8, 64}, 2, stored);
   const GgufWeights weights = GgufWeights::open(write(builder));
@@ -327,6 +333,62 @@ TEST_F(Gguf, KeysBecomeAConfiguration) {
     builder.u32(key, value);
     const std::string says = std::string(key) == "split.count" ? "one of 3 parts" : key;
     EXPECT_ERROR(gguf_config(open(builder)), "E-FORMAT-GGUF", says);
+  }
+}
+
+// Files of 2023 say rope.scale_linear, and llama.cpp takes a factor without a type for a linear one.
+TEST_F(Gguf, ScalingsOfAnglesAreThoseThatLlamaCppReads) {
+  using Put = std::function<void(GgufBuilder&)>;
+  const auto number = [](const char* key, float value) {
+    return [=](GgufBuilder& b) { b.f32("llama.rope." + std::string(key), value); };
+  };
+  const auto type = [](const char* name) { return [=](GgufBuilder& b) { b.string("llama.rope.scaling.type", name); }; };
+  const auto scaling = [&](const std::vector<Put>& all) {
+    GgufBuilder builder = decoder("llama");
+    for (const Put& put : all) put(builder);
+    return gguf_config(open(builder))["rope_scaling"];
+  };
+  const Put four = number("scaling.factor", 4), old = number("scale_linear", 4);
+  const nlohmann::ordered_json linear = {{"rope_type", "linear"}, {"factor", 4.0}};
+  EXPECT_EQ(scaling({type("linear"), four}), linear);
+  EXPECT_EQ(scaling({four}), linear);
+  EXPECT_EQ(scaling({old}), linear);
+  EXPECT_EQ(scaling({old, type("linear")}), linear);
+  EXPECT_EQ(scaling({four, number("scale_linear", 2)}), linear);
+  EXPECT_TRUE(scaling({number("scale_linear", 1)}).is_null());
+  EXPECT_TRUE(scaling({number("scale_linear", 0)}).is_null());
+  EXPECT_TRUE(scaling({four, type("none")}).is_null());
+  EXPECT_EQ(scaling({type("yarn"), old})["factor"], 4.0);
+  const auto yarn = scaling({type("yarn"), four, number("scaling.yarn_beta_fast", 8), number("scaling.yarn_beta_slow", 4)});
+  EXPECT_EQ(yarn["beta_fast"], 8.0);
+  EXPECT_EQ(yarn["beta_slow"], 4.0);
+  EXPECT_EQ(scaling({type("yarn"), four, number("scaling.yarn_ext_factor", -1)}), scaling({type("yarn"), four}));
+  const std::pair<const char*, float> refused[] = {
+      {"scaling.yarn_ext_factor", 0.5f}, {"scaling.yarn_attn_factor", 2}, {"scaling.attn_factor", 2}, {"scale_linear", -1}};
+  for (const auto& [key, value] : refused) {
+    EXPECT_ERROR(scaling({type("yarn"), number(key, value)}), "E-FORMAT-GGUF", std::string("llama.rope.") + key);
+  }
+  EXPECT_ERROR(scaling({four, number("scaling.yarn_ext_factor", 1)}), "E-FORMAT-GGUF", "llama.rope.scaling.yarn_ext_factor is 1");
+}
+
+TEST_F(Gguf, KeysThatAreNotKnownAreRefusedByName) {
+  for (const char* architecture : {"llama", "mistral", "qwen2", "qwen3"}) {
+    const std::string prefix = std::string(architecture) + ".";
+    for (const char* key : {"attention.sink_count", "rope.freq_base_swa", "attention.sliding_window_pattern", "x"}) {
+      GgufBuilder builder = decoder(architecture);
+      builder.u32(prefix + key, 1);
+      EXPECT_ERROR(gguf_config(open(builder)), "E-FORMAT-GGUF", prefix + key + ", which is not known");
+    }
+    GgufBuilder builder = decoder(architecture);
+    builder.flag(prefix + "attention.causal", true);
+    builder.u32(prefix + "vocab_size", 26);
+    builder.flag(prefix + "rope.scaling.finetuned", false);
+    builder.u32("general.file_type", 0);
+    builder.u32("another.attention.scale", 2);
+    EXPECT_EQ(gguf_config(open(builder))["num_hidden_layers"], 2);
+    GgufBuilder both_ways = decoder(architecture);
+    both_ways.flag(prefix + "attention.causal", false);
+    EXPECT_ERROR(gguf_config(open(both_ways)), "E-FORMAT-GGUF", prefix + "attention.causal is false");
   }
 }
 

@@ -3,8 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <functional>
 #include <numeric>
 #include <string>
 #include <tuple>
@@ -299,6 +301,26 @@ TEST(Draw, TopKAndTopPLeaveTheUnlikelyOut) {
   EXPECT_GT(counts_of({.temperature = 1, .top_p = 0.75}, logits, 7000)[3], 1000);
   EXPECT_EQ(counts_of({.temperature = 1, .top_p = 1e-9}, logits, 50)[2], 50);
   EXPECT_EQ(counts_of({.temperature = 0, .top_k = 3}, logits, 50)[2], 50);
+}
+
+// Far more tokens reach the share than are sorted at first: each one that may be drawn is likelier than each one that may not.
+TEST(Draw, TopPTakesTheLikeliestOfManyTokens) {
+  std::vector<float> logits;
+  for (std::int64_t i = 0; i < 400; ++i) logits.push_back(static_cast<float>((i * 7919) % 400) * 5e-3F);
+  std::vector<float> sorted = logits;
+  std::ranges::sort(sorted, std::greater());
+  double total = 0, kept = 0;
+  for (const float logit : sorted) total += std::exp(double{logit} - double{sorted[0]});
+  std::size_t count = 0;
+  while (kept < 0.6 * total) kept += std::exp(double{sorted[count++]} - double{sorted[0]});
+  ASSERT_GT(count, 100U);
+  const std::vector<int> counts = counts_of({.temperature = 1, .top_p = 0.6}, logits, 4000);
+  std::size_t drawn = 0;
+  for (std::size_t i = 0; i < logits.size(); ++i) {
+    if (counts[i] > 0) EXPECT_GE(logits[i], sorted[count - 1]);
+    drawn += counts[i] > 0;
+  }
+  EXPECT_GT(drawn, count * 95 / 100);
 }
 
 TEST(Draw, RowsAndStepsHaveNumbersOfTheirOwn) {

@@ -2,11 +2,14 @@
 #include <fmt/core.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <csignal>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/child.h"
@@ -52,6 +55,9 @@ MachineRecord example() {
   record.copy_bytes_per_second = 4e10;
   record.algorithms = {{"matmul[](f32(3, 4), f32(4, 5))x1t2", "00ff"}};
   record.kernel_seconds = {{"add[](f32(3, 4), f32(3, 4))x1t2", 1e-5 / 7}};
+  record.sharing = {.others = 0.3, .stolen = 0.05};
+  record.repeats = 2;
+  record.shared_kernels = {"add[](f32(3, 4), f32(3, 4))x1t2"};
   return record;
 }
 
@@ -71,6 +77,32 @@ TEST(MachineFile, ReadsWhatWasWritten) {
   EXPECT_EQ(read.copy_bytes_per_second, record.copy_bytes_per_second);
   EXPECT_EQ(read.kernel_seconds, record.kernel_seconds);
   EXPECT_EQ(read.algorithms, record.algorithms);
+  EXPECT_EQ(read.sharing, record.sharing);
+  EXPECT_EQ(read.repeats, 2);
+  EXPECT_EQ(read.shared_kernels, record.shared_kernels);
+  EXPECT_TRUE(read.shared());
+}
+
+// A file of an earlier version does not know what else ran; one that says what cannot be is refused.
+TEST(MachineFile, MayNotKnowWhatElseRan) {
+  const ScratchFolder folder;
+  const std::filesystem::path path = folder / "machine.json";
+  write_machine_file(path, example());
+  json object = json::parse(read_raw(path));
+  EXPECT_EQ(object.at("measured").at("shared"), true);
+  for (const char* key : {"others", "stolen", "waited"}) {
+    json wrong = object;
+    wrong["measured"][key] = 1.5;
+    write_raw(path, wrong.dump());
+    EXPECT_ERROR(read_machine_file(path), "E-MACHINE-FILE", key);
+  }
+  object.erase("measured");
+  object.erase("shared_kernels");
+  write_raw(path, object.dump());
+  const MachineRecord read = read_machine_file(path);
+  EXPECT_FALSE(read.sharing);
+  EXPECT_FALSE(read.shared());
+  EXPECT_EQ(read.machine.hash, example().machine.hash);
 }
 
 TEST(Algorithms, HaveToBeThoseOfThePlan) {
@@ -149,8 +181,9 @@ TEST(MachineFile, RefusesWhatIsNoMachine) {
     EXPECT_ERROR(read_machine_file(path), "E-MACHINE-FILE", "machine.json");
   }
   for (const auto& [key, value] : good.items()) {
-    if (key == "hash" || key == "build" || key == "kernels" || key == "algorithms" || key == "host_reserve")
-      continue;  // a description has none
+    constexpr std::array<std::string_view, 8> kOptional{"hash",         "build",    "kernels", "algorithms",
+                                                        "host_reserve", "measured", "seal",    "shared_kernels"};
+    if (std::ranges::find(kOptional, key) != kOptional.end()) continue;  // a description has none
     SCOPED_TRACE(key);
     json bad = good;
     bad.erase(key);

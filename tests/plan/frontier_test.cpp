@@ -23,6 +23,19 @@ bool has(const std::vector<FrontierPoint>& points, const Plan& plan) {
   });
 }
 
+TEST(Front, CoversWhatAddsNothing) {
+  Front front;
+  EXPECT_FALSE(front.covers(std::vector{rung_of(100, 1.0)}, 0));
+  EXPECT_TRUE(front.covers({}, 0));
+  front.add(std::vector{rung_of(100, 2.0), rung_of(200, 1.0), rung_of(150, 3.0), rung_of(100, 2.5)});
+  EXPECT_TRUE(front.covers(std::vector{rung_of(100, 2.0), rung_of(150, 2.0), rung_of(300, 1.0)}, 0));
+  EXPECT_FALSE(front.covers(std::vector{rung_of(99, 9.0)}, 0)) << "fewer bytes than all";
+  EXPECT_FALSE(front.covers(std::vector{rung_of(199, 1.9), rung_of(300, 5.0)}, 0)) << "one of them is faster";
+  EXPECT_TRUE(front.covers(std::vector{rung_of(199, 1.9)}, 0.06));
+  front.add(std::vector{rung_of(90, 0.5)});
+  EXPECT_TRUE(front.covers(std::vector{rung_of(90, 0.5), rung_of(200, 0.6)}, 0)) << "what beats all takes their place";
+}
+
 TEST(SpreadRungs, DivideTheLadderEvenly) {
   std::vector<Candidate> ladder;
   for (int i = 0; i <= 32; ++i) ladder.push_back(rung_of(std::int64_t{1} << (40 - i), 1 + i / 32.0));

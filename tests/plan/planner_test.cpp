@@ -205,7 +205,8 @@ TEST(Candidates, ComposedProfileIsTheFullSimulation) {
         const Bytes live = most_live(full);
         const Costs costs = costs_of(full, paging, machine);
         const std::string what = text_of(batch, candidate);
-        const Candidate known = batch.exact_seconds(candidate) ? candidate : batch.simulated(candidate);
+        Candidate known = candidate, *const one = &known;
+        if (!batch.exact_seconds(candidate)) batch.simulate({&one, 1});
         if (known.simulated || batch.exact(candidate)) {
           EXPECT_EQ(known.live, live) << shape.layers << " layers, micro " << micro << ", round " << round << ": " << what;
         } else {
@@ -273,6 +274,37 @@ TEST(Planner, FloorIsExact) {
     EXPECT_LE(owners, floor);
     EXPECT_GE(owners.n, floor.n * 99 / 100) << "the table of owners explains the floor";
   }
+}
+
+TEST(Planner, FloorsAloneAreEnoughForAllPlans) {
+  for (const ModelShape& shape : kShapes) {
+    for (const bool disk : {false, true}) {
+      const Config config = config_for(shape, 6);
+      PlanRequest request = plan_request(config);
+      if (disk) request.beyond = {kGiB * 8};
+      OpCatalogue catalogue = round_catalogue();
+      PlanSpace all(source_for(config), request, round_machine(), catalogue);
+      request.floor_only = true;
+      PlanSpace few(source_for(config), request, round_machine(), catalogue);
+      EXPECT_GE(few.floor(), all.floor());
+      EXPECT_LE(few.floor().n, all.floor().n * 11 / 10);
+      EXPECT_LT(few.effort().work, all.effort().work);
+    }
+  }
+}
+
+TEST(Candidates, WhatIsNotWantedHasBoundsAlone) {
+  const Config config = config_for({6, 64, 4, 32, 301}, 12);
+  const PlanRequest request = plan_request(config);
+  OpCatalogue catalogue = round_catalogue();
+  BatchModel one(build_training_graph(config, kTrainAndValidate, 1).graph, 1, 12, round_machine().threads, catalogue);
+  const Machine machine = round_machine();
+  const BatchCandidates wanted(one, {}, 1, request, machine, {});
+  const BatchCandidates unwanted(one, {}, 1, request, machine, {}, [](const BatchCandidates&) { return false; });
+  EXPECT_EQ(unwanted.levels(), 0U);
+  EXPECT_TRUE(unwanted.all(0).empty());
+  EXPECT_LE(unwanted.bound(), wanted.bound()) << "its bounds count all the same";
+  EXPECT_EQ(unwanted.kernel_seconds(), wanted.kernel_seconds());
 }
 
 TEST(Planner, ConstrainedRequestsAreObeyed) {

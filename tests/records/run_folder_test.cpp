@@ -2,6 +2,7 @@
 #include "records/run_folder.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -63,6 +64,82 @@ TEST(RunFolder, ARunThatNobodyHoldsIsInterrupted) {
   }
   EXPECT_EQ(run_status(path), "failed");
   EXPECT_EQ(RunFolder::open(path, true).ended_process(), std::nullopt);
+}
+
+// A folder that was moved is followed, and what lies at its old path is not touched.
+TEST(RunFolder, StaysWithTheFolderThatItHasOpened) {
+  const ScratchFolder folder;
+  RunFolder run = RunFolder::open(folder / "run", false);
+  run.write_run({{"pid", 1}});
+  run.open_metrics(0);
+  EXPECT_FALSE(run.follow());
+  std::filesystem::rename(folder / "run", folder / "moved");
+  std::filesystem::create_directory(folder / "run");
+  run.append(Metrics{});
+  run.append(Evaluation{1, 1, 0.5, 1, 1});
+  run.append_event({{"update", 1}});
+  EXPECT_TRUE(run.follow());
+  EXPECT_EQ(run.path(), std::filesystem::canonical(folder / "moved"));
+  run.write("plan.json", "{}");
+  run.write_run({{"pid", 2}});
+  run.append(Evaluation{1, 1, 0.25, 1, 1});
+  for (const char* name : {"metrics.jsonl", "eval.jsonl", "events.jsonl", "plan.json"}) {
+    EXPECT_TRUE(std::filesystem::exists(folder / "moved" / name)) << name;
+  }
+  EXPECT_NE(read_raw(folder / "moved/eval.jsonl").find("0.25"), std::string::npos);
+  EXPECT_TRUE(std::filesystem::is_empty(folder / "run"));
+  std::filesystem::remove_all(folder / "moved");
+  EXPECT_ERROR(run.follow(), "E-IO-WRITE", "not there any more");
+  EXPECT_ERROR(run.write_run({{"pid", 3}}), "E-IO-WRITE", "not there any more");
+  EXPECT_TRUE(std::filesystem::is_empty(folder / "run"));
+}
+
+TEST(RunFolder, AnotherFolderAtItsPathIsNotTakenAway) {
+  const ScratchFolder folder;
+  {
+    const RunFolder run = RunFolder::open(folder / "run", false);
+    std::filesystem::rename(folder / "run", folder / "moved");
+    std::filesystem::create_directories(folder / "run/tokens");
+    write_raw(folder / "run/plan.json", "another's");
+  }
+  EXPECT_EQ(read_raw(folder / "run/plan.json"), "another's");
+  EXPECT_TRUE(std::filesystem::exists(folder / "run/tokens"));
+}
+
+TEST(RunFolder, WritesThroughNoLink) {
+  for (const char* name : {"metrics.jsonl", "eval.jsonl", "events.jsonl", "run.json", "checkpoint.safetensors", "weights"}) {
+    const ScratchFolder folder;
+    write_raw(folder / "victim", "precious");
+    std::filesystem::create_directory(folder / "run");
+    std::filesystem::create_symlink("../victim", folder / "run" / name);
+    EXPECT_ERROR(RunFolder::open(folder / "run", false), "E-IO-WRITE", "it is a link");
+    EXPECT_EQ(read_raw(folder / "victim"), "precious") << name;
+  }
+  // One that comes later.
+  const ScratchFolder folder;
+  write_raw(folder / "victim", "precious");
+  RunFolder run = RunFolder::open(folder / "run", false);
+  run.write_run({{"pid", 1}});
+  std::filesystem::create_symlink("../victim", folder / "run/eval.jsonl");
+  ASSERT_EQ(mkfifo((folder / "run/events.jsonl").c_str(), 0600), 0);
+  EXPECT_ERROR(run.append(Evaluation{1, 1, 0.5, 1, 1}), "E-IO-WRITE", "it is a link");
+  EXPECT_ERROR(run.append_event({{"update", 1}}), "E-IO-WRITE", "");
+  EXPECT_EQ(read_raw(folder / "victim"), "precious");
+}
+
+// Under another name the bytes may be somebody else's.
+TEST(RunFolder, LinesThatHaveAnotherNameAreCopied) {
+  const ScratchFolder folder;
+  const std::string lines = "{\"update\":1,\"loss\":1,\"grad_norm\":1}\n";
+  write_raw(folder / "victim", lines);
+  std::filesystem::create_directory(folder / "run");
+  std::filesystem::create_hard_link(folder / "victim", folder / "run/metrics.jsonl");
+  write_raw(folder / "run/run.json", "{}");
+  RunFolder run = RunFolder::open(folder / "run", true);
+  run.open_metrics(1);
+  run.append(Metrics{});
+  EXPECT_EQ(read_raw(folder / "victim"), lines);
+  EXPECT_TRUE(read_raw(folder / "run/metrics.jsonl").starts_with(lines));
 }
 
 TEST(RunRoom, IsRefusedWithNumbersAndAPlace) {

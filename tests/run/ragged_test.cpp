@@ -42,7 +42,7 @@ struct ChatData {
       writer.add(tokens, trained);
     }
     writer.commit();
-    return open_sample_file(folder / name, name, kVocab, true);
+    return open_sample_file(File::open(folder / name), name, kVocab, true);
   }
 };
 

@@ -78,7 +78,8 @@ struct Spy : Consumer {
           losses.push_back(updated.metrics.loss);
         },
         [&](const Overflowed&) { add("overflowed"); }, [&](const Warned&) { add("warned"); },
-        [&](const Unstable&) { add("unstable"); }, [&](const Diverging&) { add("diverging"); }, [](const Evaluating&) {},
+        [&](const Unstable&) { add("unstable"); }, [&](const Diverging&) { add("diverging"); },
+        [&](const ValidationRises& rises) { with("rises", rises.update); }, [](const Evaluating&) {},
         [&](const Evaluated& evaluated) { with("evaluated", evaluated.evaluation.update); },
         [&](const Saving&) { add("saving"); }, [&](const Saved& saved) { with("saved", saved.updates); },
         [&](const LoopEnded&) { add("loop ended"); },
@@ -89,6 +90,7 @@ struct Spy : Consumer {
 };
 
 struct NoCommands final : NextCommands {
+  std::string resume() const override { return "resume"; }
   std::string begin_beside() const override { return "beside"; }
   std::string again() const override { return "again"; }
   std::string other_data() const override { return "other"; }

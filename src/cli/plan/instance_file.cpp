@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "base/ceil_div.h"
 #include "base/error.h"
+#include "formats/bounded_json.h"
 
 namespace plimsoll::replays {
 namespace {
@@ -15,7 +17,8 @@ namespace {
 using nlohmann::json;
 
 constexpr std::int64_t kMostBytes = std::int64_t{1} << 40;  // of one value: no sum over all rows overflows
-constexpr std::size_t kMostRows = 1 << 20;
+constexpr std::size_t kMostRows = 1 << 20, kMostPairs = 64;
+constexpr JsonLimits kLimits{.bytes = kMostInstanceBytes, .values = 20'000'000};
 constexpr int kNone = -1;
 
 class Reader {
@@ -84,6 +87,7 @@ class Reader {
     touched_.resize(values.size());
     item_.assign(values.size(), kNone);
     made_.assign(values.size(), 0);
+    last_reader_.assign(values.size(), kNone);
   }
 
   int id(const json& value, const std::string& what) const {
@@ -187,7 +191,10 @@ class Reader {
   std::vector<Pair> pairs_of(const json& kind, const std::vector<int>& inputs, const std::vector<int>& outputs,
                              const std::string& what) const {
     std::vector<Pair> pairs;
-    for (const json& row : kind.value("in_place", json::array())) {
+    const json rows = kind.value("in_place", json::array());
+    if (rows.size() > kMostPairs)
+      fail(fmt::format("{} in_place has {} rows, and {} are the most", what, rows.size(), kMostPairs));
+    for (const json& row : rows) {
       const auto position = [&](std::size_t column, const std::vector<int>& of) {
         return at(whole(row.at(column), 0, static_cast<std::int64_t>(of.size()) - 1, what + " in_place"));
       };
@@ -228,9 +235,11 @@ class Reader {
     }
   }
 
-  void read(Op& op, int root) const {
-    const int item = item_[at(root)];
-    if (item != kNone && std::find(op.reads.begin(), op.reads.end(), item) == op.reads.end()) op.reads.push_back(item);
+  // Each item once.
+  void read(Op& op, int root) {
+    const int item = item_[at(root)], index = static_cast<int>(result_.problem.ops.size());
+    if (item == kNone || std::exchange(last_reader_[at(root)], index) == index) return;
+    op.reads.push_back(item);
   }
 
   void check_order(const std::vector<int>& inputs, const std::vector<int>& outputs, const std::string& what) {
@@ -254,6 +263,7 @@ class Reader {
   std::vector<std::int64_t> bytes_;        // by value, aligned
   std::vector<char> transient_, made_;     // by value
   std::vector<int> root_, item_;           // by value: whose bytes it is; its item
+  std::vector<int> last_reader_;           // by root: the op that was the last to read it
   std::vector<int> base_;                  // by value: what it is a view of, itself for others
   std::vector<int> newest_;                // by root: the value that its bytes hold
   std::vector<std::vector<int>> touched_;  // by root: replayable ops that read or made it as it is
@@ -264,8 +274,10 @@ class Reader {
 
 Instance read_instance(std::string_view text, const std::string& where) {
   try {
-    return Reader(json::parse(text), where).run();
-  } catch (const json::exception& error) {
+    return Reader(parse_json(text, kLimits), where).run();
+  } catch (const Error&) {
+    throw;
+  } catch (const std::exception& error) {
     throw data_error("E-INSTANCE", where, fmt::format("it is not an instance: {}", error.what()),
                      "a file that `plimsoll plan CONFIG --export-instance FILE` writes, or one like it");
   }

@@ -2,6 +2,7 @@
 // ours or anybody's.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -9,6 +10,8 @@
 #include "plan/replays/problem.h"
 
 namespace plimsoll::replays {
+
+inline constexpr std::int64_t kMostInstanceBytes = 512 << 20;
 
 struct Instance {
   Problem problem;

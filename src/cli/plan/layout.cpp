@@ -1,5 +1,6 @@
 #include <fmt/core.h>
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "base/clock.h"
@@ -21,6 +22,7 @@ int run_layout(const LayoutArguments& arguments) {
   if (arguments.work_limit && *arguments.work_limit < 0) {
     throw config_error("E-USAGE", "--work-limit", fmt::format("it is {}", *arguments.work_limit), "0 or more");
   }
+  const std::filesystem::path out = output_file(arguments.out);
   const std::int64_t work_limit = arguments.work_limit.value_or(-1);  // without: until it has decided
   const layout::NamedProblem csv = layout::read_csv_file(arguments.file);
   const double start = cpu_seconds_now();
@@ -42,7 +44,7 @@ int run_layout(const LayoutArguments& arguments) {
   if (fits && !layout::judge(csv.problem, solution, arguments.capacity.value_or(-1)).empty()) {
     throw internal_error("layout", "the judge refuses the solver's answer");
   }
-  if (fits && !arguments.out.empty()) write_file_atomically(arguments.out, layout::write_csv(csv, solution));
+  if (fits && !out.empty()) write_file_atomically(out, layout::write_csv(csv, solution));
   const std::int64_t load = layout::load(csv.problem);
   if (arguments.json) {
     const nlohmann::json object = {
@@ -53,7 +55,7 @@ int run_layout(const LayoutArguments& arguments) {
         {"load", load},
         {"optimal", optimal},
         {"cpu_seconds", seconds}};
-    fmt::print("{}\n", object.dump());
+    print_json(object);
   } else {
     // Where the addresses go to stdout, they are all that is there.
     const bool csv_follows = fits && arguments.out.empty();
@@ -61,9 +63,9 @@ int run_layout(const LayoutArguments& arguments) {
                                          fits ? std::to_string(solution.height) : "-", load, optimal ? ", optimal" : "", seconds);
     if (csv_follows) {
       say_line(line);
-      fmt::print("{}", layout::write_csv(csv, solution));
+      print_text(layout::write_csv(csv, solution));
     } else {
-      fmt::print("{}\n", line);
+      print_text(fmt::format("{}\n", line));
     }
   }
   return static_cast<int>(fits ? ExitCode::ok : ExitCode::does_not_fit);

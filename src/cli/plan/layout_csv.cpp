@@ -7,7 +7,6 @@
 #include <charconv>
 #include <fstream>
 #include <optional>
-#include <sstream>
 #include <unordered_set>
 #include <utility>
 
@@ -19,7 +18,7 @@ namespace {
 constexpr std::array<std::string_view, 4> kColumns = {"id", "lower", "upper", "size"};
 constexpr std::int64_t kLargestTotal = std::int64_t{1} << 61;  // of all sizes; leaves room for sums in the solvers
 constexpr std::int64_t kLatest = std::int64_t{1} << 61;        // of times, in either direction
-constexpr std::size_t kMostBuffers = 10'000'000;
+constexpr std::size_t kMostBuffers = 10'000'000, kMostColumns = 256, kMostBytes = 256 << 20;
 
 class Reader {
  public:
@@ -78,7 +77,10 @@ class Reader {
     while (at_ < text_.size()) {
       record_line_ = line_;
       std::vector<std::string> fields(1);
-      while (next_field(fields.back())) fields.emplace_back();
+      while (next_field(fields.back())) {
+        if (fields.size() == kMostColumns) fail("a line has too many fields", fmt::format("at most {}", kMostColumns));
+        fields.emplace_back();
+      }
       if (fields.size() > 1 || !trimmed(fields[0]).empty()) return fields;
     }
     return std::nullopt;
@@ -182,12 +184,21 @@ std::string quoted(const std::string& id) {
 NamedProblem read_csv(std::string_view text, const std::string& where) { return Reader(text, where).read(); }
 
 NamedProblem read_csv_file(const std::string& path) {
+  constexpr std::size_t kBlock = 64 << 10;
   std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  if (file) text << file.rdbuf();
-  if (!file || file.bad())
+  std::string text;
+  for (std::size_t got = kBlock; file && got == kBlock;) {
+    text.resize(text.size() + kBlock);
+    file.read(text.data() + text.size() - kBlock, kBlock);
+    got = static_cast<std::size_t>(file.gcount());
+    text.resize(text.size() - kBlock + got);
+    if (text.size() > kMostBytes) {
+      throw data_error("E-LAYOUT-CSV", path, fmt::format("it has more than {} bytes", kMostBytes), "a smaller file");
+    }
+  }
+  if (file.bad() || !file.eof())
     throw data_error("E-LAYOUT-CSV", path, "the file cannot be read", "a CSV file with the columns id, lower, upper, size");
-  return read_csv(text.str(), path);
+  return read_csv(text, path);
 }
 
 std::string write_csv(const NamedProblem& named, const Solution& solution) {

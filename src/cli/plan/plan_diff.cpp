@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "cli/say.h"
 #include "prepare/plan_file.h"
 
 namespace plimsoll {
@@ -148,9 +149,9 @@ int run_plan_diff(const PlanArguments& arguments) {
   const std::string &a = arguments.diff.at(0), &b = arguments.diff.at(1);
   const ordered_json diff = plan_diff(read_side(a), read_side(b));
   if (arguments.json) {
-    fmt::print("{}\n", diff.dump());
+    print_json(diff);
   } else {
-    fmt::print("a: {}\nb: {}\n{}", a, b, diff_text(diff));
+    print_text(fmt::format("a: {}\nb: {}\n{}", a, b, diff_text(diff)));
   }
   return static_cast<int>(ExitCode::ok);
 }

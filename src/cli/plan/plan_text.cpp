@@ -12,6 +12,7 @@
 #include "base/shell.h"
 #include "base/text.h"
 #include "cli/progress.h"
+#include "measure/sharing.h"
 
 namespace plimsoll {
 namespace {
@@ -300,7 +301,32 @@ std::string long_samples_text(const json& epoch) {
   add("dropped", "dropped as too long");
   add("untrained", "left out: no token is trained on");
   add("unended", "train no token that ends an answer");
+  add("own_begins", "begin with a begin token of their own: none is added");
+  add("own_ends", "end with an end token of their own: none is added");
+  add("doubled", "have a begin or end token twice, one right behind the other");
   return text.empty() ? "" : "samples: " + text + "\n";
+}
+
+// "12,345 tokens (4,321 trained on)"; one number where they are the same.
+std::string tokens_text(const json& tokens, const json& trained) {
+  const std::string all = fmt::format("{} tokens", grouped(tokens.get<std::int64_t>()));
+  if (trained.is_null() || trained == tokens) return all;
+  return fmt::format("{} ({} trained on)", all, grouped(trained.get<std::int64_t>()));
+}
+
+// "about 3m05s in all, of which 12 s evaluate and 4 s save".
+std::string whole_text(const json& run, bool bound) {
+  std::string text =
+      fmt::format("{} {} in all", bound ? "at least" : "about", long_duration(run.at("total_seconds").get<double>()));
+  std::string parts;
+  const auto add = [&](const char* key, const char* does) {
+    const json& seconds = run.at(key);
+    if (seconds.is_null() || seconds.get<double>() < 0.01 * run.at("total_seconds").get<double>()) return;
+    parts += fmt::format("{}{} {}", parts.empty() ? "" : " and ", long_duration(seconds.get<double>()), does);
+  };
+  add("evaluation_seconds", "to evaluate");
+  add("save_seconds", "to save");
+  return parts.empty() ? text : fmt::format("{}, with {}", text, parts);
 }
 
 // What the whole training is: how large, how often, how long.
@@ -309,18 +335,19 @@ std::string run_text(const json& plan) {
   if (!plan.contains("run")) return "";
   const json& run = plan.at("run");
   const auto number = [&](const char* key) { return run.at(key).get<std::int64_t>(); };
-  const double seconds = run.at("seconds").get<double>();
+  const double seconds = run.at("total_seconds").get<double>();
   const bool bound = plan.at("predicted").at("cost_source").at("bound").get<int>() > 0;
   std::string text =
-      fmt::format("{} parameters; {} updates, {} samples{}, {} tokens; {} {} in all\n", grouped(number("parameters")),
-                  grouped(number("updates")), grouped(number("samples")),
+      fmt::format("{} parameters; {} updates, {} samples{}, {}\n{}\n", grouped(number("parameters")), grouped(number("updates")),
+                  grouped(number("samples")),
                   run.at("epochs").is_null() ? "" : fmt::format(" ({:.3g} epochs)", run.at("epochs").get<double>()),
-                  grouped(number("tokens")), bound ? "at least" : "about", long_duration(seconds));
+                  tokens_text(run.at("tokens"), run.at("trained_units")), whole_text(run, bound));
   if (plan.contains("epoch")) {
     const json& epoch = plan.at("epoch");
     const auto of = [&](const char* key) { return grouped(epoch.at(key).get<std::int64_t>()); };
-    text += fmt::format("an epoch: {} samples, {} tokens ({} trained on), {} updates; rows are {:.0f} % full\n", of("samples"),
-                        of("tokens"), of("trained_units"), of("updates"), 100 * epoch.at("fill").get<double>());
+    text += fmt::format("an epoch: {} samples, {}, {} updates; rows are {:.0f} % full\n", of("samples"),
+                        tokens_text(epoch.at("tokens"), epoch.at("trained_units")), of("updates"),
+                        100 * epoch.at("fill").get<double>());
     text += long_samples_text(epoch);
   }
   if (seconds >= kLong) text += fmt::format("note: this takes {}; train.updates sets how long\n", long_duration(seconds));
@@ -334,15 +361,50 @@ std::string pin_text(const json& plan) {
   return fmt::format("micro-batch {} chosen; `train.micro_batch = {}` pins these bits\n", micro, micro);
 }
 
+// "340 trained tok/s (1.1k of all tokens)". A plan without its data knows the positions of its rows alone.
+std::string speed_text(const json& plan) {
+  const json& predicted = plan.at("predicted");
+  if (!plan.contains("run") || plan.at("run").at("trained_units").is_null()) {
+    return fmt::format("{} tok/s of all tokens", rate_text(predicted.at("tokens_per_second").get<double>()));
+  }
+  const json& run = plan.at("run");
+  const double seconds = run.at("seconds").get<double>();
+  const auto rate = [&](const char* key) { return seconds > 0 ? run.at(key).get<double>() / seconds : 0; };
+  return trained_rate_text(rate("trained_units"), rate("tokens"));
+}
+
 // What an update takes, and how that is known.
-std::string time_text(const json& predicted) {
-  const std::string seconds = duration_text(predicted.at("update_seconds").get<double>());
-  const std::string rate = rate_text(predicted.at("tokens_per_second").get<double>());
+std::string time_text(const json& plan) {
+  const json& predicted = plan.at("predicted");
+  const std::string seconds = duration_text(predicted.at("update_seconds").get<double>()), rate = speed_text(plan);
   const json& source = predicted.at("cost_source");
   const int bound = source.at("bound"), all = bound + source.at("measured").get<int>() + source.at("recorded").get<int>();
-  if (bound == 0) return fmt::format("update {}, {} tok/s (from measured kernels)\n", seconds, rate);
-  return fmt::format("update at least {}, at most {} tok/s (bounds: {} of {} kernels not measured; see `plimsoll machine`)\n",
-                     seconds, rate, bound, all);
+  if (bound == 0) return fmt::format("update {}, {} (from measured kernels)\n", seconds, rate);
+  return fmt::format("update at least {}, at most {} ({} of {} kernels not measured)\n", seconds, rate, bound, all);
+}
+
+// The conditions under which the times were measured; empty for a described machine.
+std::string measured_text(const json& plan) {
+  if (!plan.contains("machine")) return "";
+  const json& machine = plan.at("machine");
+  const std::string measured = machine.at("measured");
+  if (measured == "described") return "";
+  if (measured == "alone") return "the machine was idle when it was measured\n";
+  if (measured == "unknown") return "nobody knows whether the machine was idle when it was measured\n";
+  const auto share = [&](const char* key) { return machine.at(key).is_null() ? 0.0 : machine.at(key).get<double>(); };
+  const Sharing sharing{share("others"), share("stolen"), share("waited")};
+  const std::string what = sharing.shared() ? sharing_text(sharing) : "other work ran";
+  return fmt::format(
+      "note: this machine was not idle when it was measured, and times may be too long:\n"
+      "      {}.\n"
+      "      `plimsoll train` and `plimsoll machine` measure again once nothing else runs\n",
+      what);
+}
+
+// A note if planning itself had little memory; else empty.
+std::string floors_text(const json& plan) {
+  if (!plan.value("floors_alone", false)) return "";
+  return "note: this budget has room to plan the smallest plans alone; a faster one may fit it, too\n";
 }
 
 // "1,837" of a size of the model; of a budget with its size for people.
@@ -381,9 +443,11 @@ std::string solve_text(const json& plan) {
   const std::string what = key == "memory" ? "is the least that it fits into"
                            : least         ? fmt::format("is the least with which it fits into {}", budget)
                                            : fmt::format("is the largest that fits into {}", budget);
-  return fmt::format("solve {}: {} {}\n{}{}  steps of {}, {} plans\n\n", key, value_text(solve, solve.at("value")), what,
+  std::string notes;
+  for (const json& note : solve.at("notes")) notes += fmt::format("  note: {}\n", note.get<std::string>());
+  return fmt::format("solve {}: {} {}\n{}{}  steps of {}, {} plans\n{}\n", key, value_text(solve, solve.at("value")), what,
                      arguments_lines(solve.at("arguments")), next_text(solve), grouped(solve.at("step").get<std::int64_t>()),
-                     plans);
+                     plans, notes);
 }
 
 std::string fitting(const json& plan) {
@@ -394,10 +458,9 @@ std::string fitting(const json& plan) {
   text += fmt::format("batch {}; blocks: {}; loss in {}; {}, {} threads\n", batch_text(plan), blocks_text(plan.at("decisions")),
                       chunks_text(plan), precision_text(plan.at("precision")), plan.at("threads").get<int>());
   text += pin_text(plan) + cheap_text(plan.at("decisions"));
-  text += time_text(predicted) + "\n";
+  text += time_text(plan) + measured_text(plan) + floors_text(plan) + "\n";
   text += phase_table(predicted) + "\n" + process_table(predicted, plan.at("decisions")) + written_text(plan) + "\n" +
           bounds_table(plan.at("bounds"), predicted);
-  if (!plan.at("levers").empty()) text += "\n" + levers_table(plan);
   return text;
 }
 
@@ -413,8 +476,15 @@ std::string refusing(const json& plan) {
     text += fmt::format("  {:<34}{:>12}{}\n", owner.at("name").get<std::string>(), size(owner.at("bytes")),
                         line.is_null() ? "" : "  " + line.get<std::string>());
   }
-  if (!infeasible.at("remedies").empty()) text += remedies_text(infeasible.at("remedies"));
-  return text + "more: plimsoll explain E-PLAN-FIT\n";
+  return text;
+}
+
+std::string left_out_text(const json& plan) {
+  if (!plan.contains("left_out") || plan.at("left_out").empty()) return "";
+  const json& names = plan.at("left_out");
+  std::string text;
+  for (const json& name : names) text += "  " + name.get<std::string>() + "\n";
+  return "not looked at, since planning them takes long or much memory:\n" + text;
 }
 
 }  // namespace
@@ -430,8 +500,16 @@ std::map<std::string, int> blocks_by_mode(const json& decisions) {
   return count;
 }
 
-std::string plan_text(const json& plan) {
+std::string verdict_text(const json& plan) {
   return solve_text(plan) + (plan.at("status") == "fits" ? fitting(plan) : refusing(plan));
+}
+
+std::string alternatives_text(const json& plan) {
+  if (plan.at("status") == "fits") {
+    return (plan.at("levers").empty() ? "" : "\n" + levers_table(plan)) + left_out_text(plan);
+  }
+  const json& remedies = plan.at("infeasible").at("remedies");
+  return (remedies.empty() ? "" : remedies_text(remedies)) + left_out_text(plan) + "more: plimsoll explain E-PLAN-FIT\n";
 }
 
 std::string plan_summary(const json& plan) {
@@ -440,9 +518,9 @@ std::string plan_summary(const json& plan) {
   return fmt::format("plan: {} of {}; batch {}; blocks: {}; loss in {}\n      floor {}, knee {}, ceiling {}\n      {}",
                      size(predicted.at("process_bytes")), size(plan.at("budget").at("memory")), batch_text(plan),
                      blocks_text(plan.at("decisions")), chunks_text(plan), size(plan.at("bounds").at("floor_bytes")),
-                     size(plan.at("bounds").at("knee_bytes")), size(plan.at("bounds").at("ceiling_bytes")),
-                     time_text(predicted)) +
-         beside(pin_text(plan));
+                     size(plan.at("bounds").at("knee_bytes")), size(plan.at("bounds").at("ceiling_bytes")), time_text(plan)) +
+         beside(pin_text(plan)) + (plan.contains("epoch") ? beside(long_samples_text(plan.at("epoch"))) : "") +
+         beside(measured_text(plan)) + beside(floors_text(plan));
 }
 
 }  // namespace plimsoll

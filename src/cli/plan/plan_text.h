@@ -7,7 +7,10 @@
 
 namespace plimsoll {
 
-std::string plan_text(const nlohmann::json& plan);
+// The decision without the levers or remedies, which follow.
+std::string verdict_text(const nlohmann::json& plan);
+// The levers of a plan, or the remedies of a refusal, and those that were not looked at.
+std::string alternatives_text(const nlohmann::json& plan);
 // Three lines for the start of a training.
 std::string plan_summary(const nlohmann::json& plan);
 

@@ -1,6 +1,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "base/clock.h"
@@ -8,6 +9,7 @@
 #include "cli/commands.h"
 #include "cli/plan/instance_file.h"
 #include "cli/progress.h"
+#include "cli/say.h"
 #include "formats/atomic_file.h"
 #include "formats/file.h"
 #include "plan/regions/problem_chain.h"
@@ -33,14 +35,15 @@ replays::Work limited_work(std::int64_t units) {
 }  // namespace
 
 int run_recompute(const RecomputeArguments& arguments) {
-  constexpr std::int64_t kMostBytes = std::int64_t{1} << 30;
   constexpr std::int64_t kMostWork = 1 << 30;
   constexpr int kLocal = 8;  // regions of a stretch whose ops are decided on one by one
   if (arguments.work && (*arguments.work < 1 || *arguments.work > kMostWork)) {
     throw config_error("E-USAGE", "--work-limit", fmt::format("it is {}", *arguments.work), fmt::format("1 to {}", kMostWork));
   }
+  const std::filesystem::path out = output_file(arguments.out);
   const std::int64_t budget = parse_bytes(arguments.memory, "--memory").n;
-  const replays::Instance instance = replays::read_instance(read_text(arguments.file, kMostBytes, "E-INSTANCE"), arguments.file);
+  const replays::Instance instance =
+      replays::read_instance(read_text(arguments.file, replays::kMostInstanceBytes, "E-INSTANCE"), arguments.file);
   const replays::Problem& problem = instance.problem;
   const double start = cpu_seconds_now();
   const std::optional<replays::Outcome> keep = replays::evaluate(problem, {});
@@ -78,18 +81,18 @@ int run_recompute(const RecomputeArguments& arguments) {
       {"overhead", outcome ? nlohmann::json(overhead) : nlohmann::json(nullptr)},
       {"replays", rows},
       {"cpu_seconds", seconds}};
-  if (!arguments.out.empty() && found) write_file_atomically(arguments.out, object.dump(1) + "\n");
+  if (!out.empty() && found) write_file_atomically(out, object.dump(1) + "\n");
   if (arguments.json) {
-    fmt::print("{}\n", object.dump());
+    print_json(object);
   } else if (found) {
-    fmt::print(
+    print_text(fmt::format(
         "fits: {} of {}; update {}, {:+.2f} % over keeping everything, which takes {} and {}; {} nodes run again ({:.1f} CPU "
         "seconds)\n",
         to_text(Bytes{outcome->peak + instance.always}), to_text(Bytes{budget}), duration_text(update_seconds), 100 * overhead,
-        to_text(Bytes{keep->peak + instance.always}), duration_text(kept_seconds), rows.size(), seconds);
+        to_text(Bytes{keep->peak + instance.always}), duration_text(kept_seconds), rows.size(), seconds));
   } else {
-    fmt::print("no schedule found in {}; {} live always, keeping everything takes {}\n", to_text(Bytes{budget}),
-               to_text(Bytes{instance.always}), to_text(Bytes{keep->peak + instance.always}));
+    print_text(fmt::format("no schedule found in {}; {} live always, keeping everything takes {}\n", to_text(Bytes{budget}),
+                           to_text(Bytes{instance.always}), to_text(Bytes{keep->peak + instance.always})));
   }
   return static_cast<int>(found ? ExitCode::ok : ExitCode::does_not_fit);
 }

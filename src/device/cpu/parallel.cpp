@@ -4,8 +4,9 @@
 #include <immintrin.h>
 #endif
 
-#ifdef PLIMSOLL_STD_THREADS
 #include <atomic>
+
+#ifdef PLIMSOLL_STD_THREADS
 #include <condition_variable>
 #include <mutex>
 #include <thread>
@@ -140,11 +141,12 @@ void detail::run_tasks(std::int64_t tasks, TaskFunction function, void* context)
     if (tasks == 1) function(context, 0);
     return;
   }
+  // A counter of our own costs one barrier; a loop of OpenMP has a second one, and generation runs hundreds of these a token.
+  std::atomic<std::int64_t> next{0};
 #pragma omp parallel
   {
     flush_denormals();
-#pragma omp for schedule(dynamic, 1)
-    for (std::int64_t task = 0; task < tasks; ++task) function(context, task);
+    for (std::int64_t task = next++; task < tasks; task = next++) function(context, task);
   }
 }
 

@@ -5,6 +5,7 @@
 #include <string>
 #include <system_error>
 
+#include "base/disk_folder.h"
 #include "base/error.h"
 
 namespace plimsoll {
@@ -12,7 +13,8 @@ namespace {
 
 Error disk_folder_error(const DiskBudget& disk, const std::string& why) {
   return data_error("E-DISK-FOLDER", disk.folder.string(), "the folder of the disk budget cannot be created: " + why,
-                    "a folder, or a new one in a folder that exists and can be written", {"--disk /tmp/plimsoll:4GiB"});
+                    "a folder, or a new one in a folder that exists and can be written",
+                    {advised_disk(std::to_string(disk.size.n))});
 }
 
 }  // namespace

@@ -17,6 +17,56 @@ using OrderedJson = nlohmann::ordered_json;
 constexpr std::array<std::string_view, 5> kArchitectures{"llama", "mistral", "qwen2", "qwen3", "gpt2"};
 constexpr std::int64_t kMostSize = std::int64_t{1} << 30;
 
+// A key that is computed with one value alone: that of files without it.
+struct NeutralKey {
+  std::string_view name;
+  double value;
+};
+constexpr NeutralKey kNeutral[] = {{"expert_count", 0},
+                                   {"expert_used_count", 0},
+                                   {"expert_shared_count", 0},
+                                   {"expert_feed_forward_length", 0},
+                                   {"leading_dense_block_count", 0},
+                                   {"nextn_predict_layers", 0},
+                                   {"logit_scale", 1},
+                                   {"residual_scale", 1},
+                                   {"embedding_scale", 1},
+                                   {"attention.scale", 0},
+                                   {"attention.clamp_kqv", 0},
+                                   {"attention.max_alibi_bias", 0},
+                                   {"attn_logit_softcapping", 0},
+                                   {"final_logit_softcapping", 0},
+                                   {"rope.scaling.attn_factor", 1},
+                                   {"rope.scaling.yarn_attn_factor", 1},
+                                   {"rope.scaling.yarn_log_multiplier", 0}};
+// Keys that are computed, or that change no logits: the size of the vocabulary is that of the table, how states are pooled comes
+// after the last layer, and the layout of the first files is that of all.
+constexpr std::string_view kOfAll[] = {"block_count",          "context_length",
+                                       "embedding_length",     "feed_forward_length",
+                                       "attention.head_count", "attention.head_count_kv",
+                                       "attention.key_length", "attention.value_length",
+                                       "attention.causal",     "attention.layer_norm_epsilon",
+                                       "vocab_size",           "pooling_type",
+                                       "tensor_data_layout"};
+constexpr std::string_view kOfDecoders[] = {"attention.layer_norm_rms_epsilon",
+                                            "attention.sliding_window",
+                                            "rope.freq_base",
+                                            "rope.dimension_count",
+                                            "rope.scale_linear",
+                                            "rope.scaling.type",
+                                            "rope.scaling.factor",
+                                            "rope.scaling.original_context_length",
+                                            "rope.scaling.finetuned",
+                                            "rope.scaling.yarn_ext_factor",
+                                            "rope.scaling.yarn_beta_fast",
+                                            "rope.scaling.yarn_beta_slow"};
+
+bool is_known(std::string_view key, std::string_view architecture) {
+  return std::ranges::find(kOfAll, key) != std::end(kOfAll) ||
+         std::ranges::find(kNeutral, key, &NeutralKey::name) != std::end(kNeutral) ||
+         (architecture != "gpt2" && std::ranges::find(kOfDecoders, key) != std::end(kOfDecoders));
+}
+
 // The keys of the file's own architecture.
 class Keys {
  public:
@@ -40,6 +90,14 @@ class Keys {
     throw file_.malformed(fmt::format("there is no key {}{}", prefix_, name), "the shape of the model");
   }
 
+  // Each block has a tensor at least.
+  std::int64_t blocks() const {
+    const std::int64_t count = required("block_count");
+    if (count <= std::ssize(file_.tensors())) return count;
+    throw file_.malformed(fmt::format("{}block_count is {}, and the file has {} tensors", prefix_, count, file_.tensors().size()),
+                          "a tensor for each block, at least");
+  }
+
   double number(std::string_view name, double fallback) const {
     const std::string key = prefix_ + std::string(name);
     const double value = file_.number(key).value_or(fallback);
@@ -58,6 +116,15 @@ class Keys {
                           fmt::format("{}, or no such key", neutral));
   }
 
+  // Stretches positions; nothing where no key says it. Files of 2023 have the older name; llama.cpp takes 0 for 1.
+  std::optional<double> rope_factor() const {
+    for (const char* name : {"rope.scaling.factor", "rope.scale_linear"}) {
+      const auto value = file_.number(prefix_ + name);
+      if (value) return *value == 0 ? 1 : number(name, 1);
+    }
+    return {};
+  }
+
   const std::string& prefix() const { return prefix_; }
 
  private:
@@ -65,12 +132,17 @@ class Keys {
   std::string prefix_;
 };
 
-void refuse_what_is_not_computed(const GgufFile& file, const Keys& keys) {
-  keys.demand("expert_count", 0);
-  for (const char* name : {"logit_scale", "residual_scale", "embedding_scale", "attention.scale"}) keys.demand(name, 1);
-  for (const char* name :
-       {"attention.clamp_kqv", "attention.max_alibi_bias", "attn_logit_softcapping", "final_logit_softcapping"}) {
-    keys.demand(name, 0);
+void refuse_what_is_not_computed(const GgufFile& file, const Keys& keys, std::string_view architecture) {
+  for (const std::string_view key : file.keys_under(keys.prefix())) {
+    const std::string_view name = key.substr(keys.prefix().size());
+    if (is_known(name, architecture)) continue;
+    throw file.malformed(fmt::format("there is a key {}, which is not known", key),
+                         fmt::format("keys of {} models that are computed", architecture));
+  }
+  for (const auto& [name, value] : kNeutral) keys.demand(name, value);
+  if (!file.flag(keys.prefix() + "attention.causal").value_or(true)) {
+    throw file.malformed(fmt::format("{}attention.causal is false, which is not computed", keys.prefix()),
+                         "true, or no such key: a token sees those before it");
   }
   const std::int64_t parts = file.whole("split.count").value_or(1);
   if (parts > 1) {
@@ -113,13 +185,29 @@ std::vector<float> rope_divisors(const GgufFile& file, std::int64_t pairs) {
   return divisors;
 }
 
+// llama.cpp mixes the angles of two contexts by this key alone; below 0, the type decides.
+void check_mixture(const GgufFile& file, const Keys& keys, bool yarn) {
+  const std::string key = keys.prefix() + "rope.scaling.yarn_ext_factor";
+  const double usual = yarn ? 1 : 0, value = file.number(key).value_or(usual);
+  if (value < 0 || value == usual) return;
+  throw file.malformed(fmt::format("{} is {}, which is not computed", key, value), fmt::format("{}, or no such key", usual));
+}
+
+// As llama.cpp reads the keys: a factor without a type is linear.
 OrderedJson rope_scaling(const GgufFile& file, const Keys& keys, double theta, std::int64_t head_size, std::int64_t context) {
-  const std::string type = keys.text("rope.scaling.type").value_or("none");
+  const std::string type = keys.text("rope.scaling.type").value_or("linear");
+  if (type != "none" && type != "linear" && type != "yarn") {
+    throw file.malformed(fmt::format("{}rope.scaling.type is '{}', which is not computed", keys.prefix(), type),
+                         "none, linear or yarn");
+  }
+  const std::optional<double> factor = keys.rope_factor();
+  const bool yarn = type == "yarn", linear = type == "linear" && factor && *factor != 1;
+  check_mixture(file, keys, yarn);
   const std::int64_t original = keys.size("rope.scaling.original_context_length").value_or(0);
   const std::vector<float> divisors = rope_divisors(file, head_size / 2);
   if (std::ranges::any_of(divisors, [](float divisor) { return divisor != 1; })) {
     const auto rope = llama3_rope_of(divisors, theta, original);
-    if (type != "none" || !rope) {
+    if (yarn || linear || !rope) {
       throw file.malformed("rope_freqs.weight holds other divisors than those of Llama 3", "the angles of Llama 3, or none");
     }
     return {{"rope_type", "llama3"},
@@ -128,27 +216,32 @@ OrderedJson rope_scaling(const GgufFile& file, const Keys& keys, double theta, s
             {"high_freq_factor", rope->high},
             {"original_max_position_embeddings", rope->original}};
   }
-  if (type == "none") return {};
-  if (type == "linear") return {{"rope_type", "linear"}, {"factor", keys.number("rope.scaling.factor", 1)}};
-  if (type == "yarn") {
-    keys.demand("rope.scaling.attn_factor", 1);
-    keys.demand("rope.scaling.yarn_log_multiplier", 0);
-    return {{"rope_type", "yarn"},
-            {"factor", keys.number("rope.scaling.factor", 1)},
-            {"original_max_position_embeddings", original > 0 ? original : context}};
+  if (linear) return {{"rope_type", "linear"}, {"factor", *factor}};
+  if (!yarn) return {};
+  OrderedJson json = {{"rope_type", "yarn"},
+                      {"factor", factor.value_or(1)},
+                      {"original_max_position_embeddings", original > 0 ? original : context}};
+  constexpr std::pair<const char*, const char*> kBetas[] = {{"beta_fast", "rope.scaling.yarn_beta_fast"},
+                                                            {"beta_slow", "rope.scaling.yarn_beta_slow"}};
+  for (const auto& [name, key] : kBetas) {
+    if (file.has(keys.prefix() + key)) json[name] = keys.number(key, 1);
   }
-  throw file.malformed(fmt::format("{}rope.scaling.type is '{}', which is not computed", keys.prefix(), type),
-                       "none, linear or yarn");
+  return json;
 }
 
 OrderedJson gpt2_config(const GgufFile& file, const Keys& keys) {
   const std::int64_t vocab = table_of(file).shape[0];
+  const std::int64_t heads = keys.required("attention.head_count"), width = keys.required("embedding_length");
+  keys.demand("attention.head_count_kv", static_cast<double>(heads));
+  for (const char* name : {"attention.key_length", "attention.value_length"}) {
+    keys.demand(name, static_cast<double>(width / heads));
+  }
   OrderedJson json = {{"architectures", {"GPT2LMHeadModel"}},
                       {"model_type", "gpt2"},
                       {"activation_function", "gelu_new"},
-                      {"n_layer", keys.required("block_count")},
-                      {"n_embd", keys.required("embedding_length")},
-                      {"n_head", keys.required("attention.head_count")},
+                      {"n_layer", keys.blocks()},
+                      {"n_embd", width},
+                      {"n_head", heads},
                       {"n_inner", keys.required("feed_forward_length")},
                       {"n_positions", keys.required("context_length")},
                       {"n_ctx", keys.required("context_length")},
@@ -184,7 +277,7 @@ OrderedJson decoder_config(const GgufFile& file, const Keys& keys, const std::st
   const double theta = keys.number("rope.freq_base", 10000);
   OrderedJson json = {{"architectures", {found->second}},
                       {"model_type", kind},
-                      {"num_hidden_layers", keys.required("block_count")},
+                      {"num_hidden_layers", keys.blocks()},
                       {"hidden_size", width},
                       {"num_attention_heads", heads},
                       {"num_key_value_heads", keys.size("attention.head_count_kv").value_or(heads)},
@@ -279,7 +372,7 @@ GgufHeads gguf_heads(const GgufFile& file, const std::string& architecture) {
 OrderedJson gguf_config(const GgufFile& file) {
   const std::string architecture = gguf_architecture(file);
   const Keys keys(file, architecture);
-  refuse_what_is_not_computed(file, keys);
+  refuse_what_is_not_computed(file, keys, architecture);
   return architecture == "gpt2" ? gpt2_config(file, keys) : decoder_config(file, keys, architecture);
 }
 

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/ceil_div.h"
+#include "formats/finite.h"
 #include "formats/gguf/gguf_storage.h"
 #include "formats/utf8.h"
 #include "tensor/half.h"
@@ -21,7 +22,7 @@ namespace {
 constexpr std::string_view kMagic = "GGUF";
 constexpr std::int64_t kBufferBytes = 64 << 10;
 constexpr std::uint64_t kMostKeys = 1 << 14, kMostTensors = 1 << 16, kMostKeyBytes = 512, kMostNameBytes = 128;
-constexpr std::int64_t kMostText = 4 << 20;
+constexpr std::int64_t kMostText = 4 << 20, kMostHeader = 256 << 20;
 
 constexpr const char* kReadable = "F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K or Q6_K";
 
@@ -119,9 +120,11 @@ class GgufParser {
     return static_cast<GgufType>(number);
   }
 
+  // So that no file keeps its reader busy: a header is read from front to back, and elements of arrays one by one.
   void skip(std::uint64_t bytes, std::string_view what) {
     need(bytes, what);
     position_ += static_cast<std::int64_t>(bytes);
+    if (position_ > kMostHeader) fail(fmt::format("{} ends behind byte {}", what, kMostHeader), "a shorter header");
   }
 
   void read_key() {
@@ -257,6 +260,14 @@ const GgufValue* GgufFile::value(std::string_view key) const {
   return found == values_.end() ? nullptr : &found->second;
 }
 
+std::vector<std::string_view> GgufFile::keys_under(std::string_view prefix) const {
+  std::vector<std::string_view> keys;
+  for (auto at = values_.lower_bound(prefix); at != values_.end() && at->first.starts_with(prefix); ++at) {
+    keys.push_back(at->first);
+  }
+  return keys;
+}
+
 std::optional<std::string> GgufFile::text(std::string_view key) const {
   const GgufValue* found = value(key);
   if (found == nullptr) return {};
@@ -322,7 +333,10 @@ std::optional<std::vector<std::int64_t>> GgufFile::wholes(std::string_view key, 
 void GgufFile::read_f32(const GgufTensor& tensor, std::int64_t begin, std::span<float> out, std::span<std::byte> staging) const {
   const std::int64_t elements = tensor.shape.elements();
   ensure(begin >= 0 && begin + std::ssize(out) <= elements, "GgufFile::read_f32", "the range is not within the tensor");
-  if (tensor.dtype == DType::f32) return file_.read_at(tensor.offset + 4 * begin, std::as_writable_bytes(out));
+  if (tensor.dtype == DType::f32) {
+    return read_finite(path(), tensor.name, tensor.shape, begin, out,
+                       [&](std::int64_t at, std::span<std::byte> piece) { file_.read_at(tensor.offset + at, piece); });
+  }
   const std::int64_t block = tensor.blocks ? block_elements(*tensor.blocks) : 1;
   const std::int64_t block_bytes = tensor.blocks ? stored_bytes({*tensor.blocks, 1, block}).n : 2;
   const std::int64_t most = std::ssize(staging) / block_bytes;
@@ -342,6 +356,7 @@ void GgufFile::read_f32(const GgufTensor& tensor, std::int64_t begin, std::span<
         part[i] = tensor.dtype == DType::f16 ? widen_f16(bits) : widen_bf16(bits);
       }
     }
+    require_finite(path(), tensor.name, tensor.shape, begin, part);
     out = out.subspan(part.size());
     begin += std::ssize(part);
   }

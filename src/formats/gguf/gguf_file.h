@@ -52,6 +52,8 @@ class GgufFile {
 
   bool has(std::string_view key) const { return values_.find(key) != values_.end(); }
   const GgufValue* value(std::string_view key) const;
+  // All keys that begin so, in alphabetical order.
+  std::vector<std::string_view> keys_under(std::string_view prefix) const;
   // Nothing where there is no such key. E-FORMAT-GGUF where the value is of another kind, or a text longer than 4 MiB.
   std::optional<std::string> text(std::string_view key) const;
   std::optional<std::int64_t> whole(std::string_view key) const;

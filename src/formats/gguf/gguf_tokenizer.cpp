@@ -12,6 +12,7 @@
 #include "formats/gguf/gguf_config.h"
 #include "formats/gguf/gguf_cursor.h"
 #include "formats/gguf/gguf_cutting.h"
+#include "formats/gguf/gguf_tokenizer_keys.h"
 #include "formats/gguf/scored_merges.h"
 #include "formats/tokenizer/token_table.h"
 #include "formats/utf8.h"
@@ -20,6 +21,8 @@ namespace plimsoll {
 namespace {
 
 using OrderedJson = nlohmann::ordered_json;
+
+constexpr std::size_t kMostScoredBytes = 512;
 
 const GgufCutting& cutting_of(const GgufFile& file) {
   const auto name = file.text("tokenizer.ggml.pre");
@@ -175,6 +178,9 @@ void put_vocabulary(const GgufFile& file, Out& out) {
 
 void put_stored_merges(const GgufFile& file, Out& out) {
   GgufCursor merges = GgufCursor::texts(file, "tokenizer.ggml.merges");
+  if (merges.count() > kMostTokens) {
+    throw file.malformed(fmt::format("it has {} merges", merges.count()), fmt::format("at most {}", kMostTokens));
+  }
   for (bool first = true; !merges.at_end(); first = false) {
     const std::string_view merge = merges.next_text();
     if (utf8_valid_prefix(merge) != merge.size()) throw file.malformed("a merge is not UTF-8", "merges in UTF-8");
@@ -193,6 +199,11 @@ void put_scored_merges(const GgufFile& file, Out& out) {
     throw file.malformed(fmt::format("it has {} tokens and the scores of {}", tokens.count(), numbers.count()));
   }
   while (tokens.next()) {
+    // Each place at which a token may be cut is looked up.
+    if (tokens.text.size() > kMostScoredBytes) {
+      throw file.malformed(fmt::format("token {} has {} bytes", tokens.id, tokens.text.size()),
+                           fmt::format("at most {}", kMostScoredBytes));
+    }
     table.add(tokens.text, tokens.id, file.path());
     scores.push_back(static_cast<float>(numbers.next_number()));
     merged.push_back(tokens.kind == GgufTokenKind::normal);
@@ -281,9 +292,17 @@ Parts scored_parts(const GgufFile& file) {
   const bool prefix = file.flag("tokenizer.ggml.add_space_prefix").value_or(true);
   const OrderedJson mark = std::string(kSpaceMark);
   const OrderedJson to_marks = {{"type", "Replace"}, {"pattern", {{"String", " "}}}, {"content", mark}};
+  const auto spaces = file.text(kGgufSpaces);
+  if (spaces && *spaces != "first" && *spaces != "always") {
+    throw file.malformed(fmt::format("{} is '{}'", kGgufSpaces, *spaces), "first or always");
+  }
   Parts parts;
-  parts.normalizer = to_marks;
-  if (prefix) {
+  if (spaces) {
+    parts.pre_tokenizer = {{"type", "Metaspace"}, {"replacement", mark}, {"prepend_scheme", *spaces}, {"split", false}};
+  } else {
+    parts.normalizer = to_marks;
+  }
+  if (prefix && !spaces) {
     const OrderedJson both = OrderedJson::array({OrderedJson{{"type", "Prepend"}, {"prepend", mark}}, to_marks});
     parts.normalizer = {{"type", "Sequence"}, {"normalizers", both}};
   }

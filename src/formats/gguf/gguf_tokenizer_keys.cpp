@@ -14,10 +14,12 @@
 #include <vector>
 
 #include "base/error.h"
+#include "formats/bounded_json.h"
 #include "formats/file.h"
 #include "formats/gguf/gguf_cutting.h"
 #include "formats/gguf/scored_merges.h"
-#include "formats/json_fault.h"
+#include "formats/temporary_folder.h"
+#include "formats/tokenizer/sentencepiece.h"
 #include "formats/utf8.h"
 #include "formats/weights_folder.h"
 
@@ -27,17 +29,11 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
-constexpr std::int64_t kMostJson = 256 << 20, kMostTemplate = 1 << 20;
+constexpr std::int64_t kMostTemplate = 1 << 20, kMostMerges = 64 << 20;
+// Three values for each of as many merges as there may be tokens, and one for each token.
+constexpr JsonLimits kLimits{.bytes = 256 << 20, .values = 5'000'000};
 
-Json read_json(const fs::path& path) {
-  const std::string text = read_text(path, kMostJson, "E-TOKENIZER");
-  Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object()) {
-    const std::string fault = json_fault(text);
-    throw data_error("E-TOKENIZER", path.string(), fault.empty() ? "it is no object" : fault, "a JSON object");
-  }
-  return json;
-}
+Json read_json(const fs::path& path) { return read_json_object(path, kLimits, "E-TOKENIZER"); }
 
 Json read_json_if_there(const fs::path& path) { return is_there(path) ? read_json(path) : Json::object(); }
 
@@ -83,6 +79,7 @@ class TokenizerKeys {
     put_ids();
     if (result.tokenizer) put_ends();
     if (result.tokenizer) result.chat_template = put_template();
+    result.spaces = spaces_;
     result.keys = std::move(keys_);
     return result;
   }
@@ -102,16 +99,18 @@ class TokenizerKeys {
     } else if (is_there(folder_ / "vocab.json") && is_there(folder_ / "merges.txt")) {
       where_ = (folder_ / "vocab.json").string();
       json_ = of_gpt2();
-    } else if (is_there(folder_ / "tokenizer.model")) {
-      where_ = (folder_ / "tokenizer.model").string();
-      throw refuse("there is no tokenizer.json beside it", "tokenizer.json, as AutoTokenizer's save_pretrained writes it");
+    } else if (has_sentencepiece_alone(folder_)) {
+      where_ = (folder_ / kSentencePieceFile).string();
+      const TemporaryFolder made;
+      write_sentencepiece_json(where_, made / "tokenizer.json");
+      json_ = read_json(made / "tokenizer.json");
     }
   }
 
   // GPT-2's two files, as tokenizer.json would say them.
   Json of_gpt2() const {
     Json merges = Json::array();
-    const std::string text = read_text(folder_ / "merges.txt", kMostJson, "E-TOKENIZER");
+    const std::string text = read_text(folder_ / "merges.txt", kMostMerges, "E-TOKENIZER");
     for (std::size_t at = 0; at < text.size();) {
       const std::size_t end = std::min(text.find('\n', at), text.size());
       std::string line = text.substr(at, end - at);
@@ -148,6 +147,7 @@ class TokenizerKeys {
       keys_.put("tokenizer.ggml.model", "llama");
       keys_.put("tokenizer.ggml.pre", "default");
       keys_.put_flag("tokenizer.ggml.add_space_prefix", adds_space());
+      if (!spaces_.empty()) keys_.put(kGgufSpaces, spaces_);
     } else {
       keys_.put("tokenizer.ggml.model", "gpt2");
       keys_.put("tokenizer.ggml.pre", cutting(model, architecture));
@@ -197,7 +197,7 @@ class TokenizerKeys {
   }
 
   // Whether SentencePiece puts a space before a text.
-  bool adds_space() const {
+  bool adds_space() {
     std::optional<bool> prefix;
     bool marks = false;
     for (const Json& step : steps_of(part("normalizer"), "normalizers")) {
@@ -212,11 +212,13 @@ class TokenizerKeys {
     }
     for (const Json& step : steps_of(part("pre_tokenizer"), "pretokenizers")) {
       const std::string scheme = step.value("prepend_scheme", "");
-      if (kind_of(step) != "Metaspace" || step.value("split", true) || marks || (scheme != "always" && scheme != "never")) {
+      const bool known = scheme == "always" || scheme == "first" || scheme == "never";
+      if (kind_of(step) != "Metaspace" || step.value("split", true) || marks || !known) {
         throw refuse(fmt::format("pre_tokenizer has the step {}", step.dump().substr(0, 200)),
                      "spaces as SentencePiece has them: before a whole text, or nowhere");
       }
-      prefix = scheme == "always";
+      prefix = scheme != "never";
+      if (*prefix) spaces_ = scheme;
       marks = true;
     }
     if (!marks) throw refuse("spaces are no marks of SentencePiece", "a normalizer that writes U+2581 for a space");
@@ -231,12 +233,11 @@ class TokenizerKeys {
 
   OneToken& at(const Json& id, const std::string& text) {
     if (!id.is_number_integer() || id < 0) throw broken(fmt::format("the id of '{}' is {}", text, id.dump()), "a whole number");
-    if (id >= vocab_) {
-      throw refuse(fmt::format("token '{}' is {}, and the model has a table of {} rows", text, id.dump(), vocab_),
-                   "a model that has a row for each token");
-    }
     return tokens_[id.get<std::size_t>()];
   }
+
+  // A token that the model has no row for, which no text of this model has. The file has a token for each row.
+  bool has_row(const Json& id) const { return !id.is_number_integer() || id < vocab_; }
 
   void read_tokens(const Json& model) {
     tokens_.resize(static_cast<std::size_t>(vocab_));
@@ -244,6 +245,10 @@ class TokenizerKeys {
     const auto vocab = model.find("vocab");
     if (vocab == model.end() || !vocab->is_object()) throw broken("model.vocab is no object", "tokens with their ids");
     for (const auto& [text, id] : vocab->items()) {
+      if (!has_row(id)) {
+        rowless_.insert(text);
+        continue;
+      }
       OneToken& token = at(id, text);
       if (token.there) throw broken(fmt::format("token {} is there twice", id.dump()), "one text for each id");
       const bool byte = scored_ && text.size() == 6 && text.starts_with("<0x") && text.ends_with('>');
@@ -252,6 +257,7 @@ class TokenizerKeys {
     for (const Json& each : json_.value("added_tokens", Json::array())) {
       const std::string content = each.value("content", std::string());
       const bool special = each.value("special", false);
+      if (!has_row(each.value("id", Json()))) continue;
       for (const char* key : {"lstrip", "rstrip", "single_word"}) {
         if (each.value(key, false)) throw refuse(fmt::format("token '{}' has {}", content, key), "added tokens without it");
       }
@@ -285,7 +291,7 @@ class TokenizerKeys {
     std::vector<std::string> merges;
     for (const Json& merge : model["merges"]) {
       const auto [left, right] = halves(merge);
-      merges.push_back(left + " " + right);
+      if (!rowless_.contains(left + right)) merges.push_back(left + " " + right);
     }
     if (!merges.empty()) keys_.put_texts("tokenizer.ggml.merges", merges);
   }
@@ -312,6 +318,7 @@ class TokenizerKeys {
     for (const Json& merge : merges) {
       const auto [left, right] = halves(merge);
       const auto found = by_text_.find(left + right);
+      if (rowless_.contains(left + right)) continue;
       if (found == by_text_.end()) throw broken(fmt::format("the merge of '{}' and '{}' is no token", left, right), "a token");
       // The text of an added token never comes to its merges.
       const GgufTokenKind kind = tokens_[found->second].kind;
@@ -432,6 +439,8 @@ class TokenizerKeys {
   Json config_, json_;
   std::string where_;  // the file; empty: there is none
   bool scored_ = false;
+  std::string spaces_;  // prepend_scheme of Metaspace, where it puts spaces
+  std::unordered_set<std::string> rowless_;
   std::vector<OneToken> tokens_;
   std::unordered_map<std::string, std::size_t> by_text_;
   std::map<std::string, std::int64_t, std::less<>> ids_;

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <string>
 #include <string_view>
 
 #include "formats/gguf/gguf_keys.h"
@@ -14,7 +15,12 @@ struct GgufTokenizerKeys {
   GgufKeys keys;
   bool tokenizer = false;  // without one there are only the ids that config.json says
   bool chat_template = false;
+  // Metaspace's space before a text, "first" or "always"; llama.cpp puts one before some more. Empty: like llama.cpp.
+  std::string spaces;
 };
+
+// GGUF has no key for it: how Metaspace puts a space before a text, as its prepend_scheme says it.
+inline constexpr const char* kGgufSpaces = "plimsoll.prepend_scheme";
 
 // `vocab`: rows of the model's table, which has a token for each in the file. E-EXPORT-TOKENIZER where GGUF has no name for how
 // the tokenizer works; E-TOKENIZER where a file is broken.

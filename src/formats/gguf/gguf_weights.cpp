@@ -7,8 +7,10 @@
 #include <utility>
 
 #include "base/error.h"
+#include "formats/finite.h"
 #include "formats/gguf/gguf_config.h"
 #include "formats/gguf/gguf_names.h"
+#include "tensor/block_scales.h"
 
 namespace plimsoll {
 GgufWeights GgufWeights::open(const std::filesystem::path& path) {
@@ -106,17 +108,31 @@ std::optional<BlockMatrix> GgufWeights::blocks(const StoredTensor& tensor) const
   return BlockMatrix{*from.blocks, from.shape.elements() / columns, columns};
 }
 
+// In pieces that stay in the cache until their scales have been looked at.
+void GgufWeights::read_stored(const GgufTensor& from, BlockFormat format, std::int64_t begin, std::span<std::byte> out) const {
+  constexpr std::size_t kPiece = std::size_t{1} << 18;
+  while (!out.empty()) {
+    const std::span<std::byte> piece = out.first(std::min(kPiece, out.size()));
+    file_.file().read_at(from.offset + begin, piece);
+    if (const auto block = first_bad_scale(format, begin, piece)) {
+      throw not_finite(file_.path(), from.name, fmt::format("has a scale in block {} that is NaN or infinite", *block));
+    }
+    out = out.subspan(piece.size());
+    begin += std::ssize(piece);
+  }
+}
+
 void GgufWeights::read_blocks(const StoredTensor& tensor, std::int64_t begin, std::span<std::byte> out) const {
   const auto matrix = blocks(tensor);
   ensure(matrix && begin >= 0 && begin + std::ssize(out) <= tensor.bytes, "GgufWeights::read_blocks",
          "bytes of a tensor that is not in blocks, or that it lacks");
   const Place& place = place_of(tensor);
-  if (place.head_size == 0) return file_.file().read_at(tensor.offset + begin, out);
+  if (place.head_size == 0) return read_stored(stored(place), matrix->format, begin, out);
   const std::int64_t row_bytes = tensor.bytes / matrix->rows;
   while (!out.empty()) {
     const std::int64_t row = begin / row_bytes, skipped = begin % row_bytes;
     const auto part = out.first(static_cast<std::size_t>(std::min<std::int64_t>(row_bytes - skipped, std::ssize(out))));
-    file_.file().read_at(tensor.offset + row_in_gguf(row, place.head_size) * row_bytes + skipped, part);
+    read_stored(stored(place), matrix->format, row_in_gguf(row, place.head_size) * row_bytes + skipped, part);
     out = out.subspan(part.size());
     begin += std::ssize(part);
   }

@@ -48,6 +48,7 @@ class GgufWeights {
   };
   const Place& place_of(const StoredTensor& tensor) const { return places_[static_cast<std::size_t>(&tensor - tensors_.data())]; }
   const GgufTensor& stored(const Place& place) const { return file_.tensors()[place.tensor]; }
+  void read_stored(const GgufTensor& stored, BlockFormat format, std::int64_t begin, std::span<std::byte> out) const;
   void read_turned(const GgufTensor& stored, std::int64_t begin, std::span<float> out, std::span<std::byte> staging) const;
 
   GgufFile file_;

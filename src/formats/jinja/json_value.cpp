@@ -2,45 +2,43 @@
 
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
 #include <utility>
 
-#include "formats/json_fault.h"
+#include "formats/json_events.h"
 
 namespace plimsoll::jinja {
 namespace {
 
-constexpr std::size_t kMostDepth = 100;
+// A value takes up to 150 bytes beside its text.
+constexpr JsonLimits kLimits{.bytes = std::int64_t{64} << 20, .values = 200'000, .depth = 100};
 
-class Builder : public nlohmann::json_sax<nlohmann::json> {
+class Builder : public JsonEvents {
  public:
   explicit Builder(Origin origin) : origin_(origin) {}
 
   bool null() override { return put(None{}); }
   bool boolean(bool value) override { return put(value); }
-  bool number_integer(number_integer_t value) override { return put(static_cast<std::int64_t>(value)); }
-  bool number_unsigned(number_unsigned_t value) override {
+  bool number_integer(std::int64_t value) override { return put(static_cast<std::int64_t>(value)); }
+  bool number_unsigned(std::uint64_t value) override {
     if (std::in_range<std::int64_t>(value)) return put(static_cast<std::int64_t>(value));
     return put(BigInteger{std::make_shared<const std::string>(fmt::to_string(value))});
   }
-  bool number_float(number_float_t value, const string_t& written) override {
+  bool number_float(double value, const std::string& written) override {
     if (written.find_first_of(".eE") != std::string::npos) return put(value);
     return put(BigInteger{std::make_shared<const std::string>(written)});
   }
-  bool string(string_t& text) override { return put(Text(std::move(text), origin_)); }
-  bool binary(binary_t&) override { return false; }
-  bool start_object(std::size_t) override { return open(false); }
-  bool start_array(std::size_t) override { return open(true); }
-  bool key(string_t& text) override {
+  // A copy has the room that it needs, where the parser's own text has up to twice as much.
+  bool string(std::string& text) override { return put(Text(std::string(text), origin_)); }
+  bool start_object() override { return open(false); }
+  bool start_array() override { return open(true); }
+  bool key(std::string& text) override {
     levels_.back().key = Text(std::move(text), origin_);
     return true;
   }
   bool end_object() override { return close(); }
   bool end_array() override { return close(); }
-  bool parse_error(std::size_t, const std::string&, const nlohmann::json::exception&) override { return false; }
 
   Value result;
-  bool too_deep = false;
 
  private:
   struct Level {
@@ -62,9 +60,8 @@ class Builder : public nlohmann::json_sax<nlohmann::json> {
   }
 
   bool open(bool array) {
-    too_deep = levels_.size() == kMostDepth;
-    if (!too_deep) levels_.push_back({array, {}, {}, {}});
-    return !too_deep;
+    levels_.push_back({array, {}, {}, {}});
+    return true;
   }
 
   bool close() {
@@ -81,9 +78,9 @@ class Builder : public nlohmann::json_sax<nlohmann::json> {
 
 JsonResult parse_json(std::string_view text, Origin origin) {
   Builder builder(origin);
-  if (nlohmann::json::sax_parse(text.begin(), text.end(), &builder)) return {std::move(builder.result), ""};
-  if (builder.too_deep) return {Value(), fmt::format("it is nested deeper than {}", kMostDepth)};
-  return {Value(), json_fault(text)};
+  std::string fault;
+  if (send_json_events(text, kLimits, builder, fault)) return {std::move(builder.result), ""};
+  return {Value(), fault};
 }
 
 }  // namespace plimsoll::jinja

@@ -14,7 +14,8 @@ struct JsonResult {
   std::string fault;  // "line 3, column 5: ..."; empty where there is none
 };
 
-// Texts are data, or not, as `origin` says. A fault: this is no JSON, or is nested deeper than 100.
+// Texts are data, or not, as `origin` says. A fault: this is no JSON, or is nested deeper than 100, or has more than 200,000
+// values.
 JsonResult parse_json(std::string_view text, Origin origin);
 
 }  // namespace plimsoll::jinja

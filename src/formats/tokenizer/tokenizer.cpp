@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <system_error>
@@ -18,6 +19,7 @@
 #include "formats/tokenizer/normalizer.h"
 #include "formats/tokenizer/post_processor.h"
 #include "formats/tokenizer/pre_tokenizer.h"
+#include "formats/tokenizer/sentencepiece.h"
 #include "formats/tokenizer/token_decoder.h"
 #include "formats/tokenizer/token_ranges.h"
 #include "formats/tokenizer/tokenizer_error.h"
@@ -214,9 +216,10 @@ void build_from_gpt2(State& state, const std::filesystem::path& folder) {
 namespace {
 
 // As a folder would have it that was made of the file.
-TokenizerFile tokenizer_of_gguf(const std::filesystem::path& path) {
+template <class Write>
+TokenizerFile made_tokenizer(const std::filesystem::path& path, const Write& write) {
   const TemporaryFolder folder;
-  write_tokenizer_json(GgufFile::open(path), folder.path());
+  write(folder.path());
   TokenizerFile file = read_tokenizer_file(folder / "tokenizer.json");
   file.where = path.string();
   return file;
@@ -228,8 +231,16 @@ Tokenizer Tokenizer::load(const std::filesystem::path& path) {
   auto state = std::make_unique<State>();
   std::error_code ignored;
   const std::filesystem::path file = std::filesystem::is_directory(path, ignored) ? path / "tokenizer.json" : path;
+  const bool alone = file != path && has_sentencepiece_alone(path);
   if (is_gguf(path)) {
-    build_from_file(*state, tokenizer_of_gguf(path));
+    build_from_file(*state, made_tokenizer(path, [&](const std::filesystem::path& folder) {
+      write_tokenizer_json(GgufFile::open(path), folder);
+    }));
+  } else if (alone || path.filename() == kSentencePieceFile) {
+    const std::filesystem::path model = alone ? path / kSentencePieceFile : path;
+    build_from_file(*state, made_tokenizer(model, [&](const std::filesystem::path& folder) {
+      write_sentencepiece_json(model, folder / "tokenizer.json");
+    }));
   } else if (file == path || std::filesystem::exists(file, ignored)) {
     build_from_file(*state, read_tokenizer_file(file));
   } else {
@@ -269,6 +280,7 @@ void Tokenizer::encode_part(std::string_view text, TextPart part, std::vector<To
 struct Tokenizer::Trace {
   std::span<const ByteRange> ordinary;
   std::vector<ByteRange> ranges;
+  std::function<void()> made;  // some tokens and ranges are there
 
   // Those that touch [begin, end), counted from `begin`.
   std::vector<ByteRange> ordinary_in(std::size_t begin, std::size_t end) const {
@@ -281,6 +293,30 @@ struct Tokenizer::Trace {
   }
 };
 
+namespace {
+
+// A text that is longer is encoded in sections: what lies between text and tokens takes up to 130 bytes for each byte.
+constexpr std::size_t kLongPart = 320 << 10, kLeastSection = 16 << 10, kMostSection = 64 << 10;
+
+bool is_letter_or_digit(char c) { return (c >= '0' && c <= '9') || ((c | 32) >= 'a' && (c | 32) <= 'z'); }
+
+// Bytes of the next section: up to a line end behind a letter or digit, where no tokenizer joins the two; else up to a space
+// between two of them; else up to the limit.
+std::size_t section_of(std::string_view text) {
+  if (text.size() <= kMostSection) return text.size();
+  for (std::size_t cut = kLeastSection; cut < kMostSection; ++cut) {
+    if (text[cut] == '\n' && is_letter_or_digit(text[cut - 1])) return cut;
+  }
+  for (std::size_t cut = kMostSection; cut > kLeastSection; --cut) {
+    if (text[cut] == ' ' && is_letter_or_digit(text[cut - 1]) && is_letter_or_digit(text[cut + 1])) return cut;
+  }
+  std::size_t cut = kMostSection;
+  while (cut > kMostSection - 4 && is_utf8_continuation(text[cut])) --cut;
+  return cut;
+}
+
+}  // namespace
+
 void Tokenizer::encode_into(std::string_view text, TextPart part, std::vector<Token>& out, Trace* trace) {
   State& state = *state_;
   if (text.size() > kMostText) {
@@ -289,7 +325,7 @@ void Tokenizer::encode_into(std::string_view text, TextPart part, std::vector<To
   }
   if (const std::size_t valid = utf8_valid_prefix(text); valid != text.size()) {
     throw data_error("E-DATA-TEXT", "text", fmt::format("byte {} is not UTF-8", valid), "text in UTF-8",
-                     {"iconv -f LATIN1 -t UTF-8 FILE > text.txt, where it is Latin-1"});
+                     {"iconv -f LATIN1 -t UTF-8 FILE > text.txt  # where it is Latin-1"});
   }
   refuse_unread(text, state.unread, "text");
   for (const CutPart& raw : state.added.cut(text, false, trace != nullptr ? trace->ordinary : std::span<const ByteRange>())) {
@@ -298,77 +334,104 @@ void Tokenizer::encode_into(std::string_view text, TextPart part, std::vector<To
       if (trace != nullptr) trace->ranges.push_back({raw.begin, raw.end});
       continue;
     }
-    const bool first = raw.begin == 0;
-    const std::string_view raw_text = text.substr(raw.begin, raw.end - raw.begin);
-    Fragment fragment{std::string(raw_text), part.at_start && first, part.continues && first};
-    const TextPart begins{fragment.at_start, fragment.continues};
-    state.normalizer.apply(fragment);
-    std::vector<ByteRange> from, ordinary;  // of the normalised text; `from` is empty where it is the raw one
-    if (trace != nullptr) {
-      if (fragment.text != raw_text)
-        from = origins(state.normalizer, raw_text, {fragment.text, begins.at_start, begins.continues});
-      ordinary = trace->ordinary_in(raw.begin, raw.end);
-      if (!from.empty()) ordinary = carried_over(ordinary, from);
-    }
-    const auto keep_range = [&](std::size_t begin, std::size_t end) {
-      if (!from.empty() && begin < end) {
-        trace->ranges.push_back({raw.begin + from[begin].begin, raw.begin + from[end - 1].end});
-      } else {
-        const std::size_t at = from.empty() ? begin : begin < from.size() ? from[begin].begin : raw_text.size();
-        trace->ranges.push_back({raw.begin + at, raw.begin + at + (end - begin)});
-      }
-    };
-    const auto encode_fragment = [&](Fragment each, std::size_t begin) {
-      if (trace == nullptr) return state.encode_fragment(std::move(each), out);
-      std::vector<std::pair<Fragment, std::size_t>> left;  // to be encoded, the next one last, and where each begins
-      left.emplace_back(std::move(each), begin);
-      while (!left.empty()) {
-        auto [part_of, at] = std::move(left.back());
-        left.pop_back();
-        const std::size_t before = out.size();
-        state.encode_fragment(part_of, out);
-        const std::span<const Token> made = std::span(out).subspan(before);
-        const std::vector<ByteRange> ranges = state.trace(part_of.text, made);
-        const std::vector<std::size_t> cuts = state.cuts_within_special(part_of.text, made, ranges, at, ordinary);
-        if (cuts.empty()) {
-          for (const ByteRange& range : ranges) keep_range(at + range.begin, at + range.end);
-          continue;
-        }
-        out.resize(before);
-        std::size_t end = part_of.text.size();
-        for (auto at_cut = cuts.rbegin(); at_cut != cuts.rend(); ++at_cut) {
-          left.emplace_back(Fragment{part_of.text.substr(*at_cut, end - *at_cut), false, true}, at + *at_cut);
-          end = *at_cut;
-        }
-        left.emplace_back(Fragment{part_of.text.substr(0, end), part_of.at_start, part_of.continues}, at);
-      }
-    };
-    const std::vector<CutPart> cut = state.added.cut(fragment.text, true, ordinary);
-    if (cut.size() == 1 && cut.front().token == kNoToken) {
-      encode_fragment(std::move(fragment), 0);
-      continue;
-    }
-    for (const CutPart& each : cut) {
-      if (each.token != kNoToken) {
-        out.push_back(each.token);
-        if (trace != nullptr) keep_range(each.begin, each.end);
-      } else {
-        encode_fragment({fragment.text.substr(each.begin, each.end - each.begin), fragment.at_start && each.begin == 0,
-                         fragment.continues && each.begin == 0},
-                        each.begin);
-      }
+    const bool first = raw.begin == 0, is_long = raw.end - raw.begin > kLongPart;
+    for (std::size_t begin = raw.begin, end = raw.end; begin < raw.end; begin = end) {
+      end = is_long ? begin + section_of(text.substr(begin, raw.end - begin)) : raw.end;
+      const bool whole = begin == raw.begin;
+      encode_between(text, {begin, end}, {part.at_start && first && whole, (part.continues && first) || !whole}, out, trace);
+      if (trace != nullptr && trace->made) trace->made();
     }
   }
 }
 
+// A stretch of text between added tokens that are found before it is normalised.
+void Tokenizer::encode_between(std::string_view text, ByteRange raw, TextPart begins, std::vector<Token>& out, Trace* trace) {
+  State& state = *state_;
+  const std::string_view raw_text = text.substr(raw.begin, raw.end - raw.begin);
+  Fragment fragment{std::string(raw_text), begins.at_start, begins.continues};
+  state.normalizer.apply(fragment);
+  std::vector<ByteRange> from, ordinary;  // of the normalised text; `from` is empty where it is the raw one
+  if (trace != nullptr) {
+    if (fragment.text != raw_text) from = origins(state.normalizer, raw_text, {fragment.text, begins.at_start, begins.continues});
+    ordinary = trace->ordinary_in(raw.begin, raw.end);
+    if (!from.empty()) ordinary = carried_over(ordinary, from);
+  }
+  const auto keep_range = [&](std::size_t begin, std::size_t end) {
+    if (!from.empty() && begin < end) {
+      trace->ranges.push_back({raw.begin + from[begin].begin, raw.begin + from[end - 1].end});
+    } else {
+      const std::size_t at = from.empty() ? begin : begin < from.size() ? from[begin].begin : raw_text.size();
+      trace->ranges.push_back({raw.begin + at, raw.begin + at + (end - begin)});
+    }
+  };
+  const auto encode_fragment = [&](Fragment each, std::size_t begin) {
+    if (trace == nullptr) return state.encode_fragment(std::move(each), out);
+    std::vector<std::pair<Fragment, std::size_t>> left;  // to be encoded, the next one last, and where each begins
+    left.emplace_back(std::move(each), begin);
+    while (!left.empty()) {
+      auto [part_of, at] = std::move(left.back());
+      left.pop_back();
+      const std::size_t before = out.size();
+      state.encode_fragment(part_of, out);
+      const std::span<const Token> made = std::span(out).subspan(before);
+      const std::vector<ByteRange> ranges = state.trace(part_of.text, made);
+      const std::vector<std::size_t> cuts = state.cuts_within_special(part_of.text, made, ranges, at, ordinary);
+      if (cuts.empty()) {
+        for (const ByteRange& range : ranges) keep_range(at + range.begin, at + range.end);
+        continue;
+      }
+      out.resize(before);
+      std::size_t end = part_of.text.size();
+      for (auto at_cut = cuts.rbegin(); at_cut != cuts.rend(); ++at_cut) {
+        left.emplace_back(Fragment{part_of.text.substr(*at_cut, end - *at_cut), false, true}, at + *at_cut);
+        end = *at_cut;
+      }
+      left.emplace_back(Fragment{part_of.text.substr(0, end), part_of.at_start, part_of.continues}, at);
+    }
+  };
+  const std::vector<CutPart> cut = state.added.cut(fragment.text, true, ordinary);
+  if (cut.size() == 1 && cut.front().token == kNoToken) return encode_fragment(std::move(fragment), 0);
+  for (const CutPart& each : cut) {
+    if (each.token != kNoToken) {
+      out.push_back(each.token);
+      if (trace != nullptr) keep_range(each.begin, each.end);
+    } else {
+      encode_fragment({fragment.text.substr(each.begin, each.end - each.begin), fragment.at_start && each.begin == 0,
+                       fragment.continues && each.begin == 0},
+                      each.begin);
+    }
+  }
+}
+
+void Tokenizer::encode_traced(std::string_view text, std::span<const ByteRange> ordinary, const TracedVisit& visit) {
+  constexpr std::size_t kEnough = 4096;
+  TracedTokens part;
+  Trace trace{ordinary, {}, {}};
+  bool first = true;
+  const auto hand_out = [&] {
+    if (state_->post_processor.trims_spaces()) {
+      for (std::size_t i = 0; i < part.tokens.size(); ++i) {
+        state_->trim(part.tokens[i], first && i == 0, trace.ranges[i]);
+      }
+    }
+    first = first && part.tokens.empty();
+    visit(part.tokens, trace.ranges);
+    part.tokens.clear();
+    trace.ranges.clear();
+  };
+  trace.made = [&] {
+    if (part.tokens.size() >= kEnough) hand_out();
+  };
+  encode_into(text, {}, part.tokens, &trace);
+  hand_out();
+}
+
 TracedTokens Tokenizer::encode_traced(std::string_view text, std::span<const ByteRange> ordinary) {
   TracedTokens result;
-  Trace trace{ordinary, {}};
-  encode_into(text, {}, result.tokens, &trace);
-  result.ranges = std::move(trace.ranges);
-  if (state_->post_processor.trims_spaces()) {
-    for (std::size_t i = 0; i < result.tokens.size(); ++i) state_->trim(result.tokens[i], i == 0, result.ranges[i]);
-  }
+  encode_traced(text, ordinary, [&](std::span<const Token> tokens, std::span<const ByteRange> ranges) {
+    result.tokens.insert(result.tokens.end(), tokens.begin(), tokens.end());
+    result.ranges.insert(result.ranges.end(), ranges.begin(), ranges.end());
+  });
   return result;
 }
 
@@ -409,6 +472,7 @@ std::optional<Tokenizer> tokenizer_beyond_gpt2(const std::filesystem::path& fold
   if (is_gguf(folder)) return Tokenizer::load(folder);
   std::error_code ignored;
   const auto has = [&](const char* name) { return std::filesystem::exists(folder / name, ignored); };
+  if (has_sentencepiece_alone(folder)) return Tokenizer::load(folder);
   if (!has("tokenizer.json")) return {};
   std::optional<Tokenizer> tokenizer = Tokenizer::load(folder);
   if (tokenizer->is_gpt2() && has("vocab.json") && has("merges.txt")) tokenizer.reset();

@@ -1,12 +1,16 @@
-// Text to tokens and back as a Hugging Face folder says it: by its tokenizer.json, else by GPT-2's vocab.json and merges.txt. A
-// GGUF file stands for such a folder (formats/gguf/gguf_tokenizer.h).
+// Text to tokens and back as a Hugging Face folder says it: by its tokenizer.json, else by GPT-2's vocab.json and merges.txt, or
+// by SentencePiece's tokenizer.model. A GGUF file stands for such a folder (formats/gguf/gguf_tokenizer.h).
 // encode() and decode() give what the package `tokenizers` gives for the same file. The file is parsed as hostile: what is broken
 // or not computed is data_error E-TOKENIZER.
-// Memory: about 60 bytes a token and its merge, a word cache of 1 MiB; up to twice the tables while the file is read.
+// Memory: about 60 bytes a token and its merge, a word cache of 1 MiB; up to twice the tables while the file is read. A text
+// between special tokens that is longer than 320 KiB is encoded in sections of 16 to 64 KiB, which end where tokens do: behind a
+// letter or digit and before a line end, or else before a space; so what lies between a long text and its tokens stays below 42
+// MiB.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -21,8 +25,8 @@ namespace plimsoll {
 
 class Tokenizer;
 
-// The tokenizer.json of a folder; nothing where there is none, or where GPT-2's vocab.json and merges.txt lie beside it and it
-// says no more than these.
+// The tokenizer.json or tokenizer.model of a folder; nothing where there is neither, or where GPT-2's vocab.json and merges.txt
+// lie beside it and it says no more than these.
 std::optional<Tokenizer> tokenizer_beyond_gpt2(const std::filesystem::path& folder);
 
 enum class SpecialTokens { insert, leave_out };
@@ -40,7 +44,7 @@ struct TracedTokens {
 
 class Tokenizer {
  public:
-  // Of a folder, of the file tokenizer.json itself, or of a GGUF file.
+  // Loads the tokenizer of a folder, of the file tokenizer.json or tokenizer.model itself, or of a GGUF file.
   static Tokenizer load(const std::filesystem::path& path);
   ~Tokenizer();
   Tokenizer(Tokenizer&&) noexcept;
@@ -63,6 +67,9 @@ class Tokenizer {
   // The tokens of a whole text without inserted ones, and the bytes that each comes from, as the package's offsets have them.
   // Special tokens that touch the bytes of `ordinary`, which are sorted and apart, are text like any other there.
   TracedTokens encode_traced(std::string_view text, std::span<const ByteRange> ordinary = {});
+  // The same in stretches, in order: visit(tokens, ranges) gets the next ones.
+  using TracedVisit = std::function<void(std::span<const Token>, std::span<const ByteRange>)>;
+  void encode_traced(std::string_view text, std::span<const ByteRange> ordinary, const TracedVisit& visit);
   const std::vector<Token>& before() const;
   const std::vector<Token>& behind() const;
 
@@ -81,6 +88,7 @@ class Tokenizer {
   struct State;
   struct Trace;
   void encode_into(std::string_view text, TextPart part, std::vector<Token>& out, Trace* trace);
+  void encode_between(std::string_view text, ByteRange raw, TextPart begins, std::vector<Token>& out, Trace* trace);
   explicit Tokenizer(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;
 };

@@ -2,15 +2,14 @@
 
 #include <fmt/core.h>
 
-#include <array>
 #include <istream>
 #include <nlohmann/json.hpp>
-#include <optional>
-#include <streambuf>
+#include <span>
 #include <utility>
 
 #include "base/hash.h"
 #include "formats/file.h"
+#include "formats/json_stream.h"
 #include "formats/tokenizer/tokenizer_error.h"
 
 namespace plimsoll {
@@ -18,52 +17,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr std::int64_t kMostBytes = 256 << 20, kBlockBytes = 64 << 10;
+constexpr std::int64_t kMostBytes = 256 << 20;
 constexpr std::size_t kMostText = 1 << 20, kMostDepth = 32, kMostValues = 100'000;
-
-// The bytes of a file. It ends with an error at a text that no tokenizer has, before the parser holds it.
-class FileStream : public std::streambuf {
- public:
-  FileStream(const File& file, Hasher* hasher) : file_(file), hasher_(hasher), block_(static_cast<std::size_t>(kBlockBytes)) {}
-
- protected:
-  int_type underflow() override {
-    const std::int64_t size = std::min(kBlockBytes, file_.size() - at_);
-    if (size <= 0) return traits_type::eof();
-    const auto bytes = std::span(block_).first(static_cast<std::size_t>(size));
-    file_.read_at(at_, std::as_writable_bytes(bytes));
-    at_ += size;
-    for (const char c : bytes) look_at(c);
-    if (hasher_ != nullptr) hasher_->add(std::as_bytes(std::span<const char>(bytes)));
-    setg(block_.data(), block_.data(), block_.data() + size);
-    return traits_type::to_int_type(block_[0]);
-  }
-
- private:
-  void look_at(char c) {
-    if (!inside_) {
-      inside_ = c == '"';
-      length_ = 0;
-      return;
-    }
-    if (++length_ > kMostText)
-      throw tokenizer_error(file_.path(), fmt::format("it holds a text of more than {} bytes", kMostText));
-    if (escaped_) {
-      escaped_ = false;
-    } else if (c == '\\') {
-      escaped_ = true;
-    } else if (c == '"') {
-      inside_ = false;
-    }
-  }
-
-  const File& file_;
-  Hasher* hasher_;
-  std::vector<char> block_;
-  std::int64_t at_ = 0;
-  std::size_t length_ = 0;
-  bool inside_ = false, escaped_ = false;
-};
 
 // What both passes over the file share: where the parser is.
 class Events : public nlohmann::json_sax<Json> {
@@ -307,7 +262,10 @@ class MergeEvents : public Events {
 };
 
 void parse(const File& file, Hasher* hasher, Events& events) {
-  FileStream buffer(file, hasher);
+  JsonStream::Options options{.longest = kMostText};
+  options.refuse = [&](const std::string& why) { return tokenizer_error(file.path(), why); };
+  if (hasher != nullptr) options.see = [&](std::span<const char> bytes) { hasher->add(std::as_bytes(bytes)); };
+  JsonStream buffer(file, 0, file.size(), std::move(options));
   std::istream stream(&buffer);
   Json::sax_parse(stream, &events);
 }

@@ -48,13 +48,14 @@ void put_rope(const DecoderConfig& c, const std::string& prefix, GgufModel& mode
       return;
     case RotaryScaling::yarn: {
       const ops::RotaryAttributes usual;
-      if (rope.beta_fast != usual.beta_fast || rope.beta_slow != usual.beta_slow || !rope.truncate || rope.attention_factor > 0 ||
-          rope.mscale != 0 || rope.mscale_all_dim != 0) {
+      if (!rope.truncate || rope.attention_factor > 0 || rope.mscale != 0 || rope.mscale_all_dim != 0) {
         throw refuse("its YaRN has settings of its own beside the factor", "YaRN of its usual settings");
       }
       model.keys.put(prefix + "rope.scaling.type", "yarn");
       model.keys.put_number(prefix + "rope.scaling.factor", rope.factor);
       model.keys.put_whole(prefix + "rope.scaling.original_context_length", rope.original);
+      if (rope.beta_fast != usual.beta_fast) model.keys.put_number(prefix + "rope.scaling.yarn_beta_fast", rope.beta_fast);
+      if (rope.beta_slow != usual.beta_slow) model.keys.put_number(prefix + "rope.scaling.yarn_beta_slow", rope.beta_slow);
       return;
     }
     case RotaryScaling::dynamic:

@@ -1,3 +1,4 @@
+#include "device/cpu/few_rows.h"
 #include "device/cpu/gemm.h"
 #include "device/cpu/stored_gemm.h"
 #include "ops/block_matmul/block_matmul.h"
@@ -25,7 +26,12 @@ cpu::StoredMatrix matrix_of(const KernelRequest& request) {
 // Of x and a matrix of one type, which need no conversion.
 bool is_plain(const KernelRequest& request) { return request.inputs[0].dtype == request.inputs[1].dtype; }
 
+bool has_few_rows(const KernelRequest& request) {
+  return request.attributes->as<ops::BlockMatmulAttributes>().few_rows && cpu::has_few_rows(shape_of(request));
+}
+
 KernelChoice choose(const KernelRequest& request) {
+  if (has_few_rows(request)) return {.implementation = cpu::few_rows_name(matrix_of(request))};
   const GemmShape shape = shape_of(request);
   const cpu::GemmPlan plan = is_plain(request)
                                  ? cpu::plan_gemm(shape, request.threads, request.with_library)
@@ -36,6 +42,11 @@ KernelChoice choose(const KernelRequest& request) {
 std::unique_ptr<Kernel> bind(const KernelRequest& request) {
   const bool bias = request.attributes->as<ops::BlockMatmulAttributes>().bias;
   const GemmShape shape = shape_of(request);
+  if (has_few_rows(request)) {
+    return make_kernel([shape = cpu::FewRows(shape, matrix_of(request)), bias](const KernelCall& call) {
+      cpu::multiply_few_rows(shape, call.in(0), call.in<std::byte>(1), bias ? call.in(2) : nullptr, call.out(0));
+    });
+  }
   const auto run_with = [bias](auto gemm) {
     return make_kernel([gemm = std::move(gemm), bias](const KernelCall& call) {
       gemm.run(call.in<void>(0), call.in<std::byte>(1), bias ? call.in(2) : nullptr, call.out<void>(0), call.scratch);

@@ -94,11 +94,12 @@ void attend_token(const cache::Call& call, std::int64_t sample, std::int64_t hea
       const float top = std::max(maxima[g], *std::max_element(scores, scores + count));
       const float kept = hn::GetLane(exp_fp32(F32(), hn::Set(F32(), maxima[g] - top)));
       maxima[g] = top;
-      float sum = 0;
-      for (std::int64_t i = 0; i < count; ++i) {
-        scores[i] = hn::GetLane(exp_fp32(F32(), hn::Set(F32(), scores[i] - top)));
-        sum += scores[i];
+      // Whole vectors: a tile of scores holds them, and what lies past the last position is not read again.
+      for (std::int64_t i = 0; i < count; i += kLanes) {
+        hn::StoreU(exp_fp32(F32(), hn::Sub(hn::LoadU(F32(), scores + i), hn::Set(F32(), top))), F32(), scores + i);
       }
+      float sum = 0;
+      for (std::int64_t i = 0; i < count; ++i) sum += scores[i];
       sums[g] = sums[g] * kept + sum;
       scale_row(out + g * size, kept, size);
     }

@@ -16,11 +16,13 @@ struct MatmulAttributes {
   bool bias = false;          // third input [n], added to every row
   bool accumulate = false;    // last input, added in place: the output is its new version
   DType output = DType::f32;  // or the type of a and b, where nothing is accumulated
+  bool few_rows = false;      // where the product has few rows, the kernel for these runs it (take_few_rows)
   friend bool operator==(const MatmulAttributes&, const MatmulAttributes&) = default;
   template <class V>
   void fields(V&& v) const {
     v("transpose_a", transpose_a), v("transpose_b", transpose_b), v("batched", batched), v("bias", bias),
         v("accumulate", accumulate), v("output", output);
+    if (few_rows) v("few_rows", few_rows);
   }
 };
 
@@ -35,5 +37,9 @@ extern const OpDef kMatmul;
 ValueId matmul(GraphBuilder& builder, ValueId a, ValueId b, MatmulAttributes attributes, std::string name);
 // x w + bias, with w [k, n]; `bias` may be invalid.
 ValueId linear(GraphBuilder& builder, ValueId x, ValueId w, ValueId bias, std::string name);
+
+// Marks the products of passes that hand out results, which generation runs a token at a time: with few rows these take as long
+// as reading their matrix. Passes that sum losses keep the kernels of a training, and its bits.
+void take_few_rows(Graph& graph);
 
 }  // namespace plimsoll::ops

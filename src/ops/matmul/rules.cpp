@@ -102,8 +102,10 @@ std::optional<StoredReader> reads_stored(const Attributes& any, std::size_t inpu
   const auto linear = linear_layer(any);
   if (!linear || input != linear->weight) return {};
   const auto& a = any.as<MatmulAttributes>();
-  return StoredReader{&kBlockMatmul,
-                      BlockMatmulAttributes{.blocks = blocks, .transposed = a.transpose_b, .bias = a.bias, .output = a.output}};
+  return StoredReader{
+      &kBlockMatmul,
+      BlockMatmulAttributes{
+          .blocks = blocks, .transposed = a.transpose_b, .bias = a.bias, .output = a.output, .few_rows = a.few_rows}};
 }
 
 std::vector<std::size_t> narrow(const Attributes&) { return {0, 1}; }
@@ -142,6 +144,21 @@ const OpDef kMatmul{.name = "matmul",
                     .narrow = narrow,
                     .rounded = rounded,
                     .costly = true};
+
+void take_few_rows(Graph& graph) {
+  for (Node& node : graph.nodes) {
+    if (node.section < Section::forward || graph.sums(node.section)) continue;
+    if (node.op == &kMatmul) {
+      auto attributes = node.attributes.as<MatmulAttributes>();
+      attributes.few_rows = true;
+      node.attributes = attributes;
+    } else if (node.op == &kBlockMatmul) {
+      auto attributes = node.attributes.as<BlockMatmulAttributes>();
+      attributes.few_rows = true;
+      node.attributes = attributes;
+    }
+  }
+}
 
 OpList matmul_ops() { return {{&kMatmul, {cuda_matmul_scratch, true}}}; }
 

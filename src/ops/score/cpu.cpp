@@ -2,6 +2,7 @@
 #include <cstring>
 
 #include "base/ceil_div.h"
+#include "device/cpu/few_rows.h"
 #include "device/cpu/gemm.h"
 #include "device/cpu/parallel.h"
 #include "device/cpu/stored_matrix.h"
@@ -35,7 +36,11 @@ Bytes wide_bytes(const KernelRequest& request) {
   return align_up(Bytes{4 * tile_shape(request, false).n * request.inputs[0].shape[1]}, kCacheLine);
 }
 
+// Few rows need no tiles: their logits come straight from the table.
+bool has_few_rows(const KernelRequest& request) { return cpu::has_few_rows(tile_shape(request, false)); }
+
 KernelChoice choose(const KernelRequest& request) {
+  if (has_few_rows(request)) return {.implementation = cpu::few_rows_name(table_of(request))};
   const cpu::GemmPlan full = cpu::plan_gemm(tile_shape(request, false), request.threads, request.with_library);
   const cpu::GemmPlan last = cpu::plan_gemm(tile_shape(request, true), request.threads, request.with_library);
   const bool one = tile_shape(request, false) == tile_shape(request, true);
@@ -91,7 +96,19 @@ class Score {
   cpu::StoredMatrix table_;
 };
 
+std::unique_ptr<Kernel> bind_few_rows(const KernelRequest& request) {
+  GemmShape shape = tile_shape(request, false);
+  shape.n = rows_of_table(request);
+  return make_kernel([rows = cpu::FewRows(shape, table_of(request))](const KernelCall& call) {
+    cpu::FewRows part = rows;
+    const std::int64_t begin = call.range.begin / rows.k;
+    if (!call.range.whole()) part.n = std::min(call.range.elements / rows.k, rows.n - begin);
+    cpu::multiply_few_rows(part, call.in(0), call.in<std::byte>(1), nullptr, call.out(0) + begin);
+  });
+}
+
 std::unique_ptr<Kernel> bind(const KernelRequest& request) {
+  if (has_few_rows(request)) return bind_few_rows(request);
   struct Bound final : Kernel {
     explicit Bound(const KernelRequest& request) : score(request) {}
     void run(const KernelCall& call) const override { score(call); }

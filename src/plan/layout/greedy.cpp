@@ -19,6 +19,7 @@ namespace plimsoll::layout {
 namespace {
 
 enum class Fit { first, best };
+constexpr std::int64_t kUnbounded = std::numeric_limits<std::int64_t>::max();
 
 // Placed buffers by offset; one pass over them finds the gaps that a new buffer may use. They stand in runs, so that one more
 // moves few, and a run that ends before a buffer begins, or begins behind its end, is passed over.
@@ -118,6 +119,10 @@ void lower(std::atomic<T>& to, T value) {
 }
 
 using Key = std::pair<double, double>;
+constexpr std::size_t kSizeKey = 0, kLifeKey = 2, kStartKey = 3;
+
+double life_of(const Buffer& buffer) { return static_cast<double>(buffer.upper) - static_cast<double>(buffer.lower); }
+Key by_size(const Buffer& buffer) { return {static_cast<double>(buffer.size), life_of(buffer)}; }
 
 std::vector<double> contention(const Problem& problem) {
   std::vector<std::pair<std::int64_t, std::int64_t>> changes;
@@ -156,17 +161,17 @@ std::vector<double> contention(const Problem& problem) {
 
 std::vector<std::vector<Key>> keys_of(const Problem& problem) {
   const std::vector<double> contended = contention(problem);
-  std::vector<std::vector<Key>> keys(6);
+  std::vector<std::vector<Key>> keys(6);  // by size, by life and by the start of it at the indices that have names
   for (std::size_t i = 0; i < problem.buffers.size(); ++i) {
     const Buffer& buffer = problem.buffers[i];
     const double size = static_cast<double>(buffer.size);
     const double lower = static_cast<double>(buffer.lower);
     const double upper = static_cast<double>(buffer.upper);
-    const double life = upper - lower;
-    keys[0].emplace_back(size, life);
+    const double life = life_of(buffer);
+    keys[kSizeKey].push_back(by_size(buffer));
     keys[1].emplace_back(size * life, life);
-    keys[2].emplace_back(life, size);
-    keys[3].emplace_back(-lower, life);
+    keys[kLifeKey].emplace_back(life, size);
+    keys[kStartKey].emplace_back(-lower, life);
     keys[4].emplace_back(upper, life);
     keys[5].emplace_back(contended[i], size * life);
   }
@@ -205,18 +210,53 @@ std::optional<Solution> place_in_order(const Problem& problem, const std::vector
 }
 
 constexpr std::size_t kFewBuffers = 300;  // past these, orders are worth threads
+constexpr int kRounds = 24;               // of `by_promotion`
+
+// First fit in the given order, and again with those in front that have reached past the bound, until none passes `enough`: after
+// a few rounds all that is hard to place comes first. The lowest layout of all rounds.
+Solution by_promotion(const Problem& problem, const std::vector<Span>& spans, std::vector<std::size_t> order, int rounds,
+                      std::int64_t bound, std::int64_t enough) {
+  Solution lowest;
+  for (int round = 0; round < rounds; ++round) {
+    Solution solution = *place_in_order(problem, spans, order, Fit::first, kUnbounded);
+    std::ranges::stable_partition(order, [&](std::size_t i) {
+      return !problem.buffers[i].pinned() && solution.offsets[i] + problem.buffers[i].size > bound;
+    });
+    if (round == 0 || solution.height < lowest.height) lowest = std::move(solution);
+    if (lowest.height <= enough) break;
+  }
+  return lowest;
+}
 
 }  // namespace
+
+Solution first_fit(const Problem& problem, int rounds, std::int64_t enough) {
+  validate(problem);
+  std::vector<Key> keys;
+  for (const Buffer& buffer : problem.buffers) keys.push_back(by_size(buffer));
+  const std::int64_t bound = lower_bound(problem);
+  return by_promotion(problem, sections_of(problem).spans, order_by(keys), rounds, bound, std::max(enough, bound));
+}
 
 // Orders side by side: what is worse than another one stops, and what comes after one that is low enough does not begin.
 Solution greedy(const Problem& problem, std::int64_t enough) {
   validate(problem);
-  enough = std::max(enough, lower_bound(problem));
+  const std::int64_t bound = lower_bound(problem);
+  enough = std::max(enough, bound);
   constexpr std::array kFits{Fit::first, Fit::best};
   const std::vector<std::vector<Key>> keys = keys_of(problem);
   const std::vector<Span> spans = sections_of(problem).spans;
   std::vector<std::optional<Solution>> found(keys.size() * kFits.size());
-  std::atomic<std::int64_t> lowest{std::numeric_limits<std::int64_t>::max() - 1};
+  // The first order does in most cases, and promotion in most of the others.
+  found[0] = place_in_order(problem, spans, order_by(keys[kSizeKey]), kFits[0], kUnbounded);
+  if (found[0]->height <= enough) return *std::move(found[0]);
+  Solution promoted;
+  for (const std::size_t key : {kLifeKey, kStartKey}) {
+    Solution solution = by_promotion(problem, spans, order_by(keys[key]), kRounds, bound, enough);
+    if (solution.height <= enough) return solution;
+    if (promoted.offsets.empty() || solution.height < promoted.height) promoted = std::move(solution);
+  }
+  std::atomic<std::int64_t> lowest{std::max(std::min(found[0]->height, promoted.height), enough)};
   std::atomic<std::size_t> last{found.size()};
   const auto place = [&](std::size_t i) {
     if (i > last) return;
@@ -226,18 +266,18 @@ Solution greedy(const Problem& problem, std::int64_t enough) {
     if (found[i]->height <= enough) lower(last, i);
   };
   if (problem.buffers.size() < kFewBuffers) {
-    for (std::size_t i = 0; i < found.size(); ++i) place(i);
+    for (std::size_t i = 1; i < found.size(); ++i) place(i);
   } else {
-    run_tasks(found.size(), place);
+    run_tasks(found.size() - 1, [&](std::size_t i) { place(i + 1); });
   }
   // The first that is low enough, or the lowest; of equal ones the first.
-  std::optional<Solution>* best = nullptr;
+  Solution* best = &promoted;
   for (std::optional<Solution>& each : found) {
-    if (!each || (best != nullptr && each->height >= (*best)->height)) continue;
-    best = &each;
+    if (!each || each->height >= best->height) continue;
+    best = &*each;
     if (each->height <= enough) break;
   }
-  return **std::move(best);
+  return std::move(*best);
 }
 
 }  // namespace plimsoll::layout

@@ -11,4 +11,8 @@ namespace plimsoll::layout {
 // The first of the orders that is no higher than `enough`, or reaches the lower bound; the lowest where none is.
 Solution greedy(const Problem& problem, std::int64_t enough = 0);
 
+// First fit by size, then up to `rounds` - 1 times again with what reached past the bound in front, until the height is `enough`:
+// a tenth of the work of `greedy` and less.
+Solution first_fit(const Problem& problem, int rounds, std::int64_t enough);
+
 }  // namespace plimsoll::layout

@@ -15,7 +15,8 @@ namespace {
 
 constexpr std::int64_t kCoarsest = 8, kFinest = 1024;  // a crumb is one of a share of the bound, from an eighth on
 constexpr std::int64_t kRefineNodes = 8;               // of one such share, for each buffer
-constexpr std::int64_t kPlaceVisits = 100'000'000;     // of `place`
+constexpr std::int64_t kPlaceVisits = 30'000'000;      // of `place`
+constexpr int kFillRounds = 6;                         // of crumbs around what lies already
 constexpr std::int64_t kFirstProbe = 2'000;            // nodes of each probe in the first pass of minimize, or one a buffer
 constexpr std::int64_t kBoundShare = 2;                // times as many for the probe at the bound
 constexpr std::int64_t kProbesDeep = 16;               // a pass bisects what it has to gain to this part
@@ -75,18 +76,40 @@ std::vector<std::size_t> crumbs_of(const Problem& problem, std::int64_t most) {
   return small;
 }
 
+Problem without(const std::vector<std::size_t>& crumbs, Problem problem) {
+  for (const std::size_t i : crumbs) problem.buffers[i] = {};
+  return problem;
+}
+
+Problem pinned(const std::vector<std::int64_t>& offsets, const Problem& rest, Problem problem) {
+  for (std::size_t i = 0; i < rest.buffers.size(); ++i) {
+    if (rest.buffers[i].live()) problem.buffers[i].fixed_offset = offsets[i];
+  }
+  return problem;
+}
+
 // Searches for the others by themselves; the crumbs go to what they leave free, or above it.
 void place_around(const std::vector<std::size_t>& crumbs, const Problem& problem, const Limits& limits, Placement& placement) {
-  Problem rest = problem, around = problem;
-  for (const std::size_t i : crumbs) rest.buffers[i] = {};
+  const Problem rest = without(crumbs, problem);
   Placement placed = from_greedy(rest);
   search_near_bound(rest, limits, placed);
   add(placed.work, placement.work);
   placement.bound = std::max(placement.bound, placed.bound);
-  for (std::size_t i = 0; i < rest.buffers.size(); ++i) {
-    if (rest.buffers[i].live()) around.buffers[i].fixed_offset = placed.solution.offsets[i];
+  take(first_fit(pinned(placed.solution.offsets, rest, problem), kFillRounds, placement.bound), placement);
+}
+
+// First fit, of all or of the large ones before the crumbs. Without a search, and so in a short time.
+Placement from_first_fit(const Problem& problem, std::int64_t enough) {
+  constexpr std::array<std::int64_t, 2> kShares{kCoarsest, 8 * kCoarsest};
+  Placement placement{.solution = first_fit(problem, 1, enough), .bound = lower_bound(problem), .work = {}};
+  for (const std::int64_t share : kShares) {
+    if (placement.solution.height <= std::max(enough, placement.bound)) break;
+    const Problem rest = without(crumbs_of(problem, placement.bound / share), problem);
+    const Solution large = greedy(rest, enough);
+    if (large.height > enough) continue;
+    take(first_fit(pinned(large.offsets, rest, problem), kFillRounds, enough), placement);
   }
-  take(greedy(around, placement.bound), placement);
+  return placement;
 }
 
 Placement with_bottom(const Problem& problem, const Bottom& bottom, Placement above) {
@@ -101,7 +124,7 @@ template <class Done>
 void refine(const Problem& problem, const Limits& limits, Placement& placement, Done&& done) {
   const std::int64_t step = kRefineNodes * static_cast<std::int64_t>(problem.buffers.size());
   std::optional<std::size_t> before;
-  for (std::int64_t share = kCoarsest; share <= kFinest && !done(placement); share *= 2) {
+  for (std::int64_t share = kCoarsest; share <= kFinest && !done(placement); share *= 4) {
     const std::vector<std::size_t> crumbs = crumbs_of(problem, placement.bound / share);
     const Limits left = limits.after(placement.work);
     if (limits.reached(placement.work)) break;
@@ -117,9 +140,10 @@ Placement place(const Problem& problem, std::int64_t enough) {
   const Bottom bottom = find_bottom(problem);
   const Problem others = above(problem, bottom);
   enough -= bottom.height;
-  Placement placement = from_greedy(others, enough);
-  refine(others, {.visits = kPlaceVisits}, placement,
-         [&](const Placement& p) { return p.optimal() || p.solution.height <= enough; });
+  const auto done = [&](const Placement& p) { return p.optimal() || p.solution.height <= enough; };
+  Placement placement = from_first_fit(others, enough);
+  if (!done(placement)) take(greedy(others, enough), placement);
+  refine(others, {.visits = kPlaceVisits}, placement, done);
   return with_bottom(problem, bottom, std::move(placement));
 }
 

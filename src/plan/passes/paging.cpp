@@ -12,11 +12,12 @@ namespace plimsoll {
 
 std::vector<StreamedInput> streamed_inputs(const Graph& graph, const Node& node) {
   std::vector<StreamedInput> inputs;
-  if (node.op->transfer != Transfer::none) return inputs;
+  const auto here = [&](ValueId input) { return graph.values[input].tier == 0; };
+  if (node.op->transfer != Transfer::none || std::ranges::all_of(node.inputs, here)) return inputs;
   const std::vector<Alias> aliases = aliases_of(*node.op, node.attributes);
   const bool starts = starts_window(graph, node);
   for (std::size_t i = 0; i < node.inputs.size(); ++i) {
-    if (graph.values[node.inputs[i]].tier == 0) continue;
+    if (here(node.inputs[i])) continue;
     const auto alias =
         std::find_if(aliases.begin(), aliases.end(), [&](const Alias& each) { return in_place(each.kind) && each.input == i; });
     const bool changes = alias != aliases.end(), adds = changes && alias->kind == AliasKind::accumulates;

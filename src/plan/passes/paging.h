@@ -37,6 +37,12 @@ struct Paging {
 
   static constexpr Bytes kAllNear{std::numeric_limits<std::int64_t>::max()};
   bool active() const { return page > 0; }
+  // True if only the number of blocks that keep their values differs, and what follows from that number.
+  bool like(const Paging& other) const {
+    Paging same = other;
+    same.resident = resident, same.near = near;
+    return *this == same;
+  }
   friend bool operator==(const Paging&, const Paging&) = default;
 };
 

@@ -21,18 +21,20 @@ class Rewrite {
       if (const auto found = before_.find(id); found != before_.end()) {
         for (const NodeId again : found->second) clone(again, id);
       }
-      if (result_.nodes[id].section == Section::micro) rewire(result_.nodes[id].inputs, id);
+      if (result_.nodes[id].section == Section::micro) rewire(id);
       result_.order.push_back(id);
     }
     return std::move(result_);
   }
 
  private:
-  void rewire(std::vector<ValueId>& inputs, NodeId reader) {
+  // A view that is made anew adds nodes.
+  void rewire(NodeId reader) {
     const bool backward = result_.nodes[reader].backward;
-    std::vector<ValueId> rewired = inputs;  // a view that is made anew adds nodes
-    for (ValueId& input : rewired) input = newest(input, backward);
-    result_.nodes[reader].inputs = std::move(rewired);
+    for (std::size_t i = 0; i < result_.nodes[reader].inputs.size(); ++i) {
+      const ValueId now = newest(result_.nodes[reader].inputs[i], backward);
+      result_.nodes[reader].inputs[i] = now;
+    }
   }
 
   // A view of a new copy is a new view.

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <iterator>
 #include <ranges>
+#include <span>
 #include <tuple>
 
 namespace plimsoll::regions {
@@ -26,11 +27,15 @@ bool before(const Label& a, const Label& b) { return std::tie(a.bytes, a.seconds
 // Of two lists by growing bytes what is not dominated.
 void merge(Front& front, const std::vector<Label>& more, Front& room) {
   room.clear();
-  std::merge(front.begin(), front.end(), more.begin(), more.end(), std::back_inserter(room), before);
-  front.clear();
-  for (const Label& label : room) {
-    if (front.empty() || label.seconds < front.back().seconds) front.push_back(label);
-  }
+  const auto take = [&](const Label& label) {
+    if (room.empty() || label.seconds < room.back().seconds) room.push_back(label);
+  };
+  auto a = front.begin();
+  auto b = more.begin();
+  while (a != front.end() && b != more.end()) take(before(*b, *a) ? *b++ : *a++);
+  std::for_each(a, front.end(), take);
+  std::for_each(b, more.end(), take);
+  front.swap(room);
 }
 
 // Of equal parts along log bytes plus seconds the smallest label and the fastest one.
@@ -66,24 +71,35 @@ class Program {
     for (int i = 0; i < static_cast<int>(ends.size()); ++i)
       fronts_.back().push_back({ends[at(i)].bytes, ends[at(i)].seconds, nullptr, i});
     std::sort(fronts_.back().begin(), fronts_.back().end(), before);
-    std::vector<Label> some, room;
-    merge(fronts_.back(), some, room);
+    merge(fronts_.back(), {}, room_);
     for (int region = count; region-- > 0;) {
-      for (const Edge& edge : edges_[at(region)]) {
-        extend(edge, some);
-        if (labels != nullptr) *labels += static_cast<std::int64_t>(some.size());
-        merge(fronts_[at(region)], some, room);
-      }
+      fronts_[at(region)] = front_of(edges_[at(region)], labels);
       thin(fronts_[at(region)], most_);
     }
     return fronts_;
   }
 
  private:
+  // By halves: one edge after the other would go through all of the front for each.
+  Front front_of(std::span<const Edge> edges, std::int64_t* labels) {
+    if (edges.empty()) return {};
+    if (edges.size() == 1) {
+      Front front = extended(edges.front());
+      if (labels != nullptr) *labels += static_cast<std::int64_t>(front.size());
+      merge(front, {}, room_);
+      return front;
+    }
+    const std::size_t half = edges.size() / 2;
+    Front front = front_of(edges.first(half), labels);
+    merge(front, front_of(edges.subspan(half), labels), room_);
+    return front;
+  }
+
   // By growing bytes, as the suffixes are.
-  void extend(const Edge& edge, std::vector<Label>& list) const {
-    list.clear();
+  Front extended(const Edge& edge) const {
+    Front list;
     const Front& suffix = fronts_[at(edge.end)];
+    list.reserve(suffix.size());
     for (int i = 0; i < static_cast<int>(suffix.size()); ++i) {
       const Label& label = suffix[at(i)];
       const Label longer{std::max(edge.peak, edge.saved + label.bytes), label.seconds + edge.seconds, &edge, i};
@@ -91,11 +107,13 @@ class Program {
       if (!list.empty() && list.back().bytes == longer.bytes) list.pop_back();
       list.push_back(longer);
     }
+    return list;
   }
 
   const std::vector<std::vector<Edge>>& edges_;
   std::size_t most_;
   std::vector<Front> fronts_;
+  Front room_;
 };
 
 }  // namespace

@@ -61,7 +61,12 @@ class EdgeFinder {
  public:
   EdgeFinder(const Problem& problem, const Regions& regions, const std::vector<std::int64_t>& live, const EdgeLimits& limits,
              KnownWays* known)
-      : facts_(problem, regions), live_(live), limits_(limits), known_(known), edges_(at(regions.count())) {}
+      : facts_(problem, regions),
+        live_(live),
+        limits_(limits),
+        known_(known),
+        edges_(at(regions.count())),
+        local_(problem.items.size(), kNone) {}
 
   std::vector<std::vector<Edge>> run() {
     for (int begin = 0; begin < count(); ++begin) {
@@ -77,27 +82,27 @@ class EdgeFinder {
 
   // Stretches of equal structure have the same ways.
   void add(int begin, int end) {
-    const Stretch stretch(facts_, begin, end);
-    const std::shared_ptr<const std::vector<Way>> ways = ways_known(stretch, begin, end);
+    const Outline outline(facts_, begin, end, local_);
+    const std::shared_ptr<const std::vector<Way>> ways = ways_known(outline, begin, end);
     for (const Way& way : *ways) {
       Edge edge{.end = end, .seconds = way.seconds, .saved = way.saved, .replays = {}};
-      for (int position = 0; position < stretch.size(); ++position) {
-        const int op = stretch.op(position);
+      for (int position = 0; position < outline.size(); ++position) {
+        const int op = outline.op(position);
         if (op != kNone) edge.peak = std::max(edge.peak, live_[at(op)] + way.rise[at(position)]);
       }
-      for (const auto& [op, before] : way.replays) edge.replays.push_back({stretch.op(op), stretch.op(before)});
+      for (const auto& [op, before] : way.replays) edge.replays.push_back({outline.op(op), outline.op(before)});
       edges_[at(begin)].push_back(std::move(edge));
     }
   }
 
-  std::shared_ptr<const std::vector<Way>> ways_known(const Stretch& stretch, int begin, int end) {
+  std::shared_ptr<const std::vector<Way>> ways_known(const Outline& outline, int begin, int end) {
     const bool last = end == count();  // what ends at the loss would run again at once
-    const std::string key = stretch.signature() + limits_.text() + (last ? "last" : "");
+    const std::string key = outline.signature() + limits_.text() + (last ? "last" : "");
     {
       const std::lock_guard lock(known_->mutex);
       if (const auto found = known_->of.find(key); found != known_->of.end()) return found->second;
     }
-    auto ways = std::make_shared<const std::vector<Way>>(ways_of(stretch, end - begin, last, begin));
+    auto ways = std::make_shared<const std::vector<Way>>(ways_of(Stretch(outline), end - begin, last, begin));
     const std::lock_guard lock(known_->mutex);
     return known_->of.try_emplace(key, std::move(ways)).first->second;
   }
@@ -269,6 +274,7 @@ class EdgeFinder {
   EdgeLimits limits_;
   KnownWays* known_;
   std::vector<std::vector<Edge>> edges_;
+  std::vector<int> local_;
 };
 
 }  // namespace

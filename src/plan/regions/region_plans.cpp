@@ -1,6 +1,7 @@
 #include "plan/regions/region_plans.h"
 
 #include <algorithm>
+#include <span>
 
 #include "plan/step_roles.h"
 
@@ -54,6 +55,7 @@ RegionPlans::RegionPlans(const Simulation& keep, const std::vector<Unit>& units,
     lanes_.emplace(keep, *graph_, paging, machine);
   }
   add(regions::solve_chain(edges_, ends_, outside_, lanes_ ? kMostWithLinks : kMostLabels, &labels_));
+  of_chain_ = plans_.size();
 }
 
 void RegionPlans::add(std::vector<regions::ChainPlan> plans) {
@@ -67,6 +69,44 @@ void RegionPlans::add(std::vector<regions::ChainPlan> plans) {
     plan.seconds = ends_[static_cast<std::size_t>(plan.end)].seconds + stalls[i];
     for (const regions::Edge* edge : plan.edges) plan.seconds += edge->seconds;
   }
+}
+
+void RegionPlans::end_schedules() {
+  lanes_.reset();
+  graph_->problem = {};
+}
+
+void RegionPlans::forget_other_edges() {
+  const auto of_chain = std::span(plans_).first(of_chain_);
+  std::vector<std::vector<const regions::Edge*>> now;  // by region and edge: where it will be, if a plan takes it
+  for (const std::vector<regions::Edge>& some : edges_) now.emplace_back(some.size(), nullptr);
+  const auto walk = [&](auto&& visit) {
+    for (regions::ChainPlan& plan : of_chain) {
+      std::size_t region = 0;
+      for (const regions::Edge*& edge : plan.edges) {
+        const auto end = static_cast<std::size_t>(edge->end);
+        visit(edge, now[region][static_cast<std::size_t>(edge - edges_[region].data())]);
+        region = end;
+      }
+    }
+  };
+  walk([](const regions::Edge* edge, const regions::Edge*& place) { place = edge; });
+  std::vector<std::vector<regions::Edge>> kept(edges_.size());
+  for (std::size_t region = 0; region < edges_.size(); ++region) {
+    kept[region].reserve(
+        static_cast<std::size_t>(std::ranges::count_if(now[region], [](auto* edge) { return edge != nullptr; })));
+    for (std::size_t i = 0; i < edges_[region].size(); ++i) {
+      if (now[region][i] != nullptr) now[region][i] = &kept[region].emplace_back(std::move(edges_[region][i]));
+    }
+  }
+  walk([](const regions::Edge*& edge, const regions::Edge* place) { edge = place; });
+  edges_ = std::move(kept);
+}
+
+void RegionPlans::forget_plans() {
+  plans_ = {};
+  edges_ = {};
+  schedules_ = {};
 }
 
 // Each is one edge over all regions. What lives beside the items of the problem does so whatever runs again.

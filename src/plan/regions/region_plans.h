@@ -30,6 +30,12 @@ class RegionPlans {
 
   // What decides on every op by itself, whatever the regions: more plans.
   void add_schedules();
+  // Gives back the problem and the lanes, which only schedules need; none can be added afterwards.
+  void end_schedules();
+  // Gives back edges that are on the path of no plan, which are most of them.
+  void forget_other_edges();
+  // Gives back all plans.
+  void forget_plans();
 
   // From the most live bytes to the fewest; then those of schedules. Seconds are those of clones, losses and waits in a
   // micro-step, ends are numbers of LossChunks.
@@ -60,11 +66,12 @@ class RegionPlans {
   std::vector<int> losses_;         // ops: losses between the passes
   std::deque<regions::Edge> schedules_;
   std::vector<LossChunks> chunks_;
-  std::optional<TierLanes> lanes_;  // where something rests on another tier
+  std::optional<TierLanes> lanes_;  // where something rests on another tier, until schedules end
   std::vector<regions::End> ends_;
   std::int64_t outside_ = 0;
   std::int64_t around_ = 0;  // what is live in other phases and in the update, which no schedule changes either
   std::vector<regions::ChainPlan> plans_;
+  std::size_t of_chain_ = 0;  // the first plans; the others are schedules
   std::int64_t labels_ = 0;
   bool exact_ = true, exact_seconds_ = true;
 };

@@ -23,10 +23,50 @@ class ProblemFacts {
   std::vector<std::vector<int>> readers;  // by item: ops, ascending
 };
 
+// The ops and items of a stretch, and how they depend on each other: all that most stretches are asked for.
+class Outline {
+ public:
+  // Regions [begin, end). `local`: by item of the whole problem, kNone; room for one outline at a time.
+  Outline(const ProblemFacts& facts, int begin, int end, std::vector<int>& local);
+  ~Outline();
+  Outline(const Outline&) = delete;
+
+  int size() const { return static_cast<int>(positions_.size()); }
+  // In the whole problem; -1: it stands for others.
+  int op(int position) const { return positions_[static_cast<std::size_t>(position)].op; }
+  // The same for all stretches that may do the same things.
+  std::string signature() const;
+
+ private:
+  friend class Stretch;
+  enum class Kind : std::uint8_t { own, reading, turn, making };
+  struct Position {
+    Kind kind;
+    int op, place;
+  };
+  // Items by place, ascending.
+  struct ByPlace {
+    std::vector<int> begin, items;
+    std::span<const int> at(int place) const;
+  };
+
+  static ByPlace by_place(const std::vector<int>& place_of, std::size_t places);
+  std::span<const int> others(const Position& position) const;
+  bool replayable(int op) const;
+
+  const ProblemFacts& facts_;
+  std::vector<int>& local_;  // by item of the whole problem: its own number here
+  std::vector<int> items_;   // of the whole problem, ascending: each that is made somewhere
+  std::vector<char> own_;    // by item: only ops of the stretch touch it
+  std::vector<Position> positions_;
+  ByPlace read_, made_;  // by others, before the op at a place
+  int turn_ = 0;
+  bool pages_ = false;
+};
+
 class Stretch {
  public:
-  // Regions [begin, end).
-  Stretch(const ProblemFacts& facts, int begin, int end);
+  explicit Stretch(const Outline& outline);
 
   // Positions are those of its ops.
   const replays::Problem& problem() const { return problem_; }
@@ -51,12 +91,9 @@ class Stretch {
   };
   // Whether every run finds what it reads.
   bool evaluate(std::span<const replays::Replay> replays, Outcome& outcome) const;
-  // The same for all stretches that may do the same things.
-  std::string signature() const;
 
  private:
-  void add(int op, replays::Op what);
-  void add_own(int op, const std::vector<int>& items);
+  replays::Op own_op(int op, const Outline& outline);
 
   const ProblemFacts& facts_;
   replays::Problem problem_;

@@ -41,6 +41,7 @@ class Conversion {
     for (std::size_t i = 0; i < result_.nodes.size(); ++i) {
       if (result_.nodes[i].valid()) op_of[result_.nodes[i]] = static_cast<int>(i);
     }
+    result_.follows.assign(result_.nodes.size(), 0);
     for (std::size_t i = 0; i < result_.nodes.size(); ++i) {
       Op& op = result_.problem.ops[i];
       const NodeId node = result_.nodes[i];
@@ -50,6 +51,7 @@ class Conversion {
       op.unit = unit_of_[what.gradient_of.valid() ? what.gradient_of : what.replica_of.valid() ? what.replica_of : node];
       if (!what.replica_of.valid()) continue;
       op.like = op_of[what.replica_of];
+      result_.follows[i] = 1;
       result_.problem.ops[at(op.like)].like = op.like;
     }
   }
@@ -70,14 +72,14 @@ class Conversion {
 
   void add(int step) {
     const Step& what = simulation_.timeline.steps[at(step)];
-    const StepAccess access = access_of(graph_, what, simulation_.timeline.rounds == 1);
+    find_access(graph_, what, simulation_.timeline.rounds == 1, access_);
     const StepKernel& kernel = simulation_.kernels[at(step)];
     Op op;
-    for (const ValueId value : access.reads) {
+    for (const ValueId value : access_.reads) {
       const auto found = item_of_.find(origin_of(graph_, value));
       if (found != item_of_.end()) use(op, found->second);
     }
-    for (const ValueId value : access.writes) {
+    for (const ValueId value : access_.writes) {
       const ValueId origin = origin_of(graph_, value);
       if (!comes(origin)) continue;
       const auto [found, fresh] = item_of_.emplace(origin, static_cast<int>(result_.problem.items.size()));
@@ -127,6 +129,7 @@ class Conversion {
   PerNode<int> unit_of_;  // of forward nodes
   std::int64_t least_loss_scratch_;
   std::map<ValueId, int> item_of_;  // by origin
+  StepAccess access_;               // of one step at a time
   GraphProblem result_;
 };
 
@@ -140,8 +143,7 @@ GraphProblem problem_of(const Simulation& simulation, const std::vector<Unit>& u
 std::vector<NodeReplay> nodes_of(const GraphProblem& graph, const std::vector<Replay>& replays) {
   std::vector<NodeReplay> nodes;
   for (const auto& [op, before] : replays) {
-    const int like = graph.problem.ops[at(op)].like;
-    if (like >= 0 && like != op) continue;
+    if (graph.follows[at(op)] != 0) continue;
     ensure(graph.nodes[at(before)].valid(), "replays", "what runs again stands before no node");
     nodes.push_back({graph.nodes[at(op)], graph.nodes[at(before)]});
   }

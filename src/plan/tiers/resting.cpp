@@ -6,6 +6,7 @@
 #include <iterator>
 #include <string>
 
+#include "base/disk_folder.h"
 #include "base/error.h"
 #include "plan/simulation.h"
 #include "plan/tiers/pinned.h"
@@ -15,6 +16,10 @@ namespace plimsoll {
 bool wants_disk(const PlanRequest& request) {
   const RestPolicy policies[] = {request.optimizer_state, request.parameters, request.gradients, request.activations};
   return std::any_of(std::begin(policies), std::end(policies), [](RestPolicy policy) { return policy == RestPolicy::disk; });
+}
+
+bool limits_host(const PlanRequest& request, const Machine& machine) {
+  return has_host(machine) && !request.beyond.empty() && request.beyond.front().n > 0;
 }
 
 namespace {
@@ -146,7 +151,7 @@ Error Resting::no_room(Bytes least) const {
   return config_error("E-DISK-SIZE", on_disk ? "memory.disk" : "memory.host_memory",
                       fmt::format("{} takes {}, the budget is {}", what, to_text(least), to_text(request_->beyond.back())),
                       "a budget that holds it",
-                      {(on_disk ? "--disk /tmp/plimsoll:" : "--host-memory ") + std::to_string(least.n)});
+                      {on_disk ? advised_disk(std::to_string(least.n)) : "--host-memory " + std::to_string(least.n)});
 }
 
 std::optional<Resting::Beside> Resting::beside_process(Paging paging) const {

@@ -13,6 +13,9 @@ namespace plimsoll {
 // Something has to leave memory.
 bool wants_disk(const PlanRequest& request);
 
+// A host behind a device has a budget of its own, so that a plan may be too much for it in ways that only all of it shows.
+bool limits_host(const PlanRequest& request, const Machine& machine);
+
 // All references outlive this.
 class Resting {
  public:

@@ -36,6 +36,13 @@ OpCase product(Shape x, std::int64_t n, std::optional<BlockFormat> format, bool 
   return format ? with_blocks(*format, 1, std::move(result)) : result;
 }
 
+OpCase of_few_rows(OpCase a_case) {
+  auto attributes = a_case.attributes.as<BlockMatmulAttributes>();
+  attributes.few_rows = true;
+  a_case.attributes = attributes;
+  return a_case;
+}
+
 OpCase of_x(DType dtype, OpCase a_case, bool rounded) {
   auto attributes = a_case.attributes.as<BlockMatmulAttributes>();
   if (rounded) attributes.output = dtype;
@@ -63,12 +70,23 @@ std::vector<OpCases> block_matmul_cases() {
       cases.push_back(of_x(DType::bf16, product({6, 10}, width, format, /*transposed=*/false), rounded));
     }
     cases.push_back(of_x(DType::f16, product({3, width}, 5, format, /*transposed=*/true), false));
+    // The kernel for few rows: whole blocks, and pieces of them.
+    for (const bool bias : {false, true}) {
+      cases.push_back(of_few_rows(product({1, width}, 33, format, /*transposed=*/true, bias)));
+      cases.push_back(of_few_rows(product({7, 5 * width}, 9, format, /*transposed=*/true, bias)));
+      cases.push_back(of_few_rows(product({1, 9}, 3 * width, format, /*transposed=*/false, bias)));
+      cases.push_back(of_few_rows(product({8, 70}, width, format, /*transposed=*/false, bias)));
+      if (!whole) cases.push_back(of_few_rows(product({2, 128}, 192, format, bias)));
+    }
   }
   // Several blocks of k, strips of columns and pieces of rows, and none of them whole.
   for (const bool transposed : {false, true}) {
     cases.push_back(product({9, 1000}, 451, BlockFormat::nf4_nested, transposed));
     cases.push_back(product({1, 777}, 403, BlockFormat::int8, transposed));
     cases.push_back(product({1, 1}, 1, BlockFormat::nf4, transposed));
+  }
+  for (const bool transposed : {false, true}) {
+    for (const auto& format : formats) cases.push_back(timed(of_few_rows(product({1, 1536}, 2048, format, transposed))));
   }
   for (const std::int64_t rows : {1, 1024}) {
     for (const bool transposed : {false, true}) {

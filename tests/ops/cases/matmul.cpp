@@ -83,6 +83,16 @@ std::vector<OpCases> matmul_cases() {
   cases.push_back({MatmulAttributes{.transpose_a = true}, {wanted({2, 7, 3}), wanted({14, 9})}});
   cases.push_back({MatmulAttributes{.transpose_a = true, .accumulate = true}, {f32({2, 7, 3}), f32({2, 7, 9}), f32({3, 9})}});
   cases.push_back({MatmulAttributes{}, {wanted({5, 6}), wanted({2, 3, 4})}});
+  // The kernel for few rows.
+  for (const bool transpose_b : {false, true}) {
+    const MatmulAttributes plain{.transpose_b = transpose_b, .few_rows = true},
+        biased{.transpose_b = transpose_b, .bias = true, .few_rows = true};
+    for (const OpCase& each :
+         {product(1, 1, 1, plain), product(1, 65, 130, plain), product(1, 576, 192, plain), product(3, 130, 1025, biased),
+          product(7, 67, 70, biased), product(8, 300, 300, plain), product(9, 65, 33, plain)}) {
+      cases.push_back(each);
+    }
+  }
   // Of 16-bit operands, extents that do and do not come in pairs.
   const auto narrow = [](DType dtype, const OpCase& a_case) { return with_inputs_of(dtype, {0, 1}, a_case); };
   const auto rounded = [&](DType dtype, OpCase a_case) {
@@ -105,6 +115,10 @@ std::vector<OpCases> matmul_cases() {
         }
       }
     }
+  }
+  for (const std::int64_t rows : {1, 8}) {
+    cases.push_back(timed(product(rows, 576, 1536, {.transpose_b = true, .few_rows = true})));
+    cases.push_back(timed(product(rows, 768, 3072, {.bias = true, .few_rows = true})));
   }
   for (const std::int64_t rows : {1024, 4096}) {
     cases.push_back(timed(narrow(DType::bf16, product(rows, 768, 3072, {.bias = true}))));

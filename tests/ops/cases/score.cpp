@@ -34,8 +34,9 @@ std::vector<OpCases> score_cases() {
            score,
            {score_case(1, 1, 1), score_case(3, 7, 5), score_case(1, 1024, 16), score_case(2, 2049, 8), score_case(33, 3000, 12),
             with_inputs_of(DType::bf16, {1}, score_case(3, 1030, 9)), of_blocks(3, 1030, 9, BlockFormat::nf4_nested),
-            of_blocks(2, 7, 5, BlockFormat::int8), of_blocks(2, 1025, 32, BlockFormat::q8_0), timed(score_case(1, 49152, 576)),
-            timed(score_case(256, 49152, 576))},
+            of_blocks(2, 7, 5, BlockFormat::int8), of_blocks(2, 1025, 32, BlockFormat::q8_0), score_case(8, 2049, 70),
+            with_inputs_of(DType::bf16, {1}, score_case(12, 1030, 9)), of_blocks(12, 1030, 9, BlockFormat::nf4_nested),
+            of_blocks(9, 1025, 32, BlockFormat::q8_0), timed(score_case(1, 49152, 576)), timed(score_case(256, 49152, 576))},
            {}}};
 }
 

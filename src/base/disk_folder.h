@@ -1,0 +1,17 @@
+// Folders for what rests on a disk. Some systems mount their folder for temporary files as a tmpfs, which is memory.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+namespace plimsoll {
+
+// True if the files of a folder take memory: it lies on a tmpfs or ramfs. A folder that does not exist yet is judged by its
+// nearest existing parent.
+bool lies_in_memory(const std::filesystem::path& folder);
+
+// The option --disk for remedies, with a size such as "16GiB": a folder for temporary files that lies on a disk, else one here.
+std::string advised_disk(std::string_view size);
+
+}  // namespace plimsoll

@@ -1,0 +1,114 @@
+#include "cli/eval_data.h"
+
+#include <fmt/core.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+
+#include "base/child.h"
+#include "base/error.h"
+#include "cli/say.h"
+#include "formats/chat_template.h"
+#include "formats/tokenizer/own_vocabulary.h"
+#include "models/family.h"
+#include "prepare/setup.h"
+
+namespace plimsoll {
+namespace {
+
+using nlohmann::json;
+
+// The folder or file that the weights have their vocabulary from: that of an adapter is the one that it was trained with. Empty
+// where they have none.
+std::filesystem::path vocabulary_of(const ModelSource& model) {
+  for (const std::filesystem::path& folder : {model.adapter.init, model.folder}) {
+    if (!folder.empty() && has_vocabulary(folder)) return folder;
+  }
+  return {};
+}
+
+std::string templates_hash(const std::filesystem::path& tokenizer, const std::filesystem::path& file) {
+  const std::optional<ChatTemplates> templates = load_chat_templates(tokenizer, file);
+  std::string hashes;
+  if (templates) {
+    for (const auto& [name, one] : templates->by_name) hashes += name + " " + one.hash() + "\n";
+  }
+  return hashes;
+}
+
+struct Difference {
+  bool vocabulary = false, chat_template = false;
+};
+
+// Vocabularies take memory of their own.
+Difference difference(const Config& config, const std::filesystem::path& own) {
+  const json found = json::parse(run_in_child([&] {
+    const bool templates = has_samples(config) && !config.data.chat_template.empty();
+    const std::string trained = templates ? templates_hash(own, {}) : std::string();
+    return json{config.data.vocabulary.empty() || vocabulary_hash(config.data.vocabulary) != vocabulary_hash(own),
+                !trained.empty() && templates_hash(own, config.data.chat_template) != trained}
+        .dump();
+  }));
+  return {found.at(0), found.at(1)};
+}
+
+bool through_vocabulary(std::string_view format) { return format == "bpe" || format == "chat"; }
+
+void read_as_bytes(Config& config, const ModelSource& model) {
+  if (through_vocabulary(config.data.format)) {
+    throw config_error("E-CONFIG-CONFLICT", "data.format",
+                       fmt::format("it is \"{}\", and {} was trained on bytes", config.data.format, model.folder.string()),
+                       "data that are read as bytes, or weights with a vocabulary", {"--set data.format=bytes"});
+  }
+  config.data.vocabulary.clear();
+}
+
+}  // namespace
+
+void read_as_trained(Config& config, const ModelSource& model) {
+  const ModelFacts facts = facts_of(model.model);
+  config.model.config = model.model;
+  if (facts.bytes) return read_as_bytes(config, model);
+  const std::filesystem::path own = vocabulary_of(model), given = config.data.vocabulary;
+  if (own.empty()) {
+    if (given.empty()) {
+      config.model.init = model.folder;  // text is refused: nobody knows its tokens
+    } else if (through_vocabulary(config.data.format) || config.data.format == "auto") {
+      say_line(fmt::format("note: {} carries no vocabulary: that of {} is taken for it", model.folder.string(), given.string()));
+    }
+    return;
+  }
+  if (config.data.format == "bytes") {
+    say_line(
+        fmt::format("note: the data are read as bytes, as data.format says, and {} has a vocabulary: the loss is that of "
+                    "byte values taken for its tokens",
+                    own.string()));
+    return;
+  }
+  const Difference other = difference(config, own);
+  if (other.vocabulary) {
+    if (!given.empty()) {
+      say_line(fmt::format("note: data.vocabulary ({}) is another one than that of the weights: that of {} is used",
+                           given.string(), own.string()));
+    }
+    config.data.vocabulary = own;
+    config.model.init = model.folder;
+  }
+  if (other.chat_template) {
+    say_line(fmt::format("note: data.template ({}) is another one than that beside the weights, {}",
+                         config.data.chat_template.string(), own.string()));
+  }
+}
+
+void tell_data(const TokenFile& data, const ModelSource& model) {
+  for (const std::string& note : data.notes) say_line("note: " + note);
+  const bool ids = data.format == "u16" || data.format == "u32" || data.format == "llmc";
+  const std::filesystem::path own = vocabulary_of(model);
+  if (ids && (facts_of(model.model).bytes || !own.empty())) {
+    say_line(fmt::format("note: {} holds token ids: they count as {}, and cannot tell which vocabulary they are of", data.name,
+                         own.empty() ? "bytes" : "tokens of " + own.string()));
+  }
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,14 @@
+// The machine file of a cache.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+
+#include "measure/machine_file.h"
+
+namespace plimsoll {
+
+// Nothing where the file is absent, damaged, or not this user's own: measured again.
+std::optional<MachineRecord> kept_machine(const std::filesystem::path& path);
+
+}  // namespace plimsoll

@@ -1,0 +1,73 @@
+#include "weights/model_source.h"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "adapters/adapter.h"
+#include "adapters/peft_folder.h"
+#include "base/error.h"
+#include "formats/file.h"
+#include "formats/tokenizer/own_vocabulary.h"
+#include "formats/weights_folder.h"
+#include "models/all.h"
+#include "weights/weights.h"
+
+namespace plimsoll {
+namespace {
+
+// A tied table that is saved under one of its names counts as saved under both.
+AdapterSettings with_tied_names(AdapterSettings settings, const Graph& graph, const ModelConfig& config) {
+  for (const ValueId id : graph.parameters()) {
+    std::vector<std::string> modules = names_in_adapter(config, graph.values[id].name.text());
+    for (std::string& name : modules) name.resize(name.rfind('.'));
+    const bool saved = std::ranges::any_of(settings.modules_to_save, [&](const std::string& wanted) {
+      return std::ranges::any_of(modules, [&](const std::string& module) { return !wanted.empty() && module.ends_with(wanted); });
+    });
+    if (saved && modules.size() == 2) std::ranges::move(modules, std::back_inserter(settings.modules_to_save));
+  }
+  return settings;
+}
+
+}  // namespace
+
+std::filesystem::path ModelSource::tokenizer() const {
+  const std::filesystem::path& own = adapter.init;
+  return own.empty() || !has_vocabulary(own) ? folder : own;
+}
+
+std::vector<std::int64_t> ModelSource::ends() const {
+  std::vector<std::int64_t> tokens = adapter.init.empty() ? std::vector<std::int64_t>{} : end_tokens(adapter.init);
+  return tokens.empty() ? end_tokens(folder) : tokens;
+}
+
+ModelSource find_model(const std::string& weights, const std::string& adapter, TiedTables tied) {
+  if (weights.empty() && adapter.empty()) {
+    throw config_error("E-USAGE", "--weights", "no weights are given", "a folder of weights, or of an adapter",
+                       {"--weights FOLDER", "--adapter FOLDER"});
+  }
+  ModelSource source;
+  std::filesystem::path with = adapter.empty() ? std::filesystem::path() : weights_folder(adapter);
+  source.folder = weights.empty() ? std::filesystem::path() : weights_folder(weights);
+  if (with.empty() && is_adapter_folder(source.folder)) std::swap(with, source.folder);
+  if (!with.empty()) {
+    const PeftAdapter peft = read_peft_folder(with);
+    source.adapter = peft.settings;
+    if (source.folder.empty()) source.folder = base_of(peft);
+  }
+  source.model = read_model(source.folder);
+  check_model(source, tied);
+  return source;
+}
+
+void check_model(const ModelSource& source, TiedTables tied) {
+  ModelGraph model = source.model.family().build(source.model, {.evaluate = 1, .tokens = 1}, {});
+  if (!source.folder.empty()) check_weights(model.graph, source.model, source.folder);
+  if (!source.adapter.active()) return;
+  const bool apart = tied == TiedTables::apart;
+  add_adapter(model, source.model, apart ? with_tied_names(source.adapter, model.graph, source.model) : source.adapter,
+              /*seed=*/0);
+  check_adapter(model.graph, source.model, source.adapter, source.folder, tied);
+}
+
+}  // namespace plimsoll
