@@ -18,10 +18,8 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/memory_limit.h"
 #include "base/tasks.h"
 #include "config/config_rules.h"
-#include "device/process_memory.h"
 #include "measure/measure_disk.h"
 #include "prepare/model_changes.h"
 #include "prepare/requests.h"
@@ -201,6 +199,7 @@ struct Outcome {
   double seconds = 0;
   std::int64_t micro_batch = 1;
   bool assumed_disk = false;  // nobody has measured it
+  bool floors_alone = false;  // the memory limit had no room for other plans: a plan of its own may find a faster one
 };
 
 Outcome outcome_of(const Plan& plan) { return {plan.process, plan.update_seconds, plan.decisions.micro_batch}; }
@@ -240,7 +239,10 @@ std::optional<Outcome> try_change(const Change& change, const Config& config, co
       assumed = !add_known_disk_tier(machine, *asked.config.memory.disk, config.plan.transfers, input.cache);
     }
     std::optional<Outcome> outcome = outcome_of(asked, input, machine, {asked.budget}, work);
-    if (outcome) outcome->assumed_disk = assumed;
+    if (outcome) {
+      outcome->assumed_disk = assumed;
+      outcome->floors_alone = floors_alone;
+    }
     return outcome;
   });
 }
@@ -321,9 +323,7 @@ void add_remedies(json& object, const Config& config, const PlanningInput& input
     double seconds;
     json object;
   };
-  // A remedy takes about as much memory as the request itself, with a disk up to three times as much.
-  const std::optional<Bytes> room = MemoryLimit::room();
-  bool floors_alone = input.request.floor_only || (room && *room < anonymous_resident() * 3);
+  bool floors_alone = input.request.floor_only;
   std::vector<std::optional<Remedy>> found(kinds.size());
   const auto look = [&](std::size_t i) {
     double work = 0;
@@ -339,6 +339,7 @@ void add_remedies(json& object, const Config& config, const PlanningInput& input
                          {"update_seconds", outcome->seconds},
                          {"changes_result", change.changes_result}}};
       if (outcome->assumed_disk) found[i]->object["assumed_disk_bytes_per_second"] = kAssumedDiskRate;
+      if (outcome->floors_alone) found[i]->object["floors_alone"] = true;
       return work;
     }
     return work;

@@ -189,7 +189,8 @@ def check_refusal(test, label, config, extra, floor):
         said = f"{label}: remedy '{remedy['text']}'"
         if fixed is None or not test.equal(f"{said}: status", fixed["status"], "fits"):
             continue
-        test.equal(f"{said}: process bytes", fixed["predicted"]["process_bytes"], remedy["process_bytes"])
+        if not remedy.get("floors_alone"):  # memory for the smallest plan alone: a command of its own has more
+            test.equal(f"{said}: process bytes", fixed["predicted"]["process_bytes"], remedy["process_bytes"])
         test.that(fixed["predicted"]["process_bytes"] <= fixed["budget"]["memory"], f"{said}: within the budget")
     result = test.run("train", *below, "--run", f"{label}-refused", "--json")
     test.equal(f"{label}: exit code of training below the floor", result.code, 3)
