@@ -369,7 +369,7 @@ static double nodes_of(const BatchModel& model) { return static_cast<double>(mod
 
 PlanningEffort PlanSpace::effort() const {
   // The work for each node of a graph that is built, of a level of a combination, of a simulated rung; and for each label.
-  constexpr double kOfGraph = 10, kOfCombination = 13, kOfRung = 2.5, kOfLabel = 1.0 / 100;
+  constexpr double kOfGraph = 10, kOfCombination = 6, kOfRung = 2.5, kOfLabel = 1.0 / 150;
   PlanningEffort effort{.simulations = state_->simulated_rungs};
   for (const BatchCandidates& batch : state_->batches) {
     effort.combinations += static_cast<int>(batch.levels());

@@ -263,19 +263,22 @@ Leaving leaving_of(const Config& config, const PlanningInput& input) {
 
 namespace {
 
-// body(i) for one alternative after the other, which returns its work, as long as the next ones are not expected to be too much:
-// `each` is the work of what they change, and one is looked at in any case. Some run side by side. The same are looked at on any
-// number of threads. Returns which were not. `floors_alone`, if given, becomes true when the memory limit has no room for one:
-// that one and those after it are then looked at by their smallest plans.
-std::vector<std::size_t> look_at_alternatives(std::size_t count, double each, const std::function<double(std::size_t)>& body,
+// body(i) for one alternative after the other, which returns its work, as long as the next ones are not expected to be too much
+// with the `work` before: each takes the most that one took so far, or at first `each`, the work of what they change. One is
+// looked at in any case if nothing came before. Some run side by side. The same are looked at on any number of threads. Returns
+// which were not. `floors_alone`, if given, becomes true when the memory limit has no room for one: that one and those after it
+// are then looked at by their smallest plans.
+std::vector<std::size_t> look_at_alternatives(std::size_t count, double work, double each,
+                                              const std::function<double(std::size_t)>& body,
                                               const std::function<void(std::size_t)>& forget, bool* floors_alone = nullptr) {
   constexpr std::size_t kTogether = 2;
   std::vector<std::size_t> left_out;
-  double work = 0;
+  double most = 0;
   for (std::size_t first = 0; first < count;) {
+    const double expected = most > 0 ? most : each;
     std::size_t together = std::min(kTogether, count - first);
-    if (first == 0 && each * kTogether > kMostAlternativeWork) together = 1;
-    const bool enough = first > 0 && work + each * static_cast<double>(together) > kMostAlternativeWork;
+    if (first == 0 && work + expected * kTogether > kMostAlternativeWork) together = 1;
+    const bool enough = work > 0 && work + expected * static_cast<double>(together) > kMostAlternativeWork;
     std::vector<double> works(together);
     std::vector<char> failed(together);
     const auto look = [&](std::size_t i) {
@@ -283,7 +286,7 @@ std::vector<std::size_t> look_at_alternatives(std::size_t count, double each, co
       try {
         works[i] += body(first + i);
       } catch (const std::bad_alloc&) {
-        works[i] += each;
+        works[i] += expected;
         failed[i] = 1;
       }
     };
@@ -299,6 +302,7 @@ std::vector<std::size_t> look_at_alternatives(std::size_t count, double each, co
         left_out.push_back(first);
       }
       work += works[i];
+      most = std::max(most, works[i]);
     }
   }
   return left_out;
@@ -306,7 +310,8 @@ std::vector<std::size_t> look_at_alternatives(std::size_t count, double each, co
 
 }  // namespace
 
-void add_remedies(json& object, const Config& config, const PlanningInput& input, PlanSpace& space, Bytes floor) {
+void add_remedies(json& object, const Config& config, const PlanningInput& input, PlanSpace& space, Bytes floor,
+                  double work_before) {
   const std::vector<ChangeKind> kinds{automatic_choices(input.request),
                                       automatic_batch(input.request),
                                       rooms_beyond_memory(config, input, leaving_of(config, input)),
@@ -346,7 +351,7 @@ void add_remedies(json& object, const Config& config, const PlanningInput& input
   };
   json left_out = json::array();
   for (const std::size_t i : look_at_alternatives(
-           kinds.size(), space.effort().work, look, [&](std::size_t i) { found[i].reset(); }, &floors_alone)) {
+           kinds.size(), work_before, space.effort().work, look, [&](std::size_t i) { found[i].reset(); }, &floors_alone)) {
     for (const Change& change : kinds[i].changes) left_out.push_back(change.text);
   }
   std::vector<Remedy> helpful;
@@ -506,7 +511,8 @@ bool alike(const Outcome& a, const Outcome& b) {
 
 }  // namespace
 
-void add_levers(json& object, const Config& config, const PlanningInput& input, PlanSpace& space, const Plan& plan) {
+void add_levers(json& object, const Config& config, const PlanningInput& input, PlanSpace& space, const Plan& plan,
+                double work_before) {
   std::vector<LeverRow> rows = budget_rows(space, input, plan);
   const std::vector<Lever> all = all_levers(config, input, plan.decisions);
   std::vector<std::optional<LeverRow>> planned(all.size());
@@ -527,7 +533,7 @@ void add_levers(json& object, const Config& config, const PlanningInput& input, 
   };
   json left_out = json::array();
   for (const std::size_t i :
-       look_at_alternatives(all.size(), space.effort().work, look, [&](std::size_t i) { planned[i].reset(); })) {
+       look_at_alternatives(all.size(), work_before, space.effort().work, look, [&](std::size_t i) { planned[i].reset(); })) {
     left_out.push_back(all[i].name);
   }
   for (std::optional<LeverRow>& row : planned) {

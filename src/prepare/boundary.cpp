@@ -11,31 +11,53 @@ struct Side {
   std::optional<double> needs;
 };
 
-// Where the line from one side to the other meets the room; nothing where there is no such line.
-std::optional<std::int64_t> crossing(const Side& fits, const Side& not_any_more, double room) {
-  if (!fits.needs || !not_any_more.needs || *not_any_more.needs <= *fits.needs) return {};
-  const double share = (room - *fits.needs) / (*not_any_more.needs - *fits.needs);
-  const double width = static_cast<double>(not_any_more.number - fits.number);
-  return fits.number + static_cast<std::int64_t>(std::floor(std::clamp(share, 0.0, 1.0) * width));
+// Where the line through two cases meets the room, up to `most`; nothing where there is no line that rises.
+std::optional<std::int64_t> crossing(const Side& low, const Side& high, double room, std::int64_t most) {
+  if (!low.needs || !high.needs || *high.needs <= *low.needs) return {};
+  const double share = (room - *low.needs) / (*high.needs - *low.needs);
+  const double width = static_cast<double>(high.number - low.number), widest = static_cast<double>(most - low.number);
+  return low.number + static_cast<std::int64_t>(std::floor(std::clamp(share * width, 0.0, widest)));
+}
+
+// A case that should not fit any more, a sixteenth behind the line through two that do: needs bend upwards rather than down.
+std::int64_t beyond(const std::optional<Side>& before, const Side& last, double room) {
+  constexpr std::int64_t kFarthest = 32;
+  const std::int64_t twice = 2 * last.number + 1;
+  if (!before) return twice;
+  const std::int64_t line = crossing(*before, last, room, kFarthest * last.number).value_or(0);
+  return std::max(twice, line + line / 16);
 }
 
 }  // namespace
 
 std::optional<std::int64_t> last_that_fits(std::int64_t start, double room, const std::function<Tried(std::int64_t)>& attempt) {
-  std::optional<Side> below, above;
+  std::optional<Side> before, below, above;
   const auto look = [&](std::int64_t number) {
     const Tried tried = attempt(number);
+    if (tried.fits) before = below;
     (tried.fits ? below : above) = Side{number, tried.needs};
+    return tried.fits;
   };
   look(start);
-  while (!above) look(2 * below->number + 1);
+  while (!above) look(beyond(before, *below, room));
   if (!below && start > 0) look(0);
   if (!below) return {};
+  // The Illinois algorithm: a side that stays pulls the line half as strongly as before.
+  double pull_below = 1, pull_above = 1;
+  std::optional<bool> fitted;
   for (int in_vain = 0; above->number - below->number > 1;) {
-    constexpr int kPatience = 2;  // lines that did not halve the stretch, one after the other
+    constexpr int kPatience = 3;  // lines that did not halve the stretch, one after the other
     const std::int64_t width = above->number - below->number, middle = below->number + width / 2;
-    const std::optional<std::int64_t> line = in_vain < kPatience ? crossing(*below, *above, room) : std::nullopt;
-    look(std::clamp(line.value_or(middle), below->number + 1, above->number - 1));
+    const auto pulled = [&](const Side& side, double pull) {
+      return side.needs ? Side{side.number, room + (*side.needs - room) * pull} : side;
+    };
+    const std::optional<std::int64_t> line =
+        in_vain < kPatience ? crossing(pulled(*below, pull_below), pulled(*above, pull_above), room, above->number)
+                            : std::nullopt;
+    const bool fits = look(std::clamp(line.value_or(middle), below->number + 1, above->number - 1));
+    (fits ? pull_below : pull_above) = 1;
+    if (fits == fitted) (fits ? pull_above : pull_below) /= 2;
+    fitted = fits;
     in_vain = 2 * (above->number - below->number) > width ? in_vain + 1 : 0;
   }
   return below->number;

@@ -1,5 +1,5 @@
-// Where a row of cases stops fitting: numbers from 0 on, of which, as a rule, all up to one fit and none behind it. Knows nothing
-// of plans, of which each case costs one, so few are tried.
+// Where a row of cases stops fitting: numbers from 0 on. As a rule all cases up to one fit, and none behind it. This file knows
+// nothing of plans. Each case costs one, so few are tried.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,8 @@ struct Tried {
 };
 
 // The last case that fits, with the one behind it tried as well; nothing where case 0 does not fit, which has been tried. Begins
-// at `start`, doubles until a case does not fit, or looks at case 0, and then goes where a straight line between their needs
-// meets `room`, or where that gains little to the middle. Each case is tried once.
+// at `start`, goes at least twice as far until a case does not fit, or looks at case 0, and then goes where a straight line
+// between their needs meets `room`, or where that gains little to the middle. Each case is tried once.
 std::optional<std::int64_t> last_that_fits(std::int64_t start, double room, const std::function<Tried(std::int64_t)>& attempt);
 
 struct Enough {

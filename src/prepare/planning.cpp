@@ -345,10 +345,10 @@ PlanningResult plan_with_extras(const Config& config, const PlanningInput& input
   if (!input.assumed.empty()) object["assumed"] = to_json(input.assumed);
   if (extras.news.decided) extras.news.decided(object);
   if (Plan* plan = std::get_if<Plan>(&best)) {
-    if (extras.levers && input.source) add_levers(object, config, input, space, *plan);
+    if (extras.levers && input.source) add_levers(object, config, input, space, *plan, extras.work);
     result.plan = std::move(*plan);
   } else if (input.source) {
-    add_remedies(object, config, input, space, std::get<Infeasible>(best).floor);
+    add_remedies(object, config, input, space, std::get<Infeasible>(best).floor, extras.work);
   }
   if (extras.frontier_points > 0) add_frontier(object, space, input.budget, extras.frontier_points, extras.frontier_budgets);
   result.text = object.dump(1);

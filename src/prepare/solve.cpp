@@ -58,6 +58,7 @@ class Solver {
     const std::int64_t value = found.value_or(key_.budget == SolvedBudget::none ? key_.value_of(0) : most_room());
     if (!found && trials_.at(value).refused) throw *trials_.at(value).refused;
     PlanExtras told = extras;
+    told.work = work_;
     if (extras.news.decided) {
       told.news.decided = [&](json plan) {
         plan["solve"] = solve_json(found);
@@ -128,6 +129,7 @@ class Solver {
       OpCatalogue catalogue = catalogue_of(input_.machine);
       ++plans_;
       PlanSpace space(source_of(asked.config, asked.facts), asked.request, input_.machine.machine, catalogue);
+      work_ += space.effort().work;
       trial.floor = space.floor();
       if (key_.budget == SolvedBudget::none || !trial.fits()) return trial;
       if (const Plan* plan = space.fastest(asked.budget)) trial.used = used_of(key_.budget, *plan, input_.machine.machine);
@@ -225,6 +227,7 @@ class Solver {
   std::vector<std::string> notes_;  // on what was found
   std::int64_t most_ = 0;
   int plans_ = 0;
+  double work_ = 0;  // of all trials
 };
 
 }  // namespace
