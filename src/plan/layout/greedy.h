@@ -1,5 +1,6 @@
-// Greedy layout: a portfolio of orders (size, area, life, start, end, contention), each with first fit and best fit. Reads a
-// valid problem. O(n^2) at worst.
+// Greedy layout: a portfolio of orders (size, area, life, start, end, contention), each with first fit and best fit, and two of
+// them with promotion: buffers that reached past the lower bound come first in the next round. Reads a valid problem. O(n^2) at
+// worst.
 #pragma once
 
 #include <cstdint>
