@@ -84,10 +84,10 @@ struct PlanningNews {
 struct PlanExtras {
   bool values = false;
   bool levers = false;
-  double work = 0;                           // that came before: levers and remedies take so much less
   int frontier_points = 0;                   // 0: no frontier
   std::vector<Bytes> frontier_budgets = {};  // that get a point of their own
   PlanningNews news = {};
+  double work = 0;  // that came before: levers and remedies take so much less
 };
 
 struct PlanningResult {

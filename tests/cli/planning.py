@@ -141,7 +141,7 @@ def verdict_first(test):
 def a_limit(test):
     """What was not looked at is said, and is the same each time."""
     test.write("adapted.toml", ADAPTED)
-    many = ["--set", "model.layers=48", "--memory", "2GiB"]
+    many = ["--set", "model.layers=96", "--memory", "2GiB"]
     plan = test.succeeds("plan", "adapted.toml", *many, "--json")
     test.that(plan["left_out"], "alternatives are left out of a plan that takes long")
     test.equal("what is left out", test.succeeds("plan", "adapted.toml", *many, "--json")["left_out"], plan["left_out"])
