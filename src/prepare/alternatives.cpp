@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/memory_limit.h"
 #include "base/tasks.h"
 #include "config/config_rules.h"
 #include "measure/measure_disk.h"
@@ -264,19 +265,21 @@ Leaving leaving_of(const Config& config, const PlanningInput& input) {
 namespace {
 
 // body(i) for one alternative after the other, which returns its work, as long as the next ones are not expected to be too much
-// with the `work` before: each takes the most that one took so far, or at first `each`, the work of what they change. One is
-// looked at in any case if nothing came before. Some run side by side. The same are looked at on any number of threads. Returns
-// which were not. `floors_alone`, if given, becomes true when the memory limit has no room for one: that one and those after it
-// are then looked at by their smallest plans.
+// with the `work` before: each takes `each`, the work of what they change, or the most that one took so far, if that is less. One
+// is looked at in any case if nothing came before. Some run side by side. The same are looked at on any number of threads.
+// Returns which were not. `floors_alone`, if given, becomes true when the memory limit has no room for one: that one and those
+// after it are then looked at by their smallest plans.
 std::vector<std::size_t> look_at_alternatives(std::size_t count, double work, double each,
                                               const std::function<double(std::size_t)>& body,
                                               const std::function<void(std::size_t)>& forget, bool* floors_alone = nullptr) {
   constexpr std::size_t kTogether = 2;
+  constexpr double kOfFailure = kMostAlternativeWork / 5;  // what one took until its memory did not suffice is not known
   std::vector<std::size_t> left_out;
   double most = 0;
   for (std::size_t first = 0; first < count;) {
-    const double expected = most > 0 ? most : each;
-    std::size_t together = std::min(kTogether, count - first);
+    const double expected = most > 0 ? std::min(most, each) : each;
+    const bool little_memory = floors_alone != nullptr && *floors_alone;
+    std::size_t together = little_memory ? 1 : std::min(kTogether, count - first);
     if (first == 0 && work + expected * kTogether > kMostAlternativeWork) together = 1;
     const bool enough = work > 0 && work + expected * static_cast<double>(together) > kMostAlternativeWork;
     std::vector<double> works(together);
@@ -286,7 +289,7 @@ std::vector<std::size_t> look_at_alternatives(std::size_t count, double work, do
       try {
         works[i] += body(first + i);
       } catch (const std::bad_alloc&) {
-        works[i] += expected;
+        works[i] += std::max(expected, kOfFailure);
         failed[i] = 1;
       }
     };
@@ -311,7 +314,7 @@ std::vector<std::size_t> look_at_alternatives(std::size_t count, double work, do
 }  // namespace
 
 void add_remedies(json& object, const Config& config, const PlanningInput& input, PlanSpace& space, Bytes floor,
-                  double work_before) {
+                  const Spent& spent) {
   const std::vector<ChangeKind> kinds{automatic_choices(input.request),
                                       automatic_batch(input.request),
                                       rooms_beyond_memory(config, input, leaving_of(config, input)),
@@ -328,11 +331,15 @@ void add_remedies(json& object, const Config& config, const PlanningInput& input
     double seconds;
     json object;
   };
-  bool floors_alone = input.request.floor_only;
+  // A remedy takes about as much memory as the request itself, with a disk up to three times as much.
+  const std::optional<Bytes> room = MemoryLimit::room();
+  bool floors_alone = input.request.floor_only || (room && *room < spent.memory * 3);
   std::vector<std::optional<Remedy>> found(kinds.size());
+  std::vector<std::size_t> looked(kinds.size());  // at so many changes of a kind
   const auto look = [&](std::size_t i) {
     double work = 0;
-    for (const Change& change : kinds[i].changes) {
+    for (looked[i] = 0; looked[i] < kinds[i].changes.size() && work < kMostAlternativeWork;) {
+      const Change& change = kinds[i].changes[looked[i]++];
       const std::optional<Outcome> outcome = try_change(change, config, input, floors_alone, work);
       if (!outcome) continue;
       const int rank = kinds[i].free ? 0 : static_cast<int>(i) + (change.changes_result ? static_cast<int>(kinds.size()) : 0);
@@ -349,10 +356,15 @@ void add_remedies(json& object, const Config& config, const PlanningInput& input
     }
     return work;
   };
+  const auto forget = [&](std::size_t i) {
+    found[i].reset();
+    looked[i] = 0;
+  };
+  look_at_alternatives(kinds.size(), spent.work, space.effort().work, look, forget, &floors_alone);
   json left_out = json::array();
-  for (const std::size_t i : look_at_alternatives(
-           kinds.size(), work_before, space.effort().work, look, [&](std::size_t i) { found[i].reset(); }, &floors_alone)) {
-    for (const Change& change : kinds[i].changes) left_out.push_back(change.text);
+  for (std::size_t i = 0; i < kinds.size(); ++i) {
+    if (found[i]) continue;
+    for (std::size_t c = looked[i]; c < kinds[i].changes.size(); ++c) left_out.push_back(kinds[i].changes[c].text);
   }
   std::vector<Remedy> helpful;
   for (std::optional<Remedy>& remedy : found) {
@@ -512,7 +524,7 @@ bool alike(const Outcome& a, const Outcome& b) {
 }  // namespace
 
 void add_levers(json& object, const Config& config, const PlanningInput& input, PlanSpace& space, const Plan& plan,
-                double work_before) {
+                const Spent& spent) {
   std::vector<LeverRow> rows = budget_rows(space, input, plan);
   const std::vector<Lever> all = all_levers(config, input, plan.decisions);
   std::vector<std::optional<LeverRow>> planned(all.size());
@@ -533,7 +545,7 @@ void add_levers(json& object, const Config& config, const PlanningInput& input, 
   };
   json left_out = json::array();
   for (const std::size_t i :
-       look_at_alternatives(all.size(), work_before, space.effort().work, look, [&](std::size_t i) { planned[i].reset(); })) {
+       look_at_alternatives(all.size(), spent.work, space.effort().work, look, [&](std::size_t i) { planned[i].reset(); })) {
     left_out.push_back(all[i].name);
   }
   for (std::optional<LeverRow>& row : planned) {

@@ -16,6 +16,7 @@
 #include "data/order.h"
 #include "data/sample_file.h"
 #include "device/machine_facts.h"
+#include "device/process_memory.h"
 #include "formats/bpe_vocabulary.h"
 #include "formats/tokenizer/own_vocabulary.h"
 #include "formats/tokenizer/tokenizer.h"
@@ -322,9 +323,11 @@ std::string plan_in_child(const std::function<std::string(bool floors_alone)>& w
 PlanningResult plan_with_extras(const Config& config, const PlanningInput& input, const PlanExtras& extras) {
   keep_freed_memory();
   const double start = seconds_now();
+  const Bytes resident = anonymous_resident();
   OpCatalogue catalogue = catalogue_of(input.machine);
   PlanSpace space(source_of(config, input.facts), input.request, input.machine.machine, catalogue);
   auto best = space.best(input.budget);
+  const Spent spent{extras.work, anonymous_resident() - resident};
   const PlanContext context{input.budget, config_hash(config), precision_names(config), seconds_now() - start};
   PlanningResult result;
   json object;
@@ -345,10 +348,10 @@ PlanningResult plan_with_extras(const Config& config, const PlanningInput& input
   if (!input.assumed.empty()) object["assumed"] = to_json(input.assumed);
   if (extras.news.decided) extras.news.decided(object);
   if (Plan* plan = std::get_if<Plan>(&best)) {
-    if (extras.levers && input.source) add_levers(object, config, input, space, *plan, extras.work);
+    if (extras.levers && input.source) add_levers(object, config, input, space, *plan, spent);
     result.plan = std::move(*plan);
   } else if (input.source) {
-    add_remedies(object, config, input, space, std::get<Infeasible>(best).floor, extras.work);
+    add_remedies(object, config, input, space, std::get<Infeasible>(best).floor, spent);
   }
   if (extras.frontier_points > 0) add_frontier(object, space, input.budget, extras.frontier_points, extras.frontier_budgets);
   result.text = object.dump(1);
