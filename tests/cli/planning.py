@@ -109,6 +109,14 @@ def floors_alone(test):
         test.equal(f"exit code of {command[0]} with little memory", code, 0)
         test.that(most <= 90 * MIB, f"{command[0]} with little memory: {most} bytes")
         test.that(words in text, f"{command[0]} says so: {text[-2000:]}")
+    deep = ["plan", "adapted.toml", "--set", "model.layers=40", "--memory", "50MiB"]
+    refused = test.run(*deep, "--json")
+    test.equal("exit code of a budget below the floor", refused.code, 3)
+    remedies = refused.json()["infeasible"]["remedies"]
+    test.that(remedies, "there are remedies where planning has little memory")
+    for remedy in remedies:
+        fixed = test.succeeds(*deep, *remedy["arguments"], "--json")
+        test.that(fixed is not None and fixed["status"] == "fits", f"{remedy['text']} fits")
 
 
 def more_than_the_budget(test):
@@ -144,6 +152,7 @@ def a_limit(test):
     many = ["--set", "model.layers=96", "--memory", "2GiB"]
     plan = test.succeeds("plan", "adapted.toml", *many, "--json")
     test.that(plan["left_out"], "alternatives are left out of a plan that takes long")
+    test.that(len(plan["levers"]) > 5, f"others are not: {plan['levers']}")
     test.equal("what is left out", test.succeeds("plan", "adapted.toml", *many, "--json")["left_out"], plan["left_out"])
     text = test.succeeds("plan", "adapted.toml", *many)
     test.that("not looked at" in text and plan["left_out"][0] in text, text[-2000:])
