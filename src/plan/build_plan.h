@@ -1,5 +1,5 @@
-// From decisions to a plan: rewrite the graph, simulate, place, count, hash. The planner calls it for each rung that it looks at;
-// a run calls it to rebuild the plan that another process decided, with the addresses given.
+// From decisions to a plan: rewrite the graph, simulate, place, count, hash. The planner calls it for each rung that it examines.
+// A run calls it with given addresses to rebuild the plan of another process.
 #pragma once
 
 #include <vector>
@@ -10,7 +10,7 @@
 namespace plimsoll {
 
 // `graph` is the training graph of decisions.micro_batch and `blocks` its blocks. With `offsets` (one per buffer) nothing is laid
-// out: the judge checks them, and E-PLAN-REPLAY says what is wrong.
+// out: the judge checks them, and E-PLAN-REPLAY reports the first violation.
 Plan build_plan(const Graph& graph, const std::vector<Unit>& units, const PlanDecisions& decisions, const PlanRequest& request,
                 const Machine& machine, NodeKernels& kernels, const std::vector<Bytes>* offsets);
 Plan build_plan(const Graph& graph, const std::vector<Unit>& units, const PlanDecisions& decisions, const PlanRequest& request,

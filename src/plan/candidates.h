@@ -1,5 +1,5 @@
-// All candidates of one micro-batch size, paging and group: the plans of its chain of regions (plan/regions/region_plans), which
-// one simulation tells for each level of offloaded inputs. The full simulator judges whatever is chosen in the end.
+// All candidates of one micro-batch size, paging and group: the plans of its chain of regions (plan/regions/region_plans). One
+// simulation per level of offloaded inputs yields them. The full simulator judges the final choice.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 
 namespace plimsoll {
 
-// What all plans of one micro-batch size start from.
+// The data that all plans of one micro-batch size share.
 struct BatchModel {
   // The catalogue outlives this.
   BatchModel(Graph training, std::int64_t micro_batch, std::int64_t accumulation, int threads, KernelCatalogue& catalogue);
@@ -28,25 +28,25 @@ struct BatchModel {
   regions::KnownWays ways;
 };
 
-// A smaller share of an update's seconds is no gain.
+// The least gain that counts, as a share of an update's seconds.
 inline constexpr double kLeastGain = 0.001;
 
 class BatchCandidates {
  public:
-  // What only little memory needs: schedules of single nodes, and the bound, as far as it is not enough.
+  // Work for small budgets. `counts`: add schedules of single nodes. `enough`: the arena bound is exact only below this.
   struct Floor {
     bool counts = false;
     Bytes enough{std::numeric_limits<std::int64_t>::max()};
   };
-  // Tells, once the ops are known, whether candidates are wanted. If not, the batch gives bounds alone.
+  // Called after the first simulation; true if candidates are wanted. Otherwise the batch has bounds only.
   using Wanted = std::function<bool(const BatchCandidates&)>;
   // All references outlive this.
   BatchCandidates(
       BatchModel& model, const Paging& paging, std::int64_t group, const PlanRequest& request, const Machine& machine,
       Floor floor, const Wanted& wanted = [](const BatchCandidates&) { return true; });
-  // More levels, and schedules of single nodes.
+  // Adds levels and schedules of single nodes.
   void complete();
-  // Gives back memory: what no plan needs; all plans, so that only bounds are left.
+  // Free memory: edges that no plan uses; all plans, so that only bounds are left.
   void forget_other_edges();
   void forget_plans();
 
@@ -55,53 +55,55 @@ class BatchCandidates {
   const WindowOrder& window() const { return window_; }
   std::vector<NodeReplay> replays(const Candidate& candidate) const;
   Paging paging(const Candidate& candidate) const { return paging_of(levels_[candidate.level].activations); }
-  // What is fastest, what holds least, and what leaves memory as far as it can; where activations need not.
+  // The fastest and the smallest candidate of each level, including levels without offloaded activations.
   std::vector<Candidate> ends(std::size_t batch_index) const;
-  // Every candidate that the request allows, so far.
+  // All candidates found so far that the request allows.
   std::vector<Candidate> all(std::size_t batch_index) const;
-  // Whether bytes and seconds of a candidate are those of its plan. Else bytes are an upper bound, and a simulation tells
-  // seconds.
+  // True if the bytes (the seconds) of a candidate are those of its plan. Otherwise the bytes are an upper bound, and only a
+  // simulation yields the seconds.
   bool exact(const Candidate& candidate) const { return levels_[candidate.level].regions.exact(); }
   bool exact_seconds(const Candidate& candidate) const { return levels_[candidate.level].regions.exact_seconds(); }
   bool exact() const {
     return std::ranges::all_of(levels_,
                                [](const Level& level) { return level.regions.exact() && level.regions.exact_seconds(); });
   }
-  // Each of these candidates gets bytes and seconds from a simulation of its own.
+  // Sets bytes and seconds of each candidate by a simulation of its plan.
   void simulate(std::span<Candidate* const> candidates) const;
 
-  // Whether single nodes are decided on once it is complete, which may then hold far less than the ends.
+  // True if complete() decides on single nodes. Its plans may then hold far less than the ends.
   bool decides_on_nodes() const { return looks_for_floor_ || model_->blocks <= 1; }
-  // Full simulations so far, and labels of chains.
+  // The number of full simulations so far, and of labels of chains.
   int simulations() const { return simulations_; }
   std::int64_t labels() const;
   std::size_t levels() const { return levels_.size(); }
   const RegionPlans& regions(std::size_t level) const { return levels_[level].regions; }
 
-  // No schedule of these ops needs less arena (plan/bounds/bound.h).
+  // A lower bound on the arena of every schedule of these ops (plan/bounds/bound.h).
   Bytes arena_bound() const { return arena_bound_; }
-  // Every plan of this batch has the instructions and generated kernels of the smallest one; a GPU may keep no graph of them.
+  // A lower bound on the reserve: every plan of this batch has the instructions and generated kernels of the smallest one. Kept
+  // GPU graphs do not count, since a GPU may keep none.
   Bytes least_reserve() const { return least_reserve(Bytes{0}, 0); }
-  // The same of one candidate: what runs again is more instructions.
+  // The same for one candidate: replays add instructions.
   Bytes least_reserve(const Candidate& candidate) const;
-  // No plan of these candidates needs less of a process.
+  // A lower bound on the process of every plan of these candidates.
   Bytes bound() const {
     return arena_bound_ + least_reserve(arena_bound_, 0) + (levels_.empty() ? Bytes{0} : levels_.front().outside);
   }
-  // Of an update in which every node runs once and waits for nothing; of its loss, over all numbers of chunks.
+  // Seconds of an update in which every node runs once and waits for nothing; the least scratch of its loss over all numbers of
+  // chunks.
   double kernel_seconds() const { return kernel_seconds_; }
   Bytes least_loss_scratch() const { return Bytes{chunks_.back().least}; }
 
  private:
   struct ChunkChoice {
     int chunks;
-    std::int64_t scratch;  // of the loss that needs most
-    std::int64_t least;    // of the one that needs least
+    std::int64_t scratch;  // the largest of its losses
+    std::int64_t least;    // the smallest of its losses
     double seconds;        // of all losses of a micro-step
     int primitives;
-    double stall;  // more than in the simulation, where the loss streams
+    double stall;  // seconds more than in the simulation, if the loss streams
   };
-  // The inputs of so many units rest elsewhere between the passes.
+  // A level: the inputs of the first `activations` units rest elsewhere between the passes.
   struct Level {
     int activations;
     Bytes outside;  // for transfers
@@ -133,7 +135,7 @@ class BatchCandidates {
   bool looks_for_floor_;
   std::vector<Level> levels_;
   std::vector<ChunkChoice> chunks_;
-  double base_seconds_ = 0;  // of an update that keeps everything, without the loss
+  double base_seconds_ = 0;  // seconds of an update that keeps everything, without the loss
   double kernel_seconds_ = 0;
   Bytes arena_bound_;
   int simulations_ = 0;

@@ -1,4 +1,4 @@
-// Which combinations of micro-batch size, values on other tiers, and micro-batches that go together are planned.
+// Selects the combinations to plan: micro-batch size, paging and group.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ struct Combinations {
   std::vector<BatchCandidates> batches;
 };
 
-// The request, the machine and the catalogue outlive what is returned.
+// The request, the machine and the catalogue outlive the result.
 Combinations find_combinations(const GraphSource& source, const std::vector<std::int64_t>& sizes, const PlanRequest& request,
                                const Machine& machine, KernelCatalogue& catalogue);
 

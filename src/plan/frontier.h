@@ -1,4 +1,5 @@
-// The front of some candidates tells whether others add to them. A few rungs stand for a ladder where not all can be shown.
+// The front of some candidates, which shows if others add to them; and a selection of rungs for a ladder that is too long to
+// show.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +11,7 @@
 
 namespace plimsoll {
 
-// The fastest of some candidates for each number of bytes.
+// The fastest candidate for each number of bytes.
 class Front {
  public:
   void add(std::span<const Candidate> candidates);

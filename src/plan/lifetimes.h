@@ -1,6 +1,6 @@
-// The exact byte simulator. From a graph, its timeline and the scratch of each kernel: which values share a buffer (in place,
-// views, updates), when each buffer lives, and how many bytes live at each step of each phase. Everything that judges a plan asks
-// here.
+// The exact byte simulator. Its input is a graph, its timeline and the scratch of each kernel. It finds the values that share a
+// buffer (in place, views, updates), the lifetime of each buffer, and the live bytes at each step of each phase. All code that
+// judges a plan uses it.
 #pragma once
 
 #include <string>
@@ -25,9 +25,9 @@ struct Buffer {
 
   int begin_in(Phase phase) const { return phase == Phase::first ? first_begin : begin; }
 };
-// Whether what a window sums lies in it.
+// True if the buffer holds an accumulator.
 bool is_accumulator(const Graph& graph, const Buffer& buffer);
-// Of the buffer of a value.
+// The size of a value's buffer.
 inline Bytes aligned_bytes(const Value& value) { return align_up(value.bytes(), kAlignment); }
 
 struct Lifetimes {
@@ -41,10 +41,10 @@ struct Lifetimes {
   }
 };
 
-// `scratch[step]`: bytes that the step needs beside its operands.
+// `scratch[step]`: bytes that the step needs in addition to its operands.
 Lifetimes analyse(const Graph& graph, const Timeline& timeline, const std::vector<Bytes>& scratch);
 
-// Whether a buffer lives at a step when that step belongs to the phase.
+// True if a buffer lives at a step of the phase.
 bool lives(const Buffer& buffer, int step, Phase phase);
 
 struct LiveProfile {
@@ -54,22 +54,22 @@ struct LiveProfile {
 };
 LiveProfile live_profile(const Lifetimes& lifetimes, const Timeline& timeline, Phase phase);
 
-// What a step reads and writes where kernels run, besides scratch. The first micro-step of a window does not read what it
-// overwrites.
+// The values on tier 0 that a step reads and writes, without scratch. The first micro-step of a window does not read values that
+// it overwrites.
 struct StepAccess {
   std::vector<ValueId> reads, writes;
 };
 StepAccess access_of(const Graph& graph, const Step& step, bool window_start);
-// The same into lists that are there.
+// The same, into existing lists.
 void find_access(const Graph& graph, const Step& step, bool window_start, StepAccess& access);
 
-// Whether nothing has changed the value in this section yet: it is persistent, or a copy as it came in.
+// True if nothing has changed the value in this section yet: it is persistent, or an unchanged copy from another tier.
 bool comes_from_before(const Graph& graph, ValueId value);
 
-// Whether the node adds into a window's accumulator that nothing has written before it in this micro-step: on the first
-// micro-step of a window it writes instead.
+// True if the node is the first of its micro-step to add to an accumulator. In the first micro-step of a window it writes
+// instead.
 bool starts_window(const Graph& graph, const Node& node);
-// Whether the node belongs to a copy that comes in to be added to: the first micro-step of a window has no use for it.
+// True if the node fetches a copy that others then add to. The first micro-step of a window does not need it.
 bool brings_what_is_written(const Graph& graph, const Node& node);
 
 }  // namespace plimsoll

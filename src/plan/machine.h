@@ -1,5 +1,5 @@
-// The machine that a plan is for, as data: tiers and links, peak rates, and what a process needs outside its arena. Measured by
-// `plimsoll machine` and kept in a file; planning for a machine needs only this.
+// The machine that a plan is for, as data: tiers and links, peak rates, and what a process needs outside its arena. The
+// calibration (`plimsoll machine`) writes it to a file; planning for a machine needs only this file.
 #pragma once
 
 #include <algorithm>
@@ -13,27 +13,26 @@
 
 namespace plimsoll {
 
-// At most: a device, the memory of its host, a disk.
+// Up to three: a device, the memory of its host, a disk.
 inline constexpr std::size_t kMostTiers = 3;
 
 struct Tier {
-  std::string name;  // "ram", "device", "host", "disk"; the first one computes, the others are ever farther from it
+  std::string name;  // "ram", "device", "host", "disk"; the first one computes, each next one is farther from it
   Bytes capacity;
   TransferEngine transfers = TransferEngine::threads;  // to and from a disk
 };
 
 struct Link {
   std::string from, to;
-  double bytes_per_second = 0;  // while the other way is as busy
+  double bytes_per_second = 0;  // while the other direction is as busy
   double latency_seconds = 0;
   bool beside_compute = true;
-  double alone_bytes_per_second = 0;                 // while the other way is idle; 0: the same
+  double alone_bytes_per_second = 0;                 // while the other direction is idle; 0: the same
   std::optional<double> alone_latency_seconds = {};  // likewise; none: the same
-  // What kernels lose for what passes beside them: for each byte the processors that move and check it and the memory's
-  // bandwidth, for each piece the calls and the threads that wake.
+  // Kernel seconds lost to concurrent transfers. Per byte: the processors that move and check it, and memory bandwidth. Per
+  // piece: the calls and the thread wake-ups.
   double kernel_seconds_per_byte = 0, kernel_seconds_per_piece = 0;
-  // A piece is there so much later than its share of the link is over, for it and for each of its bytes: it is checked and
-  // waited for while others are on their way.
+  // Delay of a piece after its time on the link, per piece and per byte: its check and its wait overlap with later pieces.
   double tail_seconds = 0, tail_seconds_per_byte = 0;
 
   double alone() const { return std::max(bytes_per_second, alone_bytes_per_second); }
@@ -47,7 +46,7 @@ struct ReserveModel {
   Bytes per_step;       // heap of one instruction and its graph node
   Bytes threads;        // stacks and per-thread state of the team and the data thread
   Bytes slack;          // the kernel's per-CPU counters are flushed late
-  Bytes per_launch;     // a kernel in a graph that a GPU keeps; on a host a copy as well
+  Bytes per_launch;     // a kernel in a graph that a GPU keeps; on a host also a copy
 };
 
 struct ReserveItem {
@@ -67,26 +66,26 @@ struct Machine {
   std::vector<Link> links;
   Roofline rates;
   ReserveModel reserve;       // of the tier that computes
-  ReserveModel host_reserve;  // of the process behind a device; all zero where nobody measured it
+  ReserveModel host_reserve;  // of the host process of a device; all zero if not measured
   std::string hash;           // of everything above
 };
 
-// What is counted of a program; launches are those that are kept.
+// The counts of a program that the reserve depends on; launches are those in kept graphs.
 struct ReserveCounts {
   std::int64_t primitives = 0, steps = 0, launches = 0;
   Bytes encoding = {};  // of frozen matrices, while they are loaded
 };
-// What such a program needs outside its arena.
+// The bytes that such a program needs outside its arena.
 std::vector<ReserveItem> reserve_items(const ReserveModel& model, const ReserveCounts& counts, Bytes arena);
-// Whether what leaves the memory of the kernels rests in that of a host first.
+// True if tier 1 is the memory of a host.
 bool has_host(const Machine& machine);
 // The tier that is a disk; 0: none.
 std::size_t disk_of(const Machine& machine);
-// The link between two tiers; null where there is none.
+// The link between two tiers; null: none.
 const Link* link_between(const Machine& machine, std::size_t from, std::size_t to);
-// Tiers past the first that links lead to and from.
+// The number of tiers past the first with links in both directions.
 std::size_t linked_tiers(const Machine& machine);
-// To and from the disk; threads where there is none.
+// The transfer engine of the disk; threads without a disk.
 TransferEngine transfers_of(const Machine& machine);
 Bytes total(const std::vector<ReserveItem>& items);
 

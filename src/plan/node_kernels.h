@@ -1,5 +1,5 @@
-// The kernels of a training graph's nodes. Planning simulates many rewrites of one graph, whose clones run the kernels of their
-// originals, so each node is asked for once.
+// The kernels of a training graph's nodes. Planning simulates many rewrites of one graph. Clones run the kernels of their
+// originals, so each node is requested once.
 #pragma once
 
 #include <cstdint>
@@ -24,9 +24,9 @@ class NodeKernels {
   // The catalogue outlives this.
   NodeKernels(int threads, KernelCatalogue& catalogue) : threads_(threads), catalogue_(catalogue) {}
 
-  // `graph`: always the same one, in whatever rewrite keeps its ids. None for transfers. Several threads may ask.
+  // `graph`: always the same one, or a rewrite that keeps its ids. Transfers have no kernel. Thread-safe.
   StepKernel of(const Graph& graph, NodeId node, int loss_chunks);
-  // Whether kernels take ranges of all that nodes of the micro-step could be handed in ranges.
+  // True if the kernels of the micro-step accept ranges for every input that could come in ranges.
   bool take_ranges(const Graph& graph) const;
 
  private:
@@ -36,7 +36,7 @@ class NodeKernels {
   KernelCatalogue& catalogue_;
   std::mutex mutex_;
   std::deque<StepKernel> known_;
-  std::vector<std::int32_t> place_;  // in these; by node, four times: whole or in ranges, within a window or at its start
+  std::vector<std::int32_t> place_;  // index into `known_`; four per node: whole or in ranges, within a window or at its start
 };
 
 }  // namespace plimsoll

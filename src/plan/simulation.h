@@ -1,4 +1,4 @@
-// A training graph with decisions applied, its steps, kernels and lifetimes, and what it costs.
+// A training graph with decisions applied, its steps, kernels and lifetimes, and its costs.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ namespace plimsoll {
 Graph apply_decisions(const Graph& graph, const std::vector<Unit>& units, const std::vector<NodeReplay>& replays,
                       const Paging& paging, const WindowOrder& window);
 
-// The same of a graph to which apply_paging has been applied.
+// The same for a graph after apply_paging.
 Graph apply_choices(Graph paged, const std::vector<Unit>& units, const std::vector<NodeReplay>& replays, const Paging& paging,
                     const WindowOrder& window);
 
@@ -28,7 +28,7 @@ struct Simulation {
 
 struct Costs {
   double micro = 0, update = 0;  // seconds of kernels in one micro-step, in the update section
-  // In which they wait for transfers, and in which each lane is busy; of a micro-step on average over those of a window.
+  // Seconds in which kernels wait for transfers, and in which each lane is busy; micro-steps: the average over a window.
   double micro_stall = 0, update_stall = 0;
   LaneSeconds micro_lanes, update_lanes;
   int measured = 0, recorded = 0, bound = 0;
@@ -37,11 +37,11 @@ struct Costs {
 Simulation simulate(Graph graph, std::int64_t rounds, int loss_chunks, bool saves, NodeKernels& kernels);
 Costs costs_of(const Simulation& simulation, const Paging& paging, const Machine& machine);
 
-// Pieces of generated code: kernels that differ in implementation, attributes or types, each counted once. `loss`: with those of
-// the chunked loss, whose number depends on the chunks.
+// Pieces of generated code: kernels that differ in implementation, attributes or types, each counted once. `loss`: includes those
+// of the chunked loss, whose number depends on the chunks.
 int count_primitives(const Simulation& simulation, int loss_chunks, int threads, bool loss = true);
 
-// What loading holds at most while it encodes frozen matrices.
+// Peak bytes of loading while it encodes frozen matrices.
 Bytes encoding_bytes(const Graph& graph);
 
 }  // namespace plimsoll

@@ -9,11 +9,11 @@
 
 namespace plimsoll {
 
-// What a user sees: `first` is the first micro-step of a window (it writes the accumulators; with one round a window it also
-// updates), `steady` a later micro-step (it adds) with the update.
-// `forward` is that of the first forward pass; those of the others follow it.
+// The phases that a user sees: `first` is the first micro-step of a window (it writes the accumulators; with one round per window
+// it also updates), `steady` a later micro-step (it adds) with the update.
+// `forward` is the first forward pass; the others follow it.
 enum class Phase : std::uint8_t { load, first, steady, forward, save = 255 };
-// Of a section that is a forward pass.
+// The phase of a forward section.
 Phase phase_of(Section section);
 // "first", or the name of the forward pass.
 std::string_view name(const Graph& graph, Phase phase);
@@ -40,18 +40,18 @@ struct StepRange {
 struct Timeline {
   std::vector<Step> steps;
   StepRange load, micro, update, save;
-  std::vector<StepRange> forward;  // of each forward pass of the graph
-  std::int64_t rounds = 1;         // of the range `micro` in a window
+  std::vector<StepRange> forward;  // one per forward pass of the graph
+  std::int64_t rounds = 1;         // runs of the range `micro` per window
   bool early_updates = false;      // the range `micro` changes parameters
 
-  // In the order in which a user reads them; those of load, micro-step, update and saving may be empty.
+  // In the order of display; load, micro-step, update and saving may be empty.
   std::vector<Phase> phases() const;
-  // The steps that a phase runs; empty where the run has no such phase.
+  // The steps of a phase; empty if the run has no such phase.
   StepRange of(Phase phase) const;
 };
 
-// Whether steps of a section run as the first round of a window or of a pass that sums, which writes what is summed, and as a
-// later one. A device that keeps what it was given keeps each.
+// The forms of a section's steps: `first` in the first round of a window or of a summing pass, which writes the sums, and `later`
+// in the other rounds. A device that keeps graphs keeps one per form.
 struct Forms {
   bool first = false, later = false;
 };
@@ -62,8 +62,8 @@ Forms forms_of(const Graph& graph, Section section, std::int64_t rounds);
 // no clipping makes them wait for the norm. `saves`: whether the run writes weights or checkpoints.
 Timeline make_timeline(const Graph& graph, std::int64_t rounds, bool saves);
 
-// The steps that stream together with this one: of one node for each micro-batch that goes with the others, which take turns on
-// each range. Only the step itself for all that does not stream.
+// The steps that stream together with this one: those of one node for each micro-batch of a group, which take turns on each
+// range. Only the step itself if it does not stream.
 StepRange streams_with(const Graph& graph, const Timeline& timeline, int step);
 
 }  // namespace plimsoll

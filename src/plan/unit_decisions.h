@@ -1,4 +1,4 @@
-// What a plan's replays come to, told by the units of the model.
+// A plan's replays summarised by the units of the model.
 #pragma once
 
 #include <cstdint>
@@ -13,9 +13,9 @@
 namespace plimsoll {
 
 enum class UnitMode : std::uint8_t {
-  keep,       // nothing of it runs again
-  cheap,      // some of its nodes do
-  recompute,  // all that its backward pass needs but what crosses its cuts
+  keep,       // no node runs again
+  cheap,      // some of its nodes run again
+  recompute,  // all that its backward pass needs, except the values at its cuts
 };
 std::string_view name(UnitMode mode);
 
@@ -23,11 +23,11 @@ struct UnitDecision {
   std::string unit;  // its name: "h.3"
   UnitMode mode = UnitMode::keep;
   bool pieces = false;              // some of its nodes run again more than once
-  bool joined = false;              // what comes into it is made again with the unit before it
-  std::vector<std::string> values;  // made again where not all are; without the name of the unit
+  bool joined = false;              // its input is made again with the unit before it
+  std::vector<std::string> values;  // the values made again, if not all are; without the name of the unit
 };
 
-// The blocks in the order of the model. What runs again outside of them stands behind them, by its lines.
+// The blocks in the order of the model. Replays outside the blocks come after them, by their lines.
 std::vector<UnitDecision> describe_units(const Graph& graph, const std::vector<Unit>& units,
                                          const std::vector<NodeReplay>& replays);
 

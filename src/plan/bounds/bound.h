@@ -1,5 +1,5 @@
 // A lower bound on the arena that holds for every schedule of a graph's ops in which each gradient is computed once, whatever is
-// recomputed and in whatever order: the largest working set of one step, with what must live beside it.
+// recomputed and in whatever order: the largest working set of one step plus the values that must live at the same time.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@
 
 namespace plimsoll {
 
-// `simulation` keeps everything. `least_loss_scratch`: of the chunked loss, over all its numbers of chunks.
-// `enough`: past this it need not be known, and what is returned is a bound as well.
+// `simulation` keeps everything. `least_loss_scratch`: the least scratch of the chunked loss over all its numbers of chunks.
+// `enough`: the search stops at this bound, and the result is still a lower bound.
 Bytes working_set_bound(const Simulation& simulation, Bytes least_loss_scratch,
                         Bytes enough = Bytes{std::numeric_limits<std::int64_t>::max()});
 

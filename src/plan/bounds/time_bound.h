@@ -1,11 +1,12 @@
 // A lower bound on the seconds of an update within a budget, whatever is recomputed or moved. When a backward node runs, each
 // forward value that later backward nodes read is in memory, or its node runs once more, or it comes in from another tier. So two
-// resources pay for what does not fit: kernels for what runs again, the links for what leaves memory; of both a fraction is taken
-// where that is cheaper. It holds for plans that compute each gradient once, in the order of the graph, by the same instructions
-// in each round of a window. What an update changes passes a link both ways if it moves, what is frozen comes in alone.
+// resources pay for the bytes that do not fit: kernels run nodes again, links move values. The bound takes the cheapest mix and
+// allows fractions of both. It holds for plans that compute each gradient once, in the order of the graph, by the same
+// instructions in each round of a window. A moved value that an update changes passes a link both ways, a frozen value only on
+// the way in.
 //
-// What reads parameters and state behind the last gradient finds no more of them in memory than the arena holds, and leaves no
-// more there: the rest passes beside those kernels alone, and what they take no time for is waited for.
+// Kernels after the last gradient read and write parameters and state. Memory holds at most an arena of these before and after.
+// The rest passes the links while only these kernels run, and the kernels wait for longer transfers.
 #pragma once
 
 #include <cstdint>
@@ -16,37 +17,38 @@
 
 namespace plimsoll {
 
-// Of one micro-batch size: what is live in every schedule while the loss runs, and while the backward node does at which most is
-// live where everything is kept.
+// Per micro-batch size: the bytes that are live in every schedule at two steps, the loss and the backward node with the highest
+// live bytes of the plan that keeps everything.
 class TimeCuts {
  public:
   TimeCuts(BatchModel& model, bool saves);
 
-  // `arena`: of tier 0. `kernels`: seconds of an update in which each node runs once. `loss_scratch`: the least. `group`: of the
-  // micro-batches that go through each block together. Infinite where nothing helps.
+  // `arena`: bytes of tier 0. `kernels`: seconds of an update in which each node runs once. `loss_scratch`: the least. `group`:
+  // number of micro-batches that go through each block together. Infinite if no plan fits.
   TimeBound within(Bytes arena, double kernels, Bytes loss_scratch, std::int64_t group, const PlanRequest& request,
                    const Machine& machine) const;
 
  private:
-  struct Saved {                          // what one node made
-    std::int64_t bytes = 0, padding = 0;  // of its values in the arena; of that, what no link moves
-    double seconds = 0;                   // of running it again; infinite where it may not
+  struct Saved {                          // values that one node made
+    std::int64_t bytes = 0, padding = 0;  // of its values in the arena; the part of these that no link moves
+    double seconds = 0;                   // of running it again; infinite if it may not run again
     bool by_block = false;                // read by blocks, and so held for each micro-batch of a group
   };
   struct Cut {
     std::int64_t touched = 0;  // bytes that the node reads and writes; no persistent ones, no accumulators
     std::int64_t own = 0;      // its scratch, and accumulators that only this micro-step has
-    bool loss = false;         // whose scratch depends on the chunks
-    std::vector<Saved> saved;  // that later nodes read, by seconds a byte
+    bool loss = false;         // a loss, whose scratch depends on the chunks
+    std::vector<Saved> saved;  // read by later nodes; by seconds per byte
   };
-  // What runs behind the last gradient of an update.
+  // The nodes that run after the last gradient of an update.
   struct End {
     double kernels = 0;                  // seconds
-    std::int64_t read = 0, written = 0;  // bytes of what was there before; of that, what lasts
+    std::int64_t read = 0, written = 0;  // bytes from before; bytes of parameters and state
     bool apart = false;                  // no update runs before it
   };
   struct Links;
-  // How often an update comes to a cut, and of how many micro-batches something is saved there.
+  // The number of times that an update reaches a cut, with and without live accumulators, and the number of micro-batches whose
+  // saved values are live there.
   struct Moments {
     std::int64_t with_sums = 0, without_sums = 0, copies = 1;
   };
@@ -60,12 +62,12 @@ class TimeCuts {
 
   std::int64_t accumulation_;                 // micro-batches of an update
   std::int64_t persistent_ = 0;               // bytes
-  std::int64_t movable_ = 0;                  // of them, those that may rest elsewhere and that an update changes
-  std::int64_t frozen_ = 0;                   // of them, parameters that nothing changes
-  std::int64_t padding_ = 0;                  // of what may move
+  std::int64_t movable_ = 0;                  // the part that may rest elsewhere and that an update changes
+  std::int64_t frozen_ = 0;                   // the part in parameters that nothing changes
+  std::int64_t padding_ = 0;                  // padding of the values that may move
   std::int64_t sums_ = 0, sums_padding_ = 0;  // accumulators, which live through a window of several rounds
   std::vector<Cut> cuts_;
-  End one_round_, rounds_;  // of windows of one round, of several
+  End one_round_, rounds_;  // windows of one round, of several rounds
 };
 
 }  // namespace plimsoll

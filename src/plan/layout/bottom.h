@@ -1,4 +1,5 @@
-// What lives as long as anything does needs no search: it lies at the bottom of a layout, and the others are searched above it.
+// Buffers that live as long as the whole problem need no search: they lie at the bottom of a layout, and the search places the
+// others above them.
 #pragma once
 
 #include <cstddef>
@@ -14,14 +15,15 @@ struct Bottom {
   std::int64_t height = 0;
 };
 
-// Where nothing is pinned, all that lives always, as what lay below it may move up; else what is pinned there. What padding lies
-// above stays with the others, as a layout may be lower for it. Throws an internal error for a problem that no solver accepts.
+// Without pins: all buffers that live always, since any others below them may move up. With pins: those that are pinned at the
+// bottom. Buffers whose size is not a multiple of the alignment stay with the others, because a layout without their padding may
+// be lower. Throws an internal error for a problem that no solver accepts.
 Bottom find_bottom(const Problem& problem);
 
-// The others, from the height of the bottom on.
+// The problem of the other buffers, with offsets from the top of the bottom.
 Problem above(const Problem& problem, const Bottom& bottom);
 
-// A solution of the whole, from one of what lies above.
+// The solution of the whole problem from one of the buffers above the bottom.
 Solution with_bottom(const Problem& problem, const Bottom& bottom, const Solution& above);
 
 }  // namespace plimsoll::layout

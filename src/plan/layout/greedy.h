@@ -1,5 +1,5 @@
-// Greedy layout: a portfolio of orders (size, area, life, start, end, contention), each with first fit and best fit, and two of
-// them with promotion: buffers that reached past the lower bound come first in the next round. Reads a valid problem. O(n^2) at
+// Greedy layout: a portfolio of orders (size, area, life, start, end, contention), each with first fit and best fit, and two
+// orders with promotion: buffers that end above the lower bound come first in the next round. Reads a valid problem. O(n^2) at
 // worst.
 #pragma once
 
@@ -9,11 +9,11 @@
 
 namespace plimsoll::layout {
 
-// The first of the orders that is no higher than `enough`, or reaches the lower bound; the lowest where none is.
+// The first layout that is no higher than `enough` or the lower bound; otherwise the lowest one.
 Solution greedy(const Problem& problem, std::int64_t enough = 0);
 
-// First fit by size, then up to `rounds` - 1 times again with what reached past the bound in front, until the height is `enough`:
-// a tenth of the work of `greedy` and less.
+// First fit by size, then up to `rounds` - 1 more times with the buffers that end above the lower bound first, until the height
+// is at most `enough`. At most a tenth of the work of `greedy`.
 Solution first_fit(const Problem& problem, int rounds, std::int64_t enough);
 
 }  // namespace plimsoll::layout

@@ -1,5 +1,5 @@
 // The independent judge of layouts: a sweep over begins and ends, shares no code with the solvers. Reads a problem, a solution
-// and optionally a capacity; returns every violation in words, nothing when the solution holds.
+// and optionally a capacity; returns every violation in words; empty if the solution is valid.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What the search works on: live buffers relabelled by start, time cut into sections. A section is a maximal set of buffers that
+// The input of the search: live buffers relabelled by start, time cut into sections. A section is a maximal set of buffers that
 // live at one moment; sets contained in a neighbour's are dropped.
 #pragma once
 
@@ -11,7 +11,7 @@
 
 namespace plimsoll::layout {
 
-// The sections [first, last) of a buffer; none of one that never lives.
+// The sections [first, last) of a buffer; empty if it never lives.
 struct Span {
   std::uint32_t first = 0, last = 0;
 };
@@ -48,7 +48,7 @@ struct Model {
 // An upper limit on the members of all sections together, and so on the memory of a search; larger problems are left undecided.
 inline constexpr std::size_t kMostMembers = std::size_t{1} << 25;
 
-// The model, or one without sections when the problem is beyond kMostMembers.
+// The model; one without sections if the problem exceeds kMostMembers.
 Model make_model(const Problem& problem);
 
 }  // namespace plimsoll::layout

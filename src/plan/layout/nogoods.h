@@ -1,4 +1,4 @@
-// Remembers refuted states of the search by a 128-bit key. Of fixed size: a new key takes the place of an old one in its bucket.
+// A table of refuted search states by 128-bit key. Its size is fixed: a new key replaces an old one in its bucket.
 #pragma once
 
 #include <algorithm>

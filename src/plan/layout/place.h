@@ -12,7 +12,7 @@ namespace plimsoll::layout {
 
 struct Placement {
   Solution solution;
-  std::int64_t bound = 0;  // no solution is lower: proven
+  std::int64_t bound = 0;  // proven: no solution is lower
   Work work;               // spent
 
   bool optimal() const { return solution.height == bound; }
@@ -24,8 +24,8 @@ Placement place(const Problem& problem, std::int64_t enough = 0);
 // A layout of at most `capacity` bytes. Unlimited when `work_limit` is negative.
 SearchResult solve(const Problem& problem, std::int64_t capacity, std::int64_t work_limit);
 
-// The lowest layout found within the limit. With a negative limit it searches until the height is proven minimal, or the gap to
-// the bound is small for the time that it has taken: one per mille after half a second or so, one per cent after five.
+// The lowest layout found within the limit. With a negative limit it searches until the height is proven minimal, or until the
+// gap to the bound is small for the work spent: one per mille after about half a second, one per cent after five.
 Placement minimize(const Problem& problem, std::int64_t work_limit);
 
 }  // namespace plimsoll::layout

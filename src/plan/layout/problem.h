@@ -30,21 +30,21 @@ struct Solution {
   std::int64_t height = 0;
 };
 
-// Where the life of a buffer starts or ends. By time; ends come before starts at the same time.
+// The start or end of a buffer's life. Ordered by time; ends come before starts at the same time.
 struct Event {
   std::int64_t time;
   bool starts;
   std::size_t buffer;
   friend auto operator<=>(const Event&, const Event&) = default;
 };
-// Of all buffers that are live at some moment, in order.
+// The events of all buffers that are ever live, in order.
 std::vector<Event> events_of(const Problem& problem);
 
 // The most bytes that are live at one moment. O(n log n).
 std::int64_t load(const Problem& problem);
 
-// No solution is lower than this: the load with sizes rounded up to the alignment where others lie above, the largest buffer, the
-// tops of pinned buffers. Equal to the load where alignment, pins and empty lives play no part.
+// A lower bound on the height of every solution: the load with sizes rounded up to the alignment where others lie above, the
+// largest buffer, the tops of pinned buffers. Equal to the load if alignment, pins and empty lives have no effect.
 std::int64_t lower_bound(const Problem& problem);
 
 // The largest offset + size under `offsets`.

@@ -14,7 +14,8 @@ enum class Status { fits, impossible, unknown };
 
 const char* status_name(Status status);
 
-// Placements tried, and buffers looked at for them: what a node takes differs by a thousand times from problem to problem.
+// Placements tried (nodes) and buffers examined for them (visits): the cost of a node differs by a factor of a thousand between
+// problems.
 struct Work {
   std::int64_t nodes = 0, visits = 0;
 };

@@ -1,4 +1,4 @@
-// How a node runs again: by a clone, the same node with the same attributes and site, so that its bits are the same.
+// A node runs again as a clone: the same node with the same attributes and site, so that its bits are the same.
 #pragma once
 
 #include <vector>

@@ -1,7 +1,7 @@
 // The order of a window's micro-batches, as a rewrite of the graph: each segment of the micro-step (a pass through a block, or
-// what lies between two of them) takes several micro-batches before the next segment begins. What rests on another tier then
-// comes once for all of them, and where they are all of a window's, gradients are final block by block. Every accumulator is
-// added to in the order of the micro-batches, so bits stay as they are.
+// the nodes between two of them) takes several micro-batches before the next segment begins. Values on another tier then come in
+// once for all of them. If the group is the whole window, gradients are final block by block. Every accumulator is added to in
+// the order of the micro-batches, so bits stay as they are.
 #pragma once
 
 #include <cstdint>
@@ -15,25 +15,25 @@ namespace plimsoll {
 
 struct WindowOrder {
   std::int64_t accumulation = 1;  // micro-batches of a window
-  std::int64_t group = 1;         // of which so many go together; divides them
+  std::int64_t group = 1;         // micro-batches that go together; divides `accumulation`
 
-  std::int64_t rounds() const { return accumulation / group; }  // micro-steps that the program of a window has
+  std::int64_t rounds() const { return accumulation / group; }  // micro-steps of a window
 };
 
-// Each micro-batch of a group has nodes of its own, of which a plan has no more than this.
+// The most micro-batches of a group, and the most nodes of all of them: each micro-batch of a group has its own nodes.
 inline constexpr std::int64_t kMostGroup = 256, kMostGroupedNodes = 1 << 16;
 
-// Whether each accumulator is added to in one segment only, so that its additions keep their order.
+// True if only one segment adds to each accumulator, so that the additions keep their order.
 bool may_group(const Graph& graph, const std::vector<Unit>& units);
-// Why so many micro-batches cannot go together; empty where they can.
+// The reason why `group` micro-batches cannot go together; empty if they can.
 std::string why_not_grouped(const Graph& graph, const std::vector<Unit>& units, std::int64_t group);
 
-// Of a graph that may be grouped, after recomputation and before fetching. With `narrow` passes a segment ends where the next
-// matrix that comes from another tier is needed. The last micro-batch of a group keeps the ids of the
-// graph; `replica_of` of the others' nodes and values names those. What streams, streams through the same room.
+// Requires a graph that may be grouped; runs after recomputation and before fetching. With `narrow` a segment ends where the next
+// matrix from another tier is needed. The last micro-batch of a group keeps the ids of the
+// graph; `replica_of` of the others' nodes and values names those. Replicas stream through the same slots.
 Graph apply_grouping(Graph graph, const std::vector<Unit>& units, std::int64_t group, bool narrow);
 
-// A fed or computed value of each micro-batch of a group, in their order: those that name it, and then itself.
+// A fed or computed value of each micro-batch of a group, in their order: its replicas, and then the value itself.
 std::vector<ValueId> replicas_of(const Graph& graph, ValueId value);
 
 }  // namespace plimsoll

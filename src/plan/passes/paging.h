@@ -1,8 +1,8 @@
-// What rests on other tiers, as a rewrite of the graph: optimizer state of more than a disk's block, of the blocks also
-// parameters and accumulators, and tables. Updates act on ranges, and so do the ops that read tables: what they need of a range
-// comes into a slot of pages, is read or updated there and goes back, while the slots beside it are on their way. Which bytes
-// move when is the program's business (program/stream.h); the graph says where they rest and through which room they pass. What
-// kernels of the blocks need is fetched whole (plan/passes/fetching.h).
+// Values that rest on other tiers, as a rewrite of the graph: optimizer state larger than a disk block, parameters and
+// accumulators of the blocks, and tables. Updates and ops that read tables act on ranges: the pages of a range come into a slot,
+// are read or updated there and go back, while other slots are in transfer. The graph says where values rest and which slots they
+// pass; the program decides when bytes move (program/stream.h). Values for kernels of the blocks are fetched whole
+// (plan/passes/fetching.h).
 #pragma once
 
 #include <array>
@@ -17,23 +17,23 @@
 
 namespace plimsoll {
 
-// Pages are multiples of so many elements.
+// Pages are multiples of this many elements.
 inline constexpr std::int64_t kPageStep = 1 << 15;
-// A page of 1 MiB takes the measured disk 1 ms, ten times its latency; 128 KiB as long as its latency. Four slots: two on their
-// way in, one being updated, one on its way out.
+// A page of 1 MiB takes 1 ms on the measured disk, ten times its latency; 128 KiB takes one latency. Four slots: two on their way
+// in, one being updated, one on its way out.
 inline constexpr std::int64_t kPageSlots = 4, kLargePage = 1 << 18, kSmallPage = kPageStep;
 
 struct Paging {
   std::int64_t page = 0;                          // elements of a transfer; 0: everything stays where kernels run
-  std::int64_t slots = 0;                         // of ranges: some on their way in, one being updated, one on its way out
-  bool parameters = false, accumulators = false;  // of the blocks, too
-  // Blocks that keep theirs all the same, spread evenly among the others: parameters and accumulators where those leave, else
-  // their optimizer state.
+  std::int64_t slots = 0;                         // slots for ranges: some on their way in, one being updated, one on its way out
+  bool parameters = false, accumulators = false;  // also those of the blocks
+  // Number of blocks that keep their values, spread evenly among the others: parameters and accumulators if those leave memory,
+  // otherwise optimizer state.
   int resident = 0;
-  bool tables = false;    // parameters outside the blocks, and their accumulators, too: whole, or in ranges where ops read those
-  bool narrow = false;    // of a block one matrix at a time is on its way, and not all of the next one
+  bool tables = false;    // also parameters outside the blocks and their accumulators: whole, or in ranges if ops read ranges
+  bool narrow = false;    // one matrix of a block is in transfer at a time, not the whole next block
   int activations = 0;    // first blocks whose inputs rest there between the passes
-  Bytes near = kAllNear;  // of all this so much rests on tier 1, the rest on tier 2
+  Bytes near = kAllNear;  // bytes of all this on tier 1; the rest is on tier 2
 
   static constexpr Bytes kAllNear{std::numeric_limits<std::int64_t>::max()};
   bool active() const { return page > 0; }
@@ -46,54 +46,55 @@ struct Paging {
   friend bool operator==(const Paging&, const Paging&) = default;
 };
 
-// Marks what rests on which tier, and gives the nodes that stream it the room for the pages. Ids of values keep their meaning.
-// Nearest is what moves most often: parameters, then accumulators, then optimizer state. Of state that an update reads together
-// the first one is nearer for every update, so that both links are busy in each; of equals what is needed first.
+// Sets the tier of each value, and gives nodes that stream the room for their pages. Ids of values keep their meaning. The values
+// that move most often are nearest: parameters, then accumulators, then optimizer state. Among the state that one update reads,
+// the first value is nearer in every update, so that both links are busy in each; among equals, the value that is needed first is
+// nearer.
 Graph apply_paging(const Graph& graph, const std::vector<Unit>& units, const Paging& paging);
 
-// Elements of a page: those of the paging, or fewer where nothing that streams is as large or ranges are no multiples of it.
+// Elements of a page: those of `paging`, or fewer if no value on another tier is as large, or if ranges are no multiple of it.
 std::int64_t page_elements(const Graph& graph, const Paging& paging);
 
-// How a node works on ranges of its inputs, and how many elements of each it is handed at a time.
+// How a node works on ranges of its inputs, and the number of elements of each range.
 RangeRule ranges_of(const Graph& graph, const Node& node);
 std::int64_t range_elements(const Graph& graph, const Node& node, std::int64_t page);
-// The room of a slot for each of its elements: of all that one node streams, the most that any of these do.
+// Bytes of a slot per element: the sum over the values that a node streams, the largest over these nodes.
 Bytes slot_bytes(const Graph& graph, const std::vector<NodeId>& nodes);
-// A page of what has elements of that type.
+// Bytes of a page with elements of that type.
 inline Bytes page_bytes(std::int64_t page, DType dtype) { return Bytes{page * size_of(dtype)}; }
 
-// Whether the paging leaves a block what is its own, of so many blocks.
+// True if block number `block` of `blocks` keeps its values.
 bool stays(const Paging& paging, int block, int blocks);
 
-// The block that alone reads a parameter, also of its accumulator; -1 for all other values. Those that are a small part of their
-// block do not count (outside the blocks, of the largest one): a transfer of theirs would be nothing but latency.
+// The block that alone reads a parameter, also for its accumulator; -1 for all other values. Parameters that are a small part of
+// their block (outside the blocks: of the largest block) do not count, since their transfer would be latency only.
 PerValue<int> units_of_values(const Graph& graph, const std::vector<Unit>& units);
 
-// What updates change, with each value of a role that the same update reads; both by where they come from (origin_of).
+// Pairs of a value that an update changes and a value of `role` that the same update reads; both by their origin (origin_of).
 struct UpdateInput {
   ValueId changed, read;
 };
 std::vector<UpdateInput> update_inputs(const Graph& graph, Role role);
 
-// What a node streams: its inputs that do not rest where kernels run. None of a transfer.
+// The inputs that a node streams: those that do not rest on tier 0. None for a transfer.
 struct StreamedInput {
   std::size_t input = 0;
   bool changes = false;  // and goes back
-  bool begins = false;   // the first micro-step of a window writes it: nothing has to come in for that
+  bool begins = false;   // the first micro-step of a window writes it without fetching it
 };
 std::vector<StreamedInput> streamed_inputs(const Graph& graph, const Node& node);
 
-// Transfers that run at a time, and the staging of each: a transfer moves aligned blocks, and memory need not be aligned.
+// Concurrent transfers, and the staging of each: a transfer moves aligned blocks, and memory need not be aligned.
 inline constexpr int kTransfers = 4;
 inline constexpr Bytes kTransferStaging{512 << 10};
-// Outside the arenas of a tier: staging, with one more for checkpoints, threads, the kernel's ring where there is one, and per
-// piece its instructions and its checksum. The process that moves pages pays for it: on tier 0, or on 1 where a host is there; a
-// GPU for the page tables of what is pinned there.
-// Empty where nothing is paged.
+// The reserve of a tier for paging: staging, with one more for checkpoints, threads, the kernel's ring if there is one, and per
+// piece its instructions and its checksum. The process that moves pages pays for it: on tier 0, or on tier 1 with a host. A GPU
+// pays for the page tables of pinned host memory.
+// Empty without paging.
 std::vector<ReserveItem> paging_reserve(const Graph& graph, const Paging& paging, const Machine& machine, std::size_t tier);
-inline constexpr const char* kPiecesItem = "transfers: pieces";  // the item that grows with what moves
+inline constexpr const char* kPiecesItem = "transfers: pieces";  // the item that grows with the moved bytes
 
-// Where each value past the first tier lies: one after the other on its tier, each on a boundary of kStoredAlignment.
+// The offset of each value past the first tier: one after the other on its tier, each aligned to kStoredAlignment.
 inline constexpr Bytes kStoredAlignment{4096};
 struct StoredLayout {
   PerValue<Bytes> offsets;             // of persistent values; -1 for those of tier 0
@@ -102,7 +103,7 @@ struct StoredLayout {
   Bytes total() const { return ends[1] + ends[2]; }
 };
 StoredLayout stored_layout(const Graph& graph);
-// Whether each tier past the first has room for its arena; `beyond`: what they have, nearest first.
+// True if each tier past the first has room for its arena; `beyond`: bytes of these tiers, nearest first.
 bool has_room(const StoredLayout& stored, const Paging& paging, const std::vector<Bytes>& beyond);
 
 }  // namespace plimsoll

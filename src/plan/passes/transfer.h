@@ -1,4 +1,5 @@
-// How a pass puts a copy between tiers into the graph (graph/transfer.h): the node beside another one, and the value here.
+// Helpers for passes that insert copies between tiers (graph/transfer.h): the transfer node next to another node, and the local
+// value.
 #pragma once
 
 #include <vector>
@@ -7,13 +8,13 @@
 
 namespace plimsoll {
 
-// A value for the bytes of `rests`, which is on another tier, for a while; of no producer yet.
+// A temporary value for the bytes of `rests`, which is on another tier; without a producer yet.
 ValueId add_copy(Graph& graph, ValueId rests, Section section);
-// Appends a node to the nodes and the order, in the section and the pass of `place`; its line is the name of what rests.
+// Appends a node to the nodes and the order, in the section and the pass of `place`; its line is the name of `rests`.
 NodeId add_transfer(Graph& graph, const OpDef& op, NodeId place, std::vector<ValueId> inputs, ValueId rests);
-// Makes `output` what the node yields.
+// Makes `output` the result of the node.
 void give(Graph& graph, ValueId output, NodeId producer);
-// Such a node that yields a copy.
+// The same, with a new copy as its result.
 ValueId copy_by(Graph& graph, const OpDef& op, NodeId place, std::vector<ValueId> inputs, ValueId rests);
 
 }  // namespace plimsoll

@@ -1,5 +1,5 @@
-// What a stretch of regions may do: which of its ops run again, and when. Each way has a price in seconds, what it holds between
-// the passes and how high its own steps rise, exact to the byte for the stretch alone, whatever the others do.
+// The choices of a stretch of regions: the ops that run again, and when. Each choice has its seconds, the bytes held between the
+// passes and the peak of its own steps, exact to the byte for the stretch alone, independent of the other stretches.
 #pragma once
 
 #include <cstdint>
@@ -14,38 +14,38 @@
 namespace plimsoll::regions {
 
 struct Edge {
-  int end = 0;             // the region behind it
-  double seconds = 0;      // of what runs again
-  std::int64_t peak = 0;   // the most that is live at its steps, while all other regions keep everything
-  std::int64_t saved = 0;  // what is held more between its passes than if it kept everything: negative
+  int end = 0;             // the region after it
+  double seconds = 0;      // of replays
+  std::int64_t peak = 0;   // peak live bytes at its steps while all other regions keep everything
+  std::int64_t saved = 0;  // bytes held between its passes minus those of keeping everything: at most 0
   std::vector<replays::Replay> replays;
 };
 
 struct EdgeLimits {
-  bool keeps = true;  // keeping everything is one way
-  bool some = true;   // running some ops again is
-  int longest = 8;    // regions of a segment that keeps its input alone
-  int local = 2;      // regions of a stretch whose ops are decided on one by one, within some bytes
+  bool keeps = true;  // with the edge that keeps everything
+  bool some = true;   // with edges that run ops again
+  int longest = 8;    // most regions of a segment that keeps only its input
+  int local = 2;      // most regions of a stretch whose ops are decided one by one, within a byte limit
 
-  std::string text() const;  // differs where the limits do
+  std::string text() const;  // unique per set of limits
 };
 
-// One way of a stretch, whatever lies around it.
+// One choice of a stretch, independent of its surroundings.
 struct Way {
   std::vector<replays::Replay> replays;
-  std::vector<std::int64_t> rise;  // by position: live bytes more than where everything is kept
+  std::vector<std::int64_t> rise;  // by position: live bytes minus those of keeping everything
   std::int64_t saved;              // as of an edge
   double seconds;
 };
 
-// What stretches of equal structure may do, of problems with the same ops. Threads may share it.
+// The choices of stretches by structure, shared between problems with the same ops. Thread-safe.
 struct KnownWays {
   std::mutex mutex;
   std::unordered_map<std::string, std::shared_ptr<const std::vector<Way>>> of;  // by the signature of a stretch
 };
 
-// `live`: bytes at each op where everything is kept. The edges that begin at each region, none of which is beaten by another of
-// the same stretch. Always one for each region alone. `known`, if given, is used and grows.
+// The edges that begin at each region; no edge dominates another of the same stretch. Each region alone has at least one. `live`:
+// bytes at each op if everything is kept. `known`, if given, is used and extended.
 std::vector<std::vector<Edge>> find_edges(const replays::Problem& problem, const Regions& regions,
                                           const std::vector<std::int64_t>& live, const EdgeLimits& limits,
                                           KnownWays* known = nullptr);

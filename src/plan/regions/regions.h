@@ -1,5 +1,6 @@
-// The micro-step as a chain of regions. The forward ops are cut wherever one value crosses that a backward op reads; a region is
-// the ops between two cuts and the backward ops of their gradients. Other ops belong to the region before them in time.
+// The micro-step as a chain of regions. The forward ops are cut at every place where a single value crosses that a backward op
+// reads. A region is the ops between two cuts and the backward ops of their gradients. Other ops belong to the region before them
+// in time.
 #pragma once
 
 #include <vector>
@@ -8,24 +9,24 @@
 
 namespace plimsoll::regions {
 
-inline constexpr int kOutside = -1;  // before the first region's forward pass, behind its backward pass
-inline constexpr int kBetween = -2;  // behind the last region's forward pass, before its backward pass: the loss
+inline constexpr int kOutside = -1;  // before the first region's forward pass, after its backward pass
+inline constexpr int kBetween = -2;  // after the last region's forward pass, before its backward pass: the loss
 
 struct Regions {
   std::vector<int> of;                // by op: its region, or one of the two above
   std::vector<std::vector<int>> ops;  // by region: its ops, ascending
-  int turn = 0;                       // the first op behind the forward passes of all regions
+  int turn = 0;                       // the first op after the forward passes of all regions
 
   int count() const { return static_cast<int>(ops.size()); }
 };
 
-// Where long-lived values cross a stretch of more than 24 forward ops, the longest-lived are carried across its cuts and do not
-// count. Values of at most 4 KiB never count. Regions whose backward passes mix are one region. Where values come from another
-// tier one by one, a unit is not cut.
+// If long-lived values cross a stretch of more than 24 forward ops, the longest-lived are carried across its cuts and do not
+// count. Values of at most 4 KiB never count. Regions with interleaved backward passes are one region. With narrow paging a unit
+// is not cut.
 Regions find_regions(const replays::Problem& problem);
 
-// Ends of the stretches between all places where at most one value crosses, whatever its size and whoever reads it, as places in
-// the forward order. Values are carried across stretches of more than 24 ops and a quarter of all.
+// Ends of the stretches between all places where at most one value crosses, of any size and with any reader, as places in the
+// forward order. Values are carried across stretches of more than 24 ops and a quarter of all.
 std::vector<int> find_cuts(const replays::Problem& problem);
 
 }  // namespace plimsoll::regions

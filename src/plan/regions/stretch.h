@@ -1,6 +1,6 @@
-// A stretch of regions cut out as a problem by itself. Its ops stand in their order. Between them are ops that stand for all
-// others: they make what the stretch reads, and read what the others need of it. So each way of the stretch is evaluated to the
-// byte.
+// A stretch of regions cut out as a problem by itself. Its ops stand in their order. Between them, stand-in ops represent all
+// others: they make the values that the stretch reads, and read the values that the others need. So each choice of the stretch is
+// evaluated to the byte.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace plimsoll::regions {
 
-// What never changes between the stretches of one problem.
+// Facts that all stretches of a problem share.
 class ProblemFacts {
  public:
   ProblemFacts(const replays::Problem& problem, const Regions& regions);
@@ -23,10 +23,10 @@ class ProblemFacts {
   std::vector<std::vector<int>> readers;  // by item: ops, ascending
 };
 
-// The ops and items of a stretch, and how they depend on each other: all that most stretches are asked for.
+// The ops and items of a stretch, and their dependencies. Most stretches need only this.
 class Outline {
  public:
-  // Regions [begin, end). `local`: by item of the whole problem, kNone; room for one outline at a time.
+  // Regions [begin, end). `local`: by item of the whole problem, all kNone; scratch space for one outline at a time.
   Outline(const ProblemFacts& facts, int begin, int end, std::vector<int>& local);
   ~Outline();
   Outline(const Outline&) = delete;
@@ -34,7 +34,7 @@ class Outline {
   int size() const { return static_cast<int>(positions_.size()); }
   // In the whole problem; -1: it stands for others.
   int op(int position) const { return positions_[static_cast<std::size_t>(position)].op; }
-  // The same for all stretches that may do the same things.
+  // Equal for all stretches with the same choices.
   std::string signature() const;
 
  private:
@@ -68,7 +68,7 @@ class Stretch {
  public:
   explicit Stretch(const Outline& outline);
 
-  // Positions are those of its ops.
+  // Positions are indices of its ops.
   const replays::Problem& problem() const { return problem_; }
   const replays::Op& what(int position) const { return problem_.ops[static_cast<std::size_t>(position)]; }
   int size() const { return static_cast<int>(problem_.ops.size()); }
@@ -78,18 +78,19 @@ class Stretch {
   int turn() const { return turn_; }  // the position between the passes: an op that does nothing
   // The position of the stretch's own op that makes an item; -1: others do.
   int maker(int item) const { return maker_[static_cast<std::size_t>(item)]; }
-  // Whether only ops of the stretch touch it.
+  // True if only ops of the stretch touch the item.
   bool own(int item) const { return own_[static_cast<std::size_t>(item)] != 0; }
-  // Whether it leaves after the forward pass, and is there for the backward pass whoever reads it.
+  // True if the item leaves after the forward pass and is back for every reader of the backward pass.
   bool away(int item) const { return !problem_.away.empty() && problem_.away[static_cast<std::size_t>(item)] != 0; }
-  // Whether the op may, and what it makes is the stretch's own.
+  // True if the op is replayable and its outputs are the stretch's own.
   bool may_run_again(int position) const;
 
   struct Outcome {
-    std::vector<std::int64_t> live;  // by position: of what the stretch touches, with the clones before the op
-    double seconds = 0;              // of what runs again
+    std::vector<std::int64_t>
+        live;            // by position: bytes of the items that the stretch touches, including the clones before the op
+    double seconds = 0;  // of what runs again
   };
-  // Whether every run finds what it reads.
+  // True if the inputs of every run exist.
   bool evaluate(std::span<const replays::Replay> replays, Outcome& outcome) const;
 
  private:

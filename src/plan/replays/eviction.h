@@ -1,6 +1,6 @@
-// A schedule within a number of bytes: ops run in their order, and where room is short something is given up that can be made
-// again, as late as it is needed. What is given up follows from how far away its next use is, how many bytes it frees and how
-// long it takes to make it again, weighed by a key for each item; searching over keys is another file's business (search.h).
+// A schedule within a number of bytes: ops run in their order, and if room is short an item is evicted that can be made again
+// just before its next use. The choice depends on the distance of the next use, the bytes freed and the seconds to make it again,
+// weighted by a key per item. search.h searches over keys.
 #pragma once
 
 #include <cstdint>
@@ -13,32 +13,33 @@
 
 namespace plimsoll::replays {
 
-// Exponents of what is weighed.
+// Exponents of the three criteria.
 struct Weights {
   double distance = 1, bytes = 1, seconds = 1;
 };
 
 struct Schedule {
   std::vector<Replay> replays;
-  double seconds = 0;  // of all runs
+  double seconds = 0;  // of all ops that run
 };
 
-// How far one schedule may go.
+// Limits of one schedule.
 struct Effort {
   double most_seconds = std::numeric_limits<double>::infinity();
   std::size_t most_replays = std::numeric_limits<std::size_t>::max();
-  std::int64_t most_looks = std::numeric_limits<std::int64_t>::max();  // at items, whatever for
-  // Whether what cannot run again may go before everything that could be made from it is read for the last time. What is made
-  // from it then has to stay.
+  std::int64_t most_looks = std::numeric_limits<std::int64_t>::max();  // examinations of items, for any purpose
+  // True if an item that cannot be made again may be evicted before the last use of everything that could be made from it. Items
+  // made from it then have to stay.
   bool last_resort = false;
 };
 
-// What stays the same from one schedule of a problem to the next.
+// The data that all schedules of a problem share.
 class Evictor {
  public:
   // The problem outlives this.
   explicit Evictor(const Problem& problem);
-  // Nothing where the bytes do not suffice for this way to choose, or the effort does not. `looks` grows by those it took.
+  // None if the bytes or the effort do not suffice for this choice of weights and keys. `looks`, if given, grows by the looks it
+  // took.
   std::optional<Schedule> schedule(std::int64_t bytes, const Weights& weights, std::span<const double> keys,
                                    const Effort& effort = {}, std::int64_t* looks = nullptr) const;
   double seconds() const { return seconds_; }  // of every op once
@@ -48,10 +49,10 @@ class Evictor {
   const Problem& problem_;
   std::vector<int> maker_;                // by item: the op that writes it; -1: there from the beginning
   std::vector<std::vector<int>> uses_;    // by item: ops that read it, ascending
-  std::vector<int> last_;                 // by item: the last op that could need it, through whatever runs again
+  std::vector<int> last_;                 // by item: the last op that could need it, directly or through replays
   std::vector<std::vector<int>> end_;     // by op: the items that it is the last one to need
   std::vector<std::vector<int>> expire_;  // by op: the items that cannot be made again from it on
-  std::vector<double> begins_;            // by op: seconds before it where every op runs once
+  std::vector<double> begins_;            // by op: seconds before it if every op runs once
   double seconds_ = 0;
 };
 

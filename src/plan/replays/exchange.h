@@ -1,5 +1,5 @@
-// What stays between two passes against what runs again for the second one. At a price for each byte the best choice is a minimal
-// cut: every result that the second pass needs is kept, or its op runs again and needs what it reads.
+// The trade-off between items that stay between two passes and ops that run again for the second one. For a given price per byte
+// the best choice is a minimal cut: every result that the second pass needs is kept, or its op runs again and needs its inputs.
 #pragma once
 
 #include <cstdint>
@@ -10,20 +10,20 @@
 namespace plimsoll::replays {
 
 struct Choice {
-  double seconds = 0;      // of what runs again
-  std::int64_t bytes = 0;  // of what stays
+  double seconds = 0;      // of the ops that run again
+  std::int64_t bytes = 0;  // of the items that stay
   std::vector<int> again;  // ops, ascending
   std::vector<int> stay;   // items
 };
 
 struct Exchange {
   int turn = 0;              // the first op of the second pass
-  std::vector<char> again;   // by op of the first pass: whether it may run again
-  std::vector<char> chosen;  // by item: whether the choice is about it; others are there
+  std::vector<char> again;   // by op of the first pass: true if it may run again
+  std::vector<char> chosen;  // by item: true if the choice includes it; the others exist anyway
 };
 
-// No mixture of others is better than one of these. From what keeps everything to the fewest bytes; where there are more, those
-// that differ most.
+// The choices that no mixture of others beats, from keeping everything to the fewest bytes. At most `most`, those that differ
+// most.
 std::vector<Choice> best_choices(const Problem& problem, const Exchange& exchange, std::size_t most);
 
 }  // namespace plimsoll::replays

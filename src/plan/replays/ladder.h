@@ -1,6 +1,6 @@
-// The fastest schedule within a number of bytes, so that more bytes are never slower: up a ladder of levels, each of which is
-// searched with the same work whatever is asked for, then between two levels by halves. Nothing faster than the level above is
-// taken there, because whoever has that many bytes does not see it.
+// The fastest schedule within a number of bytes, so that more bytes are never slower: up a ladder of levels, each searched with
+// the same work for every request, then between two levels by bisection. A schedule there that is faster than the level above is
+// rejected, because requests with more bytes would not see it.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@
 
 namespace plimsoll::replays {
 
-// `keep` is the outcome without replays, and where it fits nothing runs again. `work` is that of all levels together. Nothing
-// where no schedule is found.
+// `keep` is the outcome without replays; if it fits, nothing runs again. `work` is the total of all levels. None if no schedule
+// is found.
 std::optional<Schedule> schedule_within(const Problem& problem, const Outcome& keep, std::int64_t bytes, const Work& work);
 
 }  // namespace plimsoll::replays

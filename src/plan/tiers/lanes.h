@@ -1,6 +1,6 @@
-// The lanes of a machine, as a model of time: kernels run one after the other, and beside them on each link transfers in and
-// transfers out, each lane in the order of its starts. What comes from the second tier on passes two links, piece by piece.
-// Kernels wait for what they need; the sum of these waits is the stall.
+// The lanes of a machine, as a model of time: kernels run one after the other; concurrently each link has a lane in and a lane
+// out, each in the order of its starts. Transfers between tiers 0 and 2 pass two links, piece by piece. Kernels wait for their
+// transfers; the sum of these waits is the stall.
 #pragma once
 
 #include <array>
@@ -15,7 +15,7 @@ namespace plimsoll {
 
 struct Simulation;
 
-// One for each link: 0 leads to tier 1, 1 from there to tier 2.
+// One per link: 0 is between tiers 0 and 1, 1 between tiers 1 and 2.
 template <class T>
 using PerLink = std::array<T, kMostTiers - 1>;
 
@@ -23,32 +23,32 @@ struct LaneEvent {
   enum class Kind : std::uint8_t {
     kernels,   // run
     start,     // a transfer out, or in
-    wait,      // for the oldest transfer of that value on that lane that nothing has waited for
-    streamed,  // kernels that work on pieces while others are on their way, both ways
+    wait,      // for the oldest transfer of that value on that lane without a wait
+    streamed,  // kernels that work on pieces while others are in transfer, both ways
   } kind = Kind::kernels;
-  // The first micro-step of a window writes what the others add to, and need not bring it in.
+  // The first micro-step of a window writes the values that later ones add to, and does not fetch them.
   enum class When : std::uint8_t { always, first, later } when = When::always;
   bool outward = false;
-  ValueId home;                 // where it starts from or goes to, or what is waited for
+  ValueId home;                 // source or target of the transfer, or the value waited for
   double kernels = 0;           // seconds
   PerLink<double> transfer{};   // seconds; streamed: of both lanes
   PerLink<double> alone{};      // seconds of a transfer while the other lane is idle
   PerLink<double> in{}, out{};  // streamed: of each lane
   double tail = 0;              // seconds until a transfer is there after its lane is free again
-  double lost = 0;              // seconds that kernels take longer for what is on its way beside them
+  double lost = 0;              // seconds that concurrent transfers add to kernels
   double ahead = 0;             // streamed: the share of the transfers that may run before the kernels begin
-  double fill = 0;              // streamed: seconds until the first pieces are there, where nothing has streamed before
+  double fill = 0;              // streamed: seconds until the first pieces are there, if no streamed event precedes
   bool apart = false;           // streamed: through pages of its own, which are empty before and after it
 };
 using LaneEvents = std::vector<LaneEvent>;
-// Kernels that follow kernels become one event.
+// Merges consecutive kernels into one event.
 void append(LaneEvents& events, const LaneEvents& more);
 
-// What the steps of a simulation do on the lanes. All references outlive this.
+// The lane events of a simulation's steps. All references outlive this.
 class LaneModel {
  public:
   LaneModel(const Simulation& simulation, const Paging& paging, const Machine& machine);
-  // None where the step takes no time.
+  // Empty if the step takes no time.
   LaneEvents events_of(int step) const;
 
  private:
@@ -58,7 +58,7 @@ class LaneModel {
   LaneEvents transfer(const Node& node) const;
 
   struct Ways {
-    const Link *in = nullptr, *out = nullptr;  // null where nothing moves
+    const Link *in = nullptr, *out = nullptr;  // null if nothing moves
   };
 
   const Simulation& simulation_;
@@ -75,7 +75,7 @@ struct LaneSeconds {
 
 class LaneClock {
  public:
-  // Of the first micro-step of a window, or of a later one.
+  // The clock of the first micro-step of a window, or of a later one.
   explicit LaneClock(bool first = true) : skipped_(first ? LaneEvent::When::later : LaneEvent::When::first) {}
   void run(const LaneEvents& events);
   void run_kernels(double seconds) { now_ += seconds, busy_.kernels += seconds; }
@@ -102,7 +102,7 @@ class LaneClock {
   double last_streamed_ = 0;
 };
 
-// What a micro-step comes to, on average over the rounds of a window.
+// A micro-step, on average over the rounds of a window.
 struct MicroLanes {
   double stall = 0;
   LaneSeconds busy;

@@ -1,5 +1,5 @@
-// Memory of the host that a GPU copies from and to: a place for each value that is fed or fetched, and one part at a time of what
-// is loaded and saved. Beside what rests on the host, which is pinned as well.
+// Host memory that a GPU copies from and to: room for each value that is fed or fetched, and for one part at a time of loading
+// and saving. Values that rest on the host are pinned in addition.
 #pragma once
 
 #include "graph/graph.h"
@@ -10,7 +10,7 @@ namespace plimsoll {
 inline constexpr Bytes kPinnedPart{4 << 20};
 inline constexpr Bytes kPinnedAlignment{512};
 
-// At most: values that share a place in the arena share one here, too.
+// An upper bound: values that share a place in the arena also share one here.
 Bytes pinned_bytes(const Graph& graph, const Timeline& timeline);
 
 }  // namespace plimsoll

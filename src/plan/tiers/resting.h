@@ -1,5 +1,5 @@
-// What may rest on tiers past the first, and how many micro-batches may go together: the choices that a micro-batch size has,
-// before anything is said of its blocks.
+// The choices of a micro-batch size before those of its blocks: values that rest on tiers past the first, and the number of
+// micro-batches that go together.
 #pragma once
 
 #include <cstdint>
@@ -10,27 +10,28 @@
 
 namespace plimsoll {
 
-// Something has to leave memory.
+// True if the request forces values to leave memory.
 bool wants_disk(const PlanRequest& request);
 
-// A host behind a device has a budget of its own, so that a plan may be too much for it in ways that only all of it shows.
+// True if the host of a device has its own budget. Only a whole plan shows if it exceeds that budget.
 bool limits_host(const PlanRequest& request, const Machine& machine);
 
 // All references outlive this.
 class Resting {
  public:
-  // `smallest`: of the smallest micro-batch, where the floor is. Throws config_error: E-HOST-SIZE where the process on a host has
-  // no room there.
+  // `smallest`: true for the smallest micro-batch, which has the floor. Throws config_error: E-HOST-SIZE if the process on a host
+  // has no room there.
   Resting(BatchModel& model, bool smallest, const PlanRequest& request, const Machine& machine);
 
-  // Everything in memory, and what may rest beyond and has room there, from the least to the most; of what leaves the blocks also
-  // with levels of blocks that keep theirs. Throws config_error: E-DISK-SIZE where something has to leave memory and nothing
-  // beyond has room for it.
+  // Everything in memory, then the pagings that have room beyond, from the least to the most; pagings of block values also with
+  // levels of resident blocks. Throws config_error: E-DISK-SIZE if values have to leave memory and no tier beyond has room for
+  // them.
   std::vector<Paging> choices() const;
-  // How many micro-batches go together: one; where parameters come from elsewhere, as many as can, and a few of those between; in
-  // memory alone all of a window, where their gradients then need not be kept. Throws E-PLAN-GROUP where so many cannot.
+  // The numbers of micro-batches that go together: one; if parameters come from another tier, as many as possible and a few
+  // between; in memory alone a whole window, if its gradients then need not be kept. Throws E-PLAN-GROUP if the requested number
+  // cannot go together.
   std::vector<std::int64_t> groups(const Paging& paging) const;
-  // The paging with what the process on a host needs for a larger group; nothing where that leaves too little room.
+  // The paging with the room for the host process of a larger group; none if that leaves too little room.
   std::optional<Paging> beside_group(Paging paging, std::int64_t group) const;
 
  private:
@@ -43,7 +44,7 @@ class Resting {
   std::vector<Paging> listed(bool early, bool tables) const;
   bool may_divide(const Paging& paging) const;
   std::vector<Beside> levels_of(Paging paging) const;
-  std::optional<Beside> beside_process(Paging paging) const;  // nothing where nothing rests
+  std::optional<Beside> beside_process(Paging paging) const;  // none if nothing rests
   Bytes steps_of_host() const;
   Bytes room_of_host() const;
   Bytes transfers_of_host(const Graph& paged, const Paging& paging) const;
@@ -53,9 +54,9 @@ class Resting {
   const PlanRequest* request_;
   const Machine* machine_;
   bool smallest_;
-  bool early_;               // updates end gradients within the backward pass
+  bool early_;               // updates run within the backward pass, which ends gradients early
   bool may_group_;           // several micro-batches may go together
-  bool group_ends_ = false;  // and updates do so where all of a window does
+  bool group_ends_ = false;  // and a group of the whole window ends gradients early
   Bytes room_;               // beside the process on a host
 };
 
