@@ -40,7 +40,7 @@ std::string_view optimizer_text(const OptimizerChoice& optimizer) {
   return "";
 }
 
-// What a folder's file system has free; nothing where it is in memory, or the folder is not to be written.
+// The free bytes of a folder's file system; 0 if it is in memory, or if the folder is not writable.
 Bytes free_on_disk(const std::filesystem::path& folder) {
   constexpr long kTmpfs = 0x01021994, kRamfs = 0x858458f6;  // statfs(2)
   struct statfs facts {};
@@ -52,7 +52,8 @@ Bytes free_on_disk(const std::filesystem::path& folder) {
 
 Bytes rounded_room(Bytes bytes) { return align_up(bytes, bytes < kGiB ? kMiB * 64 : kGiB); }
 
-// The most of `rooms` that the disk has, where runs lie or else where temporary files do. Empty: none has the least of them.
+// The first of `rooms` that a disk has, where runs lie or else in a folder for temporary files. Empty if no disk has the smallest
+// room.
 std::optional<DiskBudget> proposed_disk(const std::filesystem::path& runs, const std::vector<Bytes>& rooms) {
   for (const std::filesystem::path& place : {runs, std::filesystem::path("/var/tmp"), std::filesystem::path("/tmp")}) {
     const Bytes free = free_on_disk(place);
@@ -69,10 +70,10 @@ bool may_narrow_state(const Config& config) { return keeps_state(config) && conf
 // Changes of one kind, the least first: the first that fits is enough. Kinds that leave results as they are come first.
 struct ChangeKind {
   std::vector<Change> changes;
-  bool free = false;  // costs neither results nor anything that the machine has to have
+  bool free = false;  // changes no results and needs nothing more of the machine
 };
 
-// What takes back all that is decided by hand; empty where nothing is.
+// Arguments that undo all decisions made by hand; empty if there are none.
 Arguments all_automatic(const PlanRequest& request) {
   Arguments arguments;
   if (request.recompute != RecomputePolicy::automatic) arguments = both(std::move(arguments), sets({"plan.recompute=auto"}));
@@ -80,7 +81,7 @@ Arguments all_automatic(const PlanRequest& request) {
   if (request.group) arguments = both(std::move(arguments), sets({"plan.group=auto"}));
   if (!request.micro_batch) return arguments;
   if (request.ragged) return both(sets({"train.micro_batch=auto"}), arguments);
-  // The effective batch may be known from the two that are taken back.
+  // The effective batch may follow from the two keys that are undone.
   return both(sets({fmt::format("train.effective_batch={}", request.effective_batch), "train.micro_batch=auto",
                     "train.accumulation=auto"}),
               arguments);
@@ -100,7 +101,7 @@ ChangeKind automatic_choices(const PlanRequest& request) {
   return kind;
 }
 
-// The micro-batch alone, then with all else.
+// The micro-batch alone, then with all other decisions.
 ChangeKind automatic_batch(const PlanRequest& request) {
   if (!request.micro_batch) return {};
   PlanRequest alone;
@@ -114,10 +115,10 @@ ChangeKind automatic_batch(const PlanRequest& request) {
   return kind;
 }
 
-// A room for what leaves memory: a host where the machine has one, else a disk, which may have been given and be too small.
+// Room for what leaves memory: on a host if the machine has one, else on a disk. The given disk may be too small.
 std::optional<Change> more_room(const Config& config, const PlanningInput& input, const Leaving& leaving) {
   if (leaving.state.n == 0) return {};
-  // What crosses into the blocks may leave as well.
+  // Values that cross into the blocks may leave as well.
   const Bytes most = rounded_room(leaving.all * 2);
   const std::vector<Bytes> rooms{most, rounded_room(leaving.all), rounded_room(leaving.state)};
   if (config.memory.disk) {
@@ -155,7 +156,7 @@ ChangeKind rooms_beyond_memory(const Config& config, const PlanningInput& input,
   return kind;
 }
 
-// The knee, or what the machine has where that is less and still enough.
+// The knee, or the memory of the machine if that is less and still enough.
 Change more_memory(const PlanningInput& input, Bytes floor, Bytes knee) {
   const Bytes here = Bytes{input.machine.machine.tiers.front().capacity.n / kMiB.n * kMiB.n};
   if (here < knee && here >= floor) return {"all the memory of this machine", {"--memory", argument_of(here)}};
@@ -205,7 +206,8 @@ struct Outcome {
 
 Outcome outcome_of(const Plan& plan) { return {plan.process, plan.update_seconds, plan.decisions.micro_batch}; }
 
-// What it comes to; empty where it does not fit. Throws where it asks for what cannot be: a disk that is too small for the state.
+// The outcome of a change; empty if it does not fit. Throws if it asks for the impossible: a disk that is too small for the
+// state.
 std::optional<Outcome> outcome_of(const Asked& asked, const PlanningInput& input, const Machine& machine,
                                   const std::vector<Budget>& budgets, double& work) {
   OpCatalogue catalogue = catalogue_of(input.machine);
@@ -217,7 +219,7 @@ std::optional<Outcome> outcome_of(const Asked& asked, const PlanningInput& input
   return {};
 }
 
-// Empty where the configuration refuses it as well.
+// Empty if the configuration refuses it as well.
 template <class Try>
 std::optional<Outcome> unless_refused(const Try& attempt) {
   try {
@@ -228,7 +230,7 @@ std::optional<Outcome> unless_refused(const Try& attempt) {
   }
 }
 
-// Plans the changed configuration; empty where it does not fit either. Measures no disk: that takes seconds.
+// Plans the changed configuration; empty if it does not fit either. Measures no disk: that takes seconds.
 std::optional<Outcome> try_change(const Change& change, const Config& config, const PlanningInput& input, bool floors_alone,
                                   double& work) {
   return unless_refused([&] {
@@ -264,16 +266,16 @@ Leaving leaving_of(const Config& config, const PlanningInput& input) {
 
 namespace {
 
-// body(i) for one alternative after the other, which returns its work, as long as the next ones are not expected to be too much
-// with the `work` before: each takes `each`, the work of what they change, or the most that one took so far, if that is less. One
-// is looked at in any case if nothing came before. Some run side by side. The same are looked at on any number of threads.
-// Returns which were not. `floors_alone`, if given, becomes true when the memory limit has no room for one: that one and those
-// after it are then looked at by their smallest plans.
+// Runs body(i), which returns its work, for one alternative after the other, as long as the next ones are not expected to exceed
+// the limit together with the `work` so far. The expected work of one is `each`, the work of the plan that it changes, or the
+// largest work so far, if that is less. If nothing came before, one is looked at in any case. Some run side by side; the
+// selection does not depend on the number of threads. Returns the skipped ones. `floors_alone`, if given, becomes true when the
+// memory limit has no room for one: that one and those after it are then looked at by their smallest plans.
 std::vector<std::size_t> look_at_alternatives(std::size_t count, double work, double each,
                                               const std::function<double(std::size_t)>& body,
                                               const std::function<void(std::size_t)>& forget, bool* floors_alone = nullptr) {
   constexpr std::size_t kTogether = 2;
-  constexpr double kOfFailure = kMostAlternativeWork / 5;  // what one took until its memory did not suffice is not known
+  constexpr double kOfFailure = kMostAlternativeWork / 5;  // the work until memory ran out is unknown
   std::vector<std::size_t> left_out;
   double most = 0;
   for (std::size_t first = 0; first < count;) {
@@ -327,7 +329,7 @@ void add_remedies(json& object, const Config& config, const PlanningInput& input
                                       {new_adapters(config)},
                                       {no_state(config)}};
   struct Remedy {
-    int rank;  // of what it costs beside seconds
+    int rank;  // of its cost other than seconds
     double seconds;
     json object;
   };
@@ -335,7 +337,7 @@ void add_remedies(json& object, const Config& config, const PlanningInput& input
   const std::optional<Bytes> room = MemoryLimit::room();
   bool floors_alone = input.request.floor_only || (room && *room < spent.memory * 3);
   std::vector<std::optional<Remedy>> found(kinds.size());
-  std::vector<std::size_t> looked(kinds.size());  // at so many changes of a kind
+  std::vector<std::size_t> looked(kinds.size());  // number of changes looked at, per kind
   const auto look = [&](std::size_t i) {
     double work = 0;
     for (looked[i] = 0; looked[i] < kinds[i].changes.size() && work < kMostAlternativeWork;) {
@@ -381,12 +383,12 @@ namespace {
 
 struct Lever {
   std::string name;
-  Arguments arguments;          // beside those of the plan
+  Arguments arguments;          // in addition to those of the plan
   bool changes_result = false;  // trains other numbers
   bool batch = false;           // of them, by another micro-batch
 };
 
-// What rests on the next tier, from what is read least often.
+// Values on the next tier, the least often read first.
 std::vector<Lever> tier_levers(const std::string& tier) {
   return {
       {"optimizer state on the " + tier, sets({"plan.optimizer_state=disk", "plan.parameters=memory", "plan.gradients=memory"})},
@@ -396,7 +398,7 @@ std::vector<Lever> tier_levers(const std::string& tier) {
        sets({"plan.optimizer_state=disk", "plan.activations=disk", "plan.recompute=all"})}};
 }
 
-// Narrower numbers and smaller state: what changes results beyond their rounding by another split of the batch.
+// Narrower numbers and smaller state: changes beyond the rounding of another split of the batch.
 std::vector<Lever> number_levers(const Config& config) {
   std::vector<Lever> list;
   if (config.precision.compute == DType::f32) {
@@ -438,7 +440,7 @@ std::int64_t many_together(std::int64_t accumulation) {
   return together;
 }
 
-// What else could be trained, each kind by a few of its changes: each costs a plan.
+// Other trainings, with a few changes of each kind: each costs a plan.
 std::vector<Lever> model_levers(const Config& config, const PlanningInput& input) {
   std::vector<Change> changes = new_adapters(config);
   const auto add = [&](std::vector<Change> more) { std::ranges::move(more, std::back_inserter(changes)); };
@@ -452,7 +454,7 @@ std::vector<Lever> model_levers(const Config& config, const PlanningInput& input
   return list;
 }
 
-// Each decides one thing otherwise than the plan does.
+// Each lever decides one thing differently from the plan.
 std::vector<Lever> all_levers(const Config& config, const PlanningInput& input, const PlanDecisions& decisions) {
   const std::int64_t batch = input.request.effective_batch;
   std::vector<Lever> list{{"recompute nothing", sets({"plan.recompute=none"})},
@@ -528,7 +530,7 @@ void add_levers(json& object, const Config& config, const PlanningInput& input, 
   std::vector<LeverRow> rows = budget_rows(space, input, plan);
   const std::vector<Lever> all = all_levers(config, input, plan.decisions);
   std::vector<std::optional<LeverRow>> planned(all.size());
-  // What is not about the micro-batch leaves it, and with it the bits, as they are.
+  // Levers on other keys keep the micro-batch, and with it the bits.
   const bool pin = !input.request.micro_batch && input.request.effective_batch > 1;
   const Arguments pinned = sets({fmt::format("train.micro_batch={}", plan.decisions.micro_batch)});
   const auto look = [&](std::size_t i) {
@@ -557,7 +559,7 @@ void add_levers(json& object, const Config& config, const PlanningInput& input, 
     const auto same = [&](const LeverRow& other) {
       return other.changes_result == row.changes_result && alike(other.outcome, row.outcome);
     };
-    // More bytes for the same time are no effect that anyone wants.
+    // More bytes for the same time are no useful effect.
     const bool in_vain =
         alike(row.outcome.seconds, own.seconds) && (row.outcome.process > own.process || alike(row.outcome, own));
     if (!in_vain && std::ranges::none_of(kept, same)) kept.push_back(std::move(row));

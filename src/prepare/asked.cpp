@@ -29,7 +29,7 @@ std::string argument_of(Bytes size) {
 
 namespace {
 
-// Windows are those of the data where updates are cut as they were when these were read, else as for data that are not there.
+// The windows come from the data if updates are cut as they were when these were read, else they are assumed as for missing data.
 DataFacts facts_of(const Config& asked, const PlanningInput& input) {
   DataFacts facts = input.facts;
   const bool same = input.request.units_per_sample == asked.model.context &&
@@ -59,7 +59,7 @@ Asked with_arguments(const PlanningInput& input, const Arguments& arguments) {
   RunSettings settings = input.source->settings;
   std::ranges::move(typed_settings(assignments, budgets), std::back_inserter(settings.typed));
   Asked asked{load_config(settings, input.source->bf16), {}, {}, {}, {}};
-  // A run that is resumed has decided it.
+  // A resumed run has decided it.
   if (!splits && !asked.config.train.micro_batch) asked.config.train.micro_batch = input.request.micro_batch;
   asked.facts = facts_of(asked.config, input);
   asked.request = plan_request(asked.config, asked.facts.ragged);

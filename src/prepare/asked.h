@@ -1,5 +1,5 @@
-// What a command would plan with more arguments behind its own: levers, remedies and solved keys state arguments, and each of
-// them is planned as the command line would read it.
+// Plans for a command with additional arguments: levers, remedies and solved keys state arguments, and each of them is planned as
+// the command line would read it.
 #pragma once
 
 #include <cstdint>
@@ -23,12 +23,12 @@ std::string argument_of(Bytes size);
 struct Asked {
   Config config;
   PlanRequest request;
-  Budget budget;         // without one of memory, that which was settled before
-  RunSettings settings;  // that the configuration was made of
+  Budget budget;         // without one of memory: the one that was settled before
+  RunSettings settings;  // from which the configuration was made
   DataFacts facts;
 };
 
-// `input.source` is there. Throws config_error where the configuration refuses the arguments.
+// Requires `input.source`. Throws config_error if the configuration refuses the arguments.
 Asked with_arguments(const PlanningInput& input, const Arguments& arguments);
 
 }  // namespace plimsoll

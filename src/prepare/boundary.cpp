@@ -11,7 +11,7 @@ struct Side {
   std::optional<double> needs;
 };
 
-// Where the line through two cases meets the room, up to `most`; nothing where there is no line that rises.
+// The case where the line through two cases meets the room, up to `most`; nothing if the line does not rise.
 std::optional<std::int64_t> crossing(const Side& low, const Side& high, double room, std::int64_t most) {
   if (!low.needs || !high.needs || *high.needs <= *low.needs) return {};
   const double share = (room - *low.needs) / (*high.needs - *low.needs);
@@ -19,7 +19,7 @@ std::optional<std::int64_t> crossing(const Side& low, const Side& high, double r
   return low.number + static_cast<std::int64_t>(std::floor(std::clamp(share * width, 0.0, widest)));
 }
 
-// A case that should not fit any more, a sixteenth behind the line through two that do: needs bend upwards rather than down.
+// A case that should no longer fit, a sixteenth past the line through two that do: needs bend upwards rather than down.
 std::int64_t beyond(const std::optional<Side>& before, const Side& last, double room) {
   constexpr std::int64_t kFarthest = 32;
   const std::int64_t twice = 2 * last.number + 1;

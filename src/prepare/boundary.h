@@ -1,5 +1,5 @@
-// Where a row of cases stops fitting: numbers from 0 on. As a rule all cases up to one fit, and none behind it. This file knows
-// nothing of plans. Each case costs one, so few are tried.
+// The boundary in a row of cases, numbered from 0, between those that fit and those that do not. As a rule all cases up to one
+// fit, and none after it. This file knows nothing of plans. Each case costs a plan, so few are tried.
 #pragma once
 
 #include <cstdint>
@@ -10,12 +10,12 @@ namespace plimsoll {
 
 struct Tried {
   bool fits = false;
-  std::optional<double> needs;  // of `room`, where that is known
+  std::optional<double> needs;  // its share of `room`, if known
 };
 
-// The last case that fits, with the one behind it tried as well; nothing where case 0 does not fit, which has been tried. Begins
-// at `start`, goes at least twice as far until a case does not fit, or looks at case 0, and then goes where a straight line
-// between their needs meets `room`, or where that gains little to the middle. Each case is tried once.
+// The last case that fits; the one after it has been tried as well. Nothing if case 0, which has been tried, does not fit. The
+// search begins at `start` and at least doubles until a case does not fit, or looks at case 0. Then it goes to where a straight
+// line between the needs of two cases meets `room`, or to the middle if that gains little. Each case is tried once.
 std::optional<std::int64_t> last_that_fits(std::int64_t start, double room, const std::function<Tried(std::int64_t)>& attempt);
 
 struct Enough {
@@ -23,8 +23,8 @@ struct Enough {
   std::int64_t used = 0;  // a case that should do as well
 };
 
-// The first case that fits where larger ones do, too, with the one before it tried as well, unless it is 0; nothing where
-// `most` does not fit.
+// The first case that fits, if larger ones fit as well; the one before it has been tried, unless it is case 0. Nothing if `most`
+// does not fit.
 std::optional<std::int64_t> first_that_fits(std::int64_t most, const std::function<Enough(std::int64_t)>& attempt);
 
 }  // namespace plimsoll

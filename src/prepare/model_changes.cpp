@@ -18,7 +18,7 @@ constexpr std::array kBases{
     std::pair{BaseFormat::none, std::string_view("none")}, std::pair{BaseFormat::bf16, std::string_view("bf16")},
     std::pair{BaseFormat::int8, std::string_view("int8")}, std::pair{BaseFormat::nf4, std::string_view("nf4")}};
 
-// A regular expression for just this name.
+// A regular expression that matches this name alone.
 std::string expression_of(std::string_view name) {
   std::string text;
   for (const char c : name) text += c == '.' ? std::string("[.]") : std::string(1, c);
@@ -35,7 +35,7 @@ std::vector<std::string> tables_of(const Graph& graph) {
   return patterns;
 }
 
-// "model[.]layers[.](0|1|2)" of modules that differ in their last part.
+// "model[.]layers[.](0|1|2)" for modules that differ in the last part of their names.
 std::vector<std::string> lower_half_of(const Graph& graph) {
   const std::vector<Unit> units = find_units(graph);
   std::string last_parts, stem;

@@ -1,5 +1,5 @@
-// Other trainings of the same model on the same data: with an adapter or another rank, other formats of what is frozen, samples
-// of another length, parts of the model frozen. What levers and remedies try; all of them change the result.
+// Other trainings of the same model on the same data, tried by levers and remedies: with an adapter or another rank, other
+// formats of frozen weights, samples of another length, frozen parts of the model. All of them change the result.
 #pragma once
 
 #include <string>
@@ -16,16 +16,18 @@ struct Change {
   bool changes_result = false;
 };
 
-// Of a training of all weights: adapters instead, the least change first. None where there is one, or parts are frozen by hand.
+// For a training of all weights: adapters instead, the least change first. Empty if there is an adapter, or if parts are frozen
+// by hand.
 std::vector<Change> new_adapters(const Config& config);
-// Of one with a new adapter: half its rank, and twice.
+// For a training with a new adapter: half its rank, and twice its rank.
 std::vector<Change> other_ranks(const Config& config);
-// Of what is frozen, from the widest format to the narrowest, without its own.
+// Formats for frozen weights other than the current one, from the widest to the narrowest.
 std::vector<Change> other_bases(const Config& config);
 // A half, a quarter, an eighth of the tokens of a sample.
 std::vector<Change> shorter_samples(const Config& config);
 Change longer_samples(const Config& config);
-// Embeddings, and the lower half of the blocks with them, beside what is frozen already. None under an adapter.
+// Freezes the embeddings, and the embeddings with the lower half of the blocks, in addition to what is frozen already. Empty with
+// an adapter.
 std::vector<Change> frozen_parts(const Config& config, const PlanningInput& input);
 
 }  // namespace plimsoll

@@ -58,7 +58,7 @@ json tiers_json(const Plan& plan) {
   return tiers;
 }
 
-// Of the link that leads past the first tier, and of the next one where something passes it.
+// Lanes of the link that leads past the first tier, and of the next link if anything passes it.
 json lanes_json(const Plan& plan) {
   json lanes = {{"compute", plan.lanes.kernels}, {"in", plan.lanes.in[0]}, {"out", plan.lanes.out[0]}};
   if (plan.stored[2].n > 0) lanes.update({{"far_in", plan.lanes.in[1]}, {"far_out", plan.lanes.out[1]}});
@@ -143,7 +143,7 @@ Paging paging_from(const json& object) {
   return paging;
 }
 
-// Rows of a node and the node before which it runs again.
+// One row per replay: a node, and the node before which it runs again.
 json replays_json(const std::vector<NodeReplay>& replays) {
   json rows = json::array();
   for (const auto& [node, before] : replays) rows.push_back({node.index, before.index});
@@ -367,7 +367,7 @@ PlanRecord record_from_json(const json& object) {
     throw config_error("E-PLAN-FILE", "plan", fmt::format("{} is {}", key, value),
                        fmt::format("a whole number from 1 to {}", kMost));
   };
-  // Older programs said what blocks do, and which transfers begin later.
+  // Older programs stored decisions for blocks, and transfers that begin later.
   if (object.contains("blocks") || (object.contains("late") && !object.at("late").empty())) {
     throw config_error("E-PLAN-FILE", "plan", "an older program made this plan, with decisions that this one does not take",
                        "a file that this program's `plimsoll plan --out` wrote", {"plimsoll plan CONFIG --out plan.json"});

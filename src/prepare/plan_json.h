@@ -11,7 +11,7 @@
 
 namespace plimsoll {
 
-// What numbers are: of activations and of what is computed with them, of the weights, of their gradients' sums, of the optimizer.
+// Number formats of activations and arithmetic, weights, gradient sums and optimizer state.
 struct PrecisionNames {
   std::string_view compute = "fp32", storage = "fp32", accumulation = "fp32", optimizer_state = "fp32";
 };
@@ -26,10 +26,10 @@ struct PlanContext {
 
 nlohmann::json to_json(const Plan& plan, const PlanContext& context, bool values);
 nlohmann::json to_json(const Infeasible& infeasible, const PlanContext& context, int threads);
-// A list by growing bytes; each point says what a MiB more saves on the way to the next, the last null.
+// Points by growing bytes; each has the seconds saved per additional MiB on the way to the next point, null for the last.
 nlohmann::json to_json(const std::vector<FrontierPoint>& frontier);
 
-// What another process or a file decided: enough to rebuild the plan, byte for byte, from the configuration.
+// The decisions of another process or of a file: enough to rebuild the plan, byte for byte, from the configuration.
 struct PlanRecord {
   PlanDecisions decisions;
   std::vector<Bytes> offsets;  // per buffer
@@ -37,7 +37,7 @@ struct PlanRecord {
 };
 PlanRecord record_of(const Plan& plan);
 nlohmann::json to_json(const PlanRecord& record);
-// Throws config_error E-PLAN-FILE where the object is not a plan.
+// Throws config_error E-PLAN-FILE if the object is not a plan.
 PlanRecord record_from_json(const nlohmann::json& json);
 
 }  // namespace plimsoll

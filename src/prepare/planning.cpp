@@ -53,14 +53,14 @@ MemoryFact memory_of(const Machine& machine) {
   return {machine.tiers.front().capacity, fmt::format("the memory of {}", machine.name)};
 }
 
-// A simulated device shares it with its host.
+// A simulated device shares the memory with its host.
 MemoryFact memory_here(const Config& config) {
   MemoryFact fact = available_memory();
   if (config.device != DeviceChoice::sim || !config.memory.host_memory) return fact;
   return {std::max(Bytes{0}, fact.bytes - *config.memory.host_memory), fact.source + ", less what the host may take"};
 }
 
-// With the point that the budget gets. What does not fit has a knee and a ceiling, too.
+// Includes the point of the budget. Infeasible requests have a knee and a ceiling, too.
 void add_frontier(json& plan, PlanSpace& space, const Budget& budget, int most, std::vector<Bytes> budgets) {
   if (budget.memory) budgets.push_back(*budget.memory);
   plan["frontier"] = to_json(space.frontier(most, budgets));
@@ -119,7 +119,7 @@ OpCatalogue catalogue_of(const MachineRecord& record) {
 
 namespace {
 
-// What waits for a GPU's kernels would keep a ring's one thread from all the rest.
+// A transfer that waits for a GPU's kernels would keep the single thread of a ring from all others.
 TransferPolicy transfers_for(const Config& config) {
   return config.device == DeviceChoice::cuda ? TransferPolicy::threads : config.plan.transfers;
 }
@@ -148,7 +148,7 @@ void settle_budget(Budget& budget, const MemoryFact& available, bool runs_now,
 
 namespace {
 
-// Where kernels run in the memory of the host, --memory is its budget.
+// If kernels run in host memory, --memory is the budget for it.
 void check_host_memory(const PlanningInput& input, const std::function<void(const std::string&)>& say) {
   if (!input.budget.host_memory || has_host(input.machine.machine)) return;
   if (wants_disk(input.request) && input.request.beyond.empty()) {
@@ -163,7 +163,7 @@ void check_host_memory(const PlanningInput& input, const std::function<void(cons
 
 namespace {
 
-// Those of files that are there, and what is assumed of the others.
+// The facts of existing files, and assumptions about the others.
 DataFacts assumed_facts(const Config& config, const std::vector<AssumedData>& assumed, const std::filesystem::path& cache) {
   DataFacts facts{1, !config.data.validation.empty() || config.data.validation_share > 0};
   facts.ragged = assumed_windows(config);
@@ -208,14 +208,14 @@ void check_tokenizer(const std::filesystem::path& folder) {
   if (!tokenizer_beyond_gpt2(folder)) BpeVocabulary::load(folder);
 }
 
-// What training would refuse after the plan.
+// Checks that training would otherwise fail after the plan.
 void check_model_files(const Config& config) {
   const std::filesystem::path &init = config.model.init, &vocabulary = config.data.vocabulary;
   check_model({init, config.model.config, config.adapter});
   if (!vocabulary.empty() && (vocabulary != init || config.data.format == "bpe")) check_tokenizer(vocabulary);
 }
 
-// Weights and tokens that do not belong together are trained without an error.
+// Mismatched weights and tokens train without an error.
 void tell_other_vocabulary(const Config& config, const std::function<void(const std::string&)>& say) {
   const std::filesystem::path &init = config.model.init, &vocabulary = config.data.vocabulary;
   std::error_code ignored;
@@ -225,7 +225,7 @@ void tell_other_vocabulary(const Config& config, const std::function<void(const 
     const std::string own = vocabulary_hash(init), given = vocabulary_hash(vocabulary);
     if (own.empty() || given.empty() || own == given) return;
   } catch (const Error&) {
-    return;  // whoever needs the vocabulary says what is wrong with it
+    return;  // the reader of the vocabulary reports its faults
   }
   say(fmt::format("note: the text becomes tokens by the vocabulary of {}, which is another one than that of {}",
                   vocabulary.string(), init.string()));
@@ -265,7 +265,7 @@ PlanningInput planning_input(const Config& config, const std::filesystem::path& 
     input.data = open_data(config, cache, place.tokens);
     tell_notes(input.data, say);
     if (input.data.validation) {
-      // Found now rather than after hours of training. Training data is checked as it is read.
+      // Found now rather than after hours of training. Training data are checked when they are read.
       if (input.data.validation->samples == 0) {
         check_tokens(*input.data.validation, config.model.context, config.train.evaluate_samples);
       } else if (input.data.train.samples > 0) {
@@ -301,11 +301,11 @@ PlanningInput planning_input(const Config& config, const std::filesystem::path& 
   return input;
 }
 
-// Planning copies graphs of megabytes hundreds of times, and what is given back in between comes zeroed again: a fifth of its
-// time; its threads would wait for each other in one arena. The process that plans ends with it.
+// Planning copies graphs of megabytes hundreds of times. Memory that is given back in between returns zeroed, a fifth of the
+// planning time, and threads would wait for each other in one arena. The process that plans ends with it.
 void keep_freed_memory() {
   ::mallopt(M_ARENA_MAX, 8);
-  // A limit counts what the heap has taken ahead.
+  // A limit counts memory that the heap takes in advance.
   ::mallopt(M_TOP_PAD, MemoryLimit::holds() ? 256 << 10 : 8 << 20);
   ::mallopt(M_MMAP_THRESHOLD, 32 << 20);
   ::mallopt(M_TRIM_THRESHOLD, 64 << 20);
@@ -360,7 +360,7 @@ PlanningResult plan_with_extras(const Config& config, const PlanningInput& input
 
 namespace {
 
-// A plan goes in the micro-batches that it was made for, whatever a configuration or a run that is resumed asks for.
+// A plan runs in the micro-batches that it was made for, whatever a configuration or a resumed run asks for.
 void check_replayed_batch(const PlanningInput& input, const PlanRecord& record) {
   const std::optional<std::int64_t> asked = input.request.micro_batch;
   if (!asked || *asked == record.decisions.micro_batch) return;

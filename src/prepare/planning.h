@@ -1,5 +1,5 @@
-// Planning for a configuration on a machine: the plan for a budget with its levers, or why nothing fits and the cheapest changes
-// that do, each of which has been planned itself. Meant for a child process or for `plimsoll plan`.
+// Planning for a configuration on a machine: the plan for a budget with its levers, or the reason why nothing fits and the
+// cheapest changes that do. Each lever and change has been planned itself. Meant for a child process or for `plimsoll plan`.
 #pragma once
 
 #include <filesystem>
@@ -22,7 +22,7 @@
 
 namespace plimsoll {
 
-// What a configuration was made of: more arguments make another one of it.
+// The settings from which a configuration was made; with more arguments they make another one.
 struct ConfigSource {
   RunSettings settings;
   Bf16Speed bf16 = bf16_speed_here();
@@ -34,29 +34,30 @@ struct PlanningInput {
   MachineRecord machine;
   DataFiles data;
   DataFacts facts;
-  std::optional<EpochFacts> epoch;     // of samples of their own lengths, or of updates of a number of tokens
-  std::optional<Recurring> recurring;  // of samples of their own lengths with validation
-  std::vector<AssumedData> assumed;    // of data files that are not there; `data` is empty then
+  std::optional<EpochFacts> epoch;     // for samples of their own lengths, or for updates of a number of tokens
+  std::optional<Recurring> recurring;  // for samples of their own lengths with validation
+  std::vector<AssumedData> assumed;    // for missing data files; `data` is empty then
   std::filesystem::path cache;
-  std::filesystem::path runs = ".";         // where run folders lie: a disk is proposed there
-  std::optional<ConfigSource> source = {};  // absent: neither levers nor remedies are looked for
+  std::filesystem::path runs = ".";         // parent of the run folders: a disk is proposed there
+  std::optional<ConfigSource> source = {};  // absent: no levers or remedies
 };
 
-// Which machine a plan is for, and whether it is to run now.
+// The machine that a plan is for, and whether the plan is to run now.
 struct PlanningPlace {
   std::optional<MachineRecord> machine;  // absent: this one
-  Probe probe = {};                      // of this one, where no file has it
+  Probe probe = {};                      // measures this machine if no file has it
   bool runs_now = true;
   std::filesystem::path tokens = {};  // folder for token files where the cache cannot be written; empty: none
   bool begins = true;                 // from the weights of model.init, not from a checkpoint
-  bool tells_assumed = true;          // says what is assumed of data that are not there
-  Repeat repeat = Repeat::never;      // of a measurement beside other work
+  bool tells_assumed = true;          // reports assumptions about missing data
+  Repeat repeat = Repeat::never;      // of a measurement next to other work
 };
 
-// What graphs depend on beside the configuration: of data files that are there, and what is assumed of others.
+// The inputs of graphs in addition to the configuration: read from data files that exist, assumed for missing ones.
 DataFacts planned_facts(const Config& config, const std::filesystem::path& cache);
 
-// The memory limit of planning: the budget of the training on this machine. Nothing without one, for another machine or a GPU.
+// The memory limit of planning: the budget of the training on this machine. Nothing without a budget, for another machine or for
+// a GPU.
 std::optional<Bytes> planning_memory(const Config& config, const PlanningPlace& place = {});
 
 // Reads what costs no time (the header of the weights, the vocabulary, the validation tokens), measures the machine if no file
@@ -66,16 +67,17 @@ std::optional<Bytes> planning_memory(const Config& config, const PlanningPlace& 
 PlanningInput planning_input(const Config& config, const std::filesystem::path& cache,
                              const std::function<void(const std::string&)>& say, const PlanningPlace& place = {});
 
-// Without a budget of memory: 95 % of what is available. One that is more than that is said; E-MEM-MACHINE (exit 3) where
-// something is to run now. `say` may be empty.
+// Without a memory budget: 95 % of the available memory. A larger budget is reported; E-MEM-MACHINE (exit 3) if the plan is to
+// run now. `say` may be empty.
 void settle_budget(Budget& budget, const MemoryFact& available, bool runs_now,
                    const std::function<void(const std::string&)>& say);
 
-// A GPU's, or a processor's; those of one without libraries (the simulated one) are the same on every processor.
+// The kernels of a GPU or of a processor; those of a machine without libraries (the simulated one) are the same on every
+// processor.
 const OpKernels& kernels_of(const Machine& machine);
 OpCatalogue catalogue_of(const MachineRecord& record);
 
-// News for somebody who waits for the plan.
+// Progress reports for a caller that waits for the plan.
 struct PlanningNews {
   std::function<void(const nlohmann::json& plan)> decided;  // the plan or the refusal, before levers and remedies are looked for
   std::function<void(const std::string& work)> goes_on;     // "levers"
@@ -85,9 +87,9 @@ struct PlanExtras {
   bool values = false;
   bool levers = false;
   int frontier_points = 0;                   // 0: no frontier
-  std::vector<Bytes> frontier_budgets = {};  // that get a point of their own
+  std::vector<Bytes> frontier_budgets = {};  // each gets a point of its own
   PlanningNews news = {};
-  double work = 0;  // that came before: levers and remedies take so much less
+  double work = 0;  // already spent: reduces the work for levers and remedies
 };
 
 struct PlanningResult {
@@ -95,15 +97,15 @@ struct PlanningResult {
   std::optional<Plan> plan;  // absent: infeasible
 };
 
-// Runs `work` in a child. Where the memory limit has no room for it, another child does it with the smallest plans alone.
+// Runs `work` in a child. If the memory limit has no room for it, another child runs it with the smallest plans alone.
 std::string plan_in_child(const std::function<std::string(bool floors_alone)>& work, const std::function<bool()>& stopped = {});
 
-// What the heap gets back stays with it, for a process that plans and ends. After planning_input: it may measure this machine,
-// and would count what the heap keeps.
+// Makes the heap keep freed memory, for a process that plans and ends. Call it after planning_input, which may measure this
+// machine and would count the kept memory.
 void keep_freed_memory();
 PlanningResult plan_with_extras(const Config& config, const PlanningInput& input, const PlanExtras& extras);
-// The plan that a file holds, rebuilt and judged; E-PLAN-REPLAY where it is of another configuration, E-PLAN-FIT where it passes
-// the budget.
+// The plan in a file, rebuilt and judged; E-PLAN-REPLAY if it belongs to another configuration, E-PLAN-FIT if it exceeds the
+// budget.
 PlanningResult replay_plan(const Config& config, const PlanningInput& input, const PlanRecord& record);
 
 }  // namespace plimsoll

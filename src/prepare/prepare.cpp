@@ -47,7 +47,7 @@ PlanningResult replay(const Config& config, const PlanningInput& input, const st
   return result;
 }
 
-// A run that goes on where the folder of its adapter has gone reads here what that was.
+// A resumed run reads the adapter's configuration here if the folder of its adapter is gone.
 void save_adapter_config(const Config& config, const PrepareOptions& options) {
   if (!config.adapter.active() || options.resumes) return;
   std::error_code error;
@@ -58,8 +58,8 @@ void save_adapter_config(const Config& config, const PrepareOptions& options) {
                         peft_config_text(graph.model.graph, config.model.config, config.adapter, config.model.init));
 }
 
-// What the weights of this run need beside them, from the folders that it begins with: those may be gone when it ends. A run that
-// goes on has its files already.
+// Companion files of this run's weights, from the folders that the run begins with, which may be gone when it ends. A resumed run
+// has its files already.
 void save_companions(const Config& config, const PrepareOptions& options) {
   const std::filesystem::path &folder = options.weights_folder, &init = config.model.init;
   if (folder.empty()) return;
@@ -82,7 +82,7 @@ void save_companions(const Config& config, const PrepareOptions& options) {
       BpeVocabulary::load(tokens).save(folder);
     }
   }
-  // Conversations go on with the template that they were trained with.
+  // Conversations use the template of the training.
   constexpr std::int64_t kMostTemplate = 1 << 20;
   const std::filesystem::path &own = config.data.chat_template, kept = folder / "chat_template.jinja";
   if (has_samples(config) && !own.empty() && (replace || !is_there(kept))) {
@@ -98,7 +98,7 @@ void save_companions(const Config& config, const PrepareOptions& options) {
 }
 
 std::string prepare_in_child(const Config& config, const PrepareOptions& options, bool floors_alone, const Say& say) {
-  // A plan that is replayed is one of the machine as it was measured then.
+  // A replayed plan belongs to the machine as measured then.
   const bool replays = !options.plan_file.empty();
   const Say first = [&](const std::string& line) {
     if (!floors_alone) say(line);  // the first child has said the same

@@ -25,13 +25,13 @@ using Say = std::function<void(const std::string&)>;
 struct Prepared {
   PlanRecord record;
   Machine machine;
-  std::map<std::string, std::string> algorithms;  // as its file has them
+  std::map<std::string, std::string> algorithms;  // as in the machine's file
   TokenFilePlace train;
   std::optional<TokenFilePlace> validation;
   std::string data_hash;
   std::optional<RaggedWindows> ragged;
   std::string plan_text;  // the plan's JSON
-  Budget budget;          // what was planned for: the request, or what the machine has
+  Budget budget;          // the budget of the plan: the request, or the memory of the machine
 };
 
 // A plan that does not fit, as JSON with remedies.
@@ -40,18 +40,18 @@ struct Refused {
 };
 
 struct PrepareOptions {
-  std::optional<MachineRecord> machine;     // that the plan is for; absent: this one
-  Probe probe;                              // of this one, where no file has it
+  std::optional<MachineRecord> machine;     // the target of the plan; absent: this machine
+  Probe probe;                              // measures this machine if no file has it
   std::filesystem::path cache;              // for machine files and tokens
   std::filesystem::path plan_file;          // replay this plan; empty: plan anew
   std::optional<std::int64_t> micro_batch;  // of the run that is resumed
   std::filesystem::path runs = ".";         // the folder that the run folder lies in
-  std::filesystem::path tokens;             // for them where the cache cannot be written; empty: nowhere
-  std::filesystem::path weights_folder;     // of the run: what its weights need beside them goes there; empty: it does not
-  bool resumes = false;                     // what is there stays
-  std::optional<RunSettings> settings;      // that the configuration was made of
-  std::function<bool()> stopped;            // asked while planning: E-INTERRUPTED once it says so
-  std::function<void(const nlohmann::json& plan)> decided;  // of a refusal, in the child that plans, before remedies are sought
+  std::filesystem::path tokens;             // for tokens if the cache cannot be written; empty: nowhere
+  std::filesystem::path weights_folder;     // of the run: gets the companion files of its weights; empty: not saved
+  bool resumes = false;                     // existing files stay
+  std::optional<RunSettings> settings;      // from which the configuration was made
+  std::function<bool()> stopped;            // polled while planning: E-INTERRUPTED once it returns true
+  std::function<void(const nlohmann::json& plan)> decided;  // called for a refusal, in the child, before the search for remedies
 };
 
 std::variant<Prepared, Refused> prepare_training(const Config& config, const PrepareOptions& options, const Say& say);
@@ -61,8 +61,8 @@ DataFiles open_data(const Prepared& prepared);
 // Rebuilds the plan that prepare_training decided, in this process.
 Plan rebuild_plan(const Config& config, const TrainingGraph& model, const Prepared& prepared);
 
-// Throws E-PLAN-CHANGED where a library chose another algorithm for a kernel than it did when the machine was measured: the plan
-// names that one. What the machine's file lacks may be anything.
+// Throws E-PLAN-CHANGED if a library chose another algorithm for a kernel than when the machine was measured: the plan names that
+// one. Kernels without an entry in the machine's file may have any algorithm.
 void require_algorithms(const std::map<std::string, std::string>& planned, const std::map<std::string, std::string>& bound);
 
 }  // namespace plimsoll

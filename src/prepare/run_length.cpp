@@ -16,7 +16,7 @@ using nlohmann::json;
 
 json or_null(std::optional<std::int64_t> number) { return number ? json(*number) : json(nullptr); }
 
-// One micro-batch of the pass: its kernels, or what they wait for.
+// The seconds of one micro-batch of the pass: its kernels, or what they wait for.
 double evaluation_seconds(const Plan& plan, const Machine& machine) {
   const auto pass = std::ranges::find_if(plan.phases, [](const PhasePlan& phase) { return phase.name == "evaluate"; });
   if (pass == plan.phases.end()) return 0;
@@ -35,10 +35,10 @@ double evaluation_seconds(const Plan& plan, const Machine& machine) {
 
 struct Evaluations {
   std::int64_t count = 0;
-  std::optional<double> seconds;  // of all; absent where the data are not there
+  std::optional<double> seconds;  // of all; absent if the data are missing
 };
 
-// The last one comes behind the last update, whatever came before.
+// The last evaluation follows the last update, whatever came before.
 Evaluations evaluations_of(const Config& config, const PlanningInput& input, const Plan& plan) {
   if (!input.facts.validation) return {0, 0};
   const std::int64_t every = config.train.evaluate_every, before = config.train.updates - 1;

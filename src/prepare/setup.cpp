@@ -32,7 +32,7 @@ std::array<ValueId, 2> add_staging(Graph& graph, std::int64_t batch, std::int64_
           builder.add_persistent("data.staging.1", type, Role::staging)};
 }
 
-// The gradient takes nodes away, and ids move: what is fed is found again by its name.
+// The gradient removes nodes, and ids move: feeds are found again by name.
 TrainingValues train_on(Graph& graph, Pass& pass, const OptimizerSettings& optimizer, std::int64_t accumulation) {
   std::vector<LossRoot> roots;
   for (const LossTerm& loss : pass.losses) {
@@ -67,7 +67,7 @@ Error nothing_stored(const Config& config) {
 
 namespace {
 
-// What is neither fp32 nor fp16 there: no kernel reads a matrix of fp16.
+// Weights stored as neither fp32 nor fp16: no kernel reads an fp16 matrix.
 std::map<std::string, StoredForm> stored_forms(const ModelConfig& model, const std::filesystem::path& folder) {
   if (folder.empty()) {
     throw config_error("E-CONFIG-CONFLICT", "quantize.base", "it is file, and the model begins as random numbers",
@@ -126,7 +126,7 @@ TrainingGraph train_graph(const Config& config, ModelGraph model, DataFacts data
 
 namespace {
 
-// What no adapter trains counts as frozen.
+// Weights that no adapter trains count as frozen.
 InferenceGraph forward_only(const ModelConfig& model, const BatchShape& shape, const AdapterSettings& adapter,
                             const FrozenBase& base) {
   InferenceGraph result{model.family().build(model, shape, {}), {}};
@@ -187,7 +187,7 @@ SourceRequest source_request(const Config& config, const DataPaths& paths) {
 
 namespace {
 
-// So that a sample leaves half of the budget to the tokenizer and the program.
+// A sample leaves half of the budget to the tokenizer and the program.
 std::int64_t most_sample_bytes(const Config& config) {
   constexpr std::int64_t kShare = 32, kLeast = 1 << 20;
   if (!config.memory.budget) return kMostSampleBytes;

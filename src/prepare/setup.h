@@ -1,4 +1,4 @@
-// From a configuration to what planner and trainer need: the model's graph for any micro-batch, the request, the data.
+// The input of planner and trainer from a configuration: the model's graph for any micro-batch, the request, the data.
 #pragma once
 
 #include <array>
@@ -21,21 +21,21 @@
 
 namespace plimsoll {
 
-// What graph and plan depend on beside the configuration.
+// The inputs of graph and plan in addition to the configuration.
 struct DataFacts {
   std::int64_t bytes_per_token = 1;
   bool validation = false;
-  std::int64_t bytes_per_row = 0;       // of data that are no stream of tokens: raw, in staging
+  std::int64_t bytes_per_row = 0;       // data other than a stream of tokens: raw, in staging
   bool packed = false;                  // rows hold several samples
   std::optional<RaggedWindows> ragged;  // windows have different numbers of rows
 
-  // Micro-steps of a window, at the most.
+  // The maximum number of micro-steps of a window.
   std::int64_t most_steps(const Config& config, std::int64_t micro_batch) const;
 };
 
 struct TrainingGraph {
   Graph graph;
-  // What is fed, and the losses; in `micro` their sums over a window, and no losses of single samples, which the gradient makes.
+  // The feeds and the losses; in `micro` their sums over a window, without losses of single samples, which the gradient makes.
   Pass micro;
   std::optional<Pass> evaluate;
   TrainingValues training;
@@ -44,15 +44,15 @@ struct TrainingGraph {
 };
 
 TrainingGraph build_training_graph(const Config& config, DataFacts data, std::int64_t micro_batch);
-// The same of the forward passes that a family has built.
+// The same for the forward passes that a family has built.
 TrainingGraph train_graph(const Config& config, ModelGraph model, DataFacts data, std::int64_t micro_batch);
 
-// The graph of one section alone, for commands that only need weights, with an adapter where one is given.
+// The graph of one section alone, for commands that only need weights, with an adapter if one is given.
 struct InferenceGraph {
   ModelGraph model;
   std::array<ValueId, 2> staging;
 };
-// `base`: how linear layers are stored, of which none is trained here. `packed`: rows hold several samples.
+// `base`: the storage of the linear layers, none of which is trained here. `packed`: rows hold several samples.
 InferenceGraph build_evaluation_graph(const ModelConfig& model, std::int64_t tokens, std::int64_t bytes_per_token,
                                       std::int64_t batch, const AdapterSettings& adapter = {}, const FrozenBase& base = {},
                                       bool packed = false);
@@ -60,32 +60,33 @@ InferenceGraph build_generation_graph(const ModelConfig& model, const Generation
                                       const FrozenBase& base = {});
 InferenceGraph build_forward_graph(const ModelConfig& model, std::int64_t tokens, const ForwardShape& shape,
                                    const AdapterSettings& adapter = {}, const FrozenBase& base = {});
-// Of the weights of a model in that folder; none is random numbers. What is stored there as nf4 already keeps its kind of scales.
-// Of `file` from the headers of the files: E-CONFIG-CONFLICT where there are none.
+// The frozen base for the weights of a model in that folder; without a folder, for random numbers. Weights that are stored as nf4
+// keep their kind of scales. Format `file` comes from the headers of the files: E-CONFIG-CONFLICT if there are none.
 FrozenBase base_of(BaseFormat format, const ModelConfig& model, const std::filesystem::path& folder);
 
 struct DataFiles {
   TokenFile train;
   std::optional<TokenFile> validation;
-  // Of streams of tokens.
+  // For streams of tokens.
   DataFacts facts() const;
 };
-// What planning takes for granted of a data file that is not there.
+// The assumptions of planning about a missing data file.
 struct AssumedData {
   std::string key, path, format;
   std::int64_t bytes_per_token = 1;
-  bool there = false;  // it has not been rendered yet
+  bool there = false;  // the file exists, but has not been rendered yet
 };
-// Empty where every file is there. One that is there and cannot be opened is none of these.
+// Empty if every file exists. A file that exists but cannot be opened is not listed.
 std::vector<AssumedData> assume_missing_data(const Config& config);
-// Whether the data are samples of their own lengths.
+// True if the data are samples of their own lengths.
 bool has_samples(const Config& config);
-// `cache` may be empty where nothing is kept.
+// `cache` may be empty if nothing is kept.
 SampleRequest sample_request(const Config& config, const DataPaths& paths, double held_out, const CacheFolders& folders);
-// Whether they have been made from these data; true of other data.
+// True if the samples have been made from these data, and for data of other kinds.
 bool samples_are_made(const Config& config, const std::filesystem::path& cache);
 
-// `cache`: folder for token files of text that goes through a vocabulary; `elsewhere`: for them where that cannot be written.
+// `cache`: folder for token files of text that goes through a vocabulary; `elsewhere`: the folder for them if the cache cannot be
+// written.
 TokenFile open_data_file(const Config& config, const DataPaths& paths, const std::filesystem::path& cache,
                          const std::filesystem::path& elsewhere = {});
 DataFiles open_data(const Config& config, const std::filesystem::path& cache, const std::filesystem::path& elsewhere = {});

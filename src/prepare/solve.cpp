@@ -26,10 +26,10 @@ namespace {
 
 using nlohmann::json;
 
-// What came of a value.
+// The outcome of a value.
 struct Trial {
-  std::optional<Bytes> floor;    // of what was planned
-  Bytes memory;                  // the budget that it has to keep
+  std::optional<Bytes> floor;    // of the plan
+  Bytes memory;                  // its budget
   Bytes used;                    // on the tier whose budget is solved, by the fastest plan
   std::optional<Error> refused;  // by the rules of the configuration, or by a tier without room
 
@@ -40,7 +40,7 @@ std::size_t tier_of(SolvedBudget budget, const Machine& machine) {
   return budget == SolvedBudget::disk ? disk_of(machine) : budget == SolvedBudget::host_memory ? 1 : 0;
 }
 
-// What the plan takes of it, of a host with its process.
+// The plan's use of that budget; for a host, its process included.
 Bytes used_of(SolvedBudget budget, const Plan& plan, const Machine& machine) {
   return budget == SolvedBudget::host_memory ? plan.host : plan.stored[tier_of(budget, machine)];
 }
@@ -54,7 +54,7 @@ class Solver {
     const std::optional<std::int64_t> found = key_.budget == SolvedBudget::memory ? least_memory()
                                               : key_.budget == SolvedBudget::none ? largest()
                                                                                   : least_room();
-    // What the first value comes to is what there is to say where none fits.
+    // If no value fits, the answer is the outcome of the first one.
     const std::int64_t value = found.value_or(key_.budget == SolvedBudget::none ? key_.value_of(0) : most_room());
     if (!found && trials_.at(value).refused) throw *trials_.at(value).refused;
     PlanExtras told = extras;
@@ -140,7 +140,8 @@ class Solver {
     return trial;
   }
 
-  // The smallest plans of the smallest micro-batch alone come first: what fits with these fits. What does not is planned whole.
+  // The smallest plans of the smallest micro-batch alone come first: a value that fits with these fits. Other values are planned
+  // in full.
   std::optional<std::int64_t> largest() {
     floors_alone_ = true;
     std::optional<std::int64_t> last = largest_from(key_.number_of(key_.now));
@@ -152,7 +153,7 @@ class Solver {
     return key_.value_of(*last);
   }
 
-  // Budgets are those of the configuration, whatever the value.
+  // Budgets come from the configuration, whatever the value.
   std::optional<std::int64_t> largest_from(std::int64_t start) {
     const double room = static_cast<double>(input_.budget.memory.value_or(Bytes{}).n);
     return last_that_fits(start, room, [&](std::int64_t number) {
@@ -161,7 +162,7 @@ class Solver {
     });
   }
 
-  // The floor, which is exact, and which no budget changes: a page below does not fit.
+  // The floor, which is exact and independent of any budget: one page less does not fit.
   std::optional<std::int64_t> least_memory() {
     const Trial& open = trial(key_.now);
     if (!open.floor) throw *open.refused;
@@ -171,7 +172,7 @@ class Solver {
     return floor.n;
   }
 
-  // As much as all of the training takes, with a process beside it.
+  // As much as all of the training takes, plus a process.
   std::int64_t most_room() {
     constexpr Bytes kBeside{8 * kGiB.n};
     if (most_ == 0) most_ = std::max(key_.now, (leaving_of(config_, input_).all * 4 + kBeside).n) / key_.step * key_.step;
@@ -224,7 +225,7 @@ class Solver {
   std::map<std::int64_t, Trial> trials_;  // by value
   bool floors_alone_ = false;
   std::optional<std::int64_t> next_;
-  std::vector<std::string> notes_;  // on what was found
+  std::vector<std::string> notes_;  // on the value that was found
   std::int64_t most_ = 0;
   int plans_ = 0;
   double work_ = 0;  // of all trials

@@ -16,7 +16,7 @@
 namespace plimsoll {
 namespace {
 
-// What the configuration says of a key; nothing where that is left open.
+// The configured value of a key; nothing if it is left open.
 std::optional<std::int64_t> number_now(const Config& config, std::string_view name) {
   const std::string text = config_key(name).text(config);
   std::int64_t number = 0;
@@ -46,7 +46,7 @@ SolveKey micro_batch_key(const Config&, const PlanningInput& input) {
   return key;
 }
 
-// With the micro-batch that the configuration says, if it says one.
+// With the configured micro-batch, if there is one.
 SolveKey effective_batch_key(const Config&, const PlanningInput& input) {
   const std::optional<std::int64_t> micro = input.request.micro_batch;
   SolveKey key{.name = "train.effective_batch", .step = micro.value_or(1), .now = input.request.effective_batch, .with = {}};
@@ -122,7 +122,7 @@ std::vector<Entry> entries(const Config& config) {
 
 std::int64_t SolveKey::value_of(std::int64_t number) const {
   if (values.empty()) return (budget == SolvedBudget::none ? number + 1 : number) * step;
-  // Behind the last one, what is none.
+  // Past the last value: numbers that are no values.
   return number < std::ssize(values) ? values[static_cast<std::size_t>(number)] : values.back() + number + 1 - std::ssize(values);
 }
 

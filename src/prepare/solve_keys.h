@@ -1,4 +1,4 @@
-// What `plan --solve` can look for: sizes that memory bounds, and budgets.
+// The keys of `plan --solve`: sizes that memory bounds, and budgets.
 #pragma once
 
 #include <cstdint>
@@ -15,18 +15,18 @@ enum class SolvedBudget : std::uint8_t { none, memory, host_memory, disk };
 
 struct SolveKey {
   std::string name;                             // "model.context"; of a budget "memory"
-  SolvedBudget budget = SolvedBudget::none;     // of a budget the least is looked for, of all else the largest
-  std::int64_t step = 1;                        // between values, which are multiples of it: from one step on, budgets from 0
-  std::vector<std::int64_t> values = {};        // instead, in order: all that there are
-  std::int64_t now = 1;                         // what the configuration says: where the search begins
+  SolvedBudget budget = SolvedBudget::none;     // a budget is minimised, all else maximised
+  std::int64_t step = 1;                        // between values, which are multiples of it; the first is one step, for budgets 0
+  std::vector<std::int64_t> values = {};        // used instead, if any: all values, in order
+  std::int64_t now = 1;                         // the configured value: start of the search
   std::function<Arguments(std::int64_t)> with;  // the arguments for a value
 
-  std::int64_t value_of(std::int64_t number) const;  // of the case with that number, from 0 on
-  std::int64_t number_of(std::int64_t value) const;  // of the largest value that is no larger; 0 where all are
+  std::int64_t value_of(std::int64_t number) const;  // the value of a case, counted from 0
+  std::int64_t number_of(std::int64_t value) const;  // the case of the largest value up to `value`; 0 if all are larger
 };
 
-// By its name or the last part of that. E-SOLVE-KEY lists the keys where it is none of them, E-CONFIG-MISSING says what it needs:
-// a folder for the disk.
+// Finds a key by its name or the last part of it. E-SOLVE-KEY lists the keys if the name is unknown; E-CONFIG-MISSING names what
+// the key needs: a folder for the disk.
 SolveKey solve_key(std::string_view name, const Config& config, const PlanningInput& input);
 
 }  // namespace plimsoll

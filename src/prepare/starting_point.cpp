@@ -35,20 +35,20 @@ namespace plimsoll {
 namespace {
 
 constexpr std::int64_t kLookedAt = 1000, kStep = 64, kLeastContext = 128, kMostContext = 4096;
-constexpr std::int64_t kFewestHeldOut = 50;  // samples from which on a share of them becomes validation
-constexpr std::size_t kShares = 3;           // once, twice and three times the usual one
+constexpr std::int64_t kFewestHeldOut = 50;  // least number of samples for which a share becomes validation
+constexpr std::size_t kShares = 3;           // one, two and three times the usual share
 
 // ---- what is there ----
 
-// Of JSON samples. The lengths are in tokens, of those that were looked at.
+// Statistics of JSON samples. The lengths are in tokens, of the samples that were looked at.
 struct SampleLook {
   std::int64_t samples = 0, looked_at = 0, untrained = 0;
   std::array<std::int64_t, kSampleFormats> formats{};
   std::int64_t median = 0, most = 0, longest = 0;  // most: 99 of 100 are no longer
   std::int64_t trained = 0;                        // samples that are trained on: not held out, with a token that counts
-  std::vector<std::int64_t> split;                 // lengths of those of them that become several where they are too long
+  std::vector<std::int64_t> split;                 // lengths of training samples that are split if they are too long
   std::string held_out;                            // a share, or nothing
-  Recurring recurring;                             // of those held out
+  Recurring recurring;                             // of the held-out samples
 
   // The number of training samples that all samples become.
   std::int64_t samples_of(std::int64_t context) const {
@@ -66,8 +66,8 @@ struct LookedAt {
   std::array<bool, kShares> held_out{};  // with each share
 };
 
-// Equal samples stay together, and chance decides where there are few: a share that holds out less than half of what is usual
-// gives way to a larger one. Nothing of samples that cannot be parted.
+// Equal samples stay together, so small sets depend on chance: a share that holds out less than half of the usual number gives
+// way to a larger one. Nothing for samples that cannot be parted.
 std::optional<std::size_t> share_of(const std::vector<LookedAt>& looked, double usual) {
   for (std::size_t share = 0; share < kShares; ++share) {
     std::array<std::int64_t, 2> sides{};
@@ -93,7 +93,7 @@ bool is_json(const std::filesystem::path& file) {
   return extension == ".jsonl" || extension == ".json" || extension == ".ndjson";
 }
 
-// E-DATA-FORMAT where some files are JSON and others are not.
+// E-DATA-FORMAT if some files are JSON and others are not.
 bool all_json(const DataPaths& data) {
   const std::vector<std::filesystem::path> files = data_files(data);
   const auto count = std::ranges::count_if(files, is_json);
@@ -162,7 +162,7 @@ std::string samples_text(const SampleLook& look) {
 
 // ---- what fits ----
 
-// How the model may be trained: the keys that say so beside those of every way.
+// A way to train the model: its keys in addition to those common to all ways.
 struct Method {
   std::string text;  // "LoRA over layers in bf16"
   std::vector<StartingKey> keys;
@@ -186,7 +186,7 @@ std::vector<Method> methods() {
           lora("LoRA over layers in NF4", "nf4")};
 }
 
-// "name=value" of each, as --set has it.
+// "name=value" for each, as in --set.
 std::vector<std::string> assignments(const std::vector<StartingKey>& keys) {
   std::vector<std::string> all;
   for (const StartingKey& key : keys) all.push_back(key.name + "=" + key.value);
@@ -202,11 +202,11 @@ struct Chosen {
 
 class Chooser {
  public:
-  // `disk`: that of the command line. `least`: of the contexts.
+  // `disk`: from the command line. `least`: the shortest context.
   Chooser(PlanningInput input, std::optional<std::string> disk, std::int64_t least)
       : input_(std::move(input)), disk_(std::move(disk)), least_context_(least) {}
 
-  // The first that fits. Shorter samples come last, as they change most what is learned.
+  // The first method that fits. Shorter samples come last, as they change most what is learned.
   Chosen choose(std::int64_t context) {
     for (;; context = std::max(least_context_, context / 2 / kStep * kStep)) {
       for (const bool disk : {false, true}) {
@@ -221,11 +221,11 @@ class Chooser {
   }
 
   Bytes budget() const { return *input_.budget.memory; }
-  // Of training all parameters in memory, with the first context.
+  // The floor of training all parameters in memory, with the first context.
   std::optional<Bytes> full() const { return full_; }
 
  private:
-  // Nothing where the configuration refuses it: blocks of a file that has none.
+  // Nothing if the configuration refuses it: blocks of a file that has none.
   std::optional<Bytes> floor_of(const Method& method, std::int64_t context, bool disk) {
     Arguments arguments = sets({fmt::format("model.context={}", context)});
     for (const std::string& assignment : assignments(method.keys)) arguments.insert(arguments.end(), {"--set", assignment});
@@ -304,7 +304,7 @@ void check_names(const StartingRequest& request) {
   }
 }
 
-// What `sets` say.
+// The contents of `sets`.
 struct Given {
   std::vector<std::string_view> keys;
   Config config;  // of them alone
@@ -336,7 +336,7 @@ void check_there(const DataPaths& data) {
     throw data_error("E-DATA-MISSING", missing->string(), "there is no such file or folder", "text, tokens or JSON samples");
 }
 
-// The keys that are decided so far. They are what is planned, and what is written in the end.
+// The keys that are decided so far. They are planned, and written in the end.
 class Decided {
  public:
   explicit Decided(const StartingRequest& request) : request_(request) {}
@@ -387,7 +387,7 @@ std::string model_text(const ModelConfig& model) {
                      grouped(facts_of(model).positions));
 }
 
-// What is trained on; E-CHAT-UNTRAINED where that is nothing.
+// The samples for training; E-CHAT-UNTRAINED if there are none.
 SampleLook look_for_training(const Config& config, bool holds_out) {
   SampleLook look = look_at(sample_request(config, config.data.train, 0, {}), holds_out);
   if (look.untrained < look.looked_at) return look;

@@ -1,6 +1,6 @@
-// A first configuration for a model and data that somebody has: what `plimsoll init FOLDER DATA` writes. It looks at both, and
-// plans until something fits the budget: all of the model, else LoRA over frozen layers in ever fewer bytes, else with a disk,
-// else for shorter samples.
+// A first configuration for a given model and data, written by `plimsoll init FOLDER DATA`. It looks at both, and plans until
+// something fits the budget: all of the model, else LoRA over frozen layers in ever fewer bytes, else with a disk, else with
+// shorter samples.
 #pragma once
 
 #include <filesystem>
@@ -14,13 +14,13 @@
 
 namespace plimsoll {
 
-// One key of the configuration: a TOML value, and a remark on it, or none.
+// One key of the configuration: a TOML value, and an optional remark.
 struct StartingKey {
   std::string name, value, remark;
 };
 
 struct StartingPoint {
-  std::string model, data, memory;  // what was seen, and what was chosen, in sentences
+  std::string model, data, memory;  // findings and choices, in sentences
   std::vector<StartingKey> keys;    // in the order of the configuration
   bool chat = false;                // the data are samples of their own lengths
 };
@@ -28,14 +28,14 @@ struct StartingPoint {
 struct StartingRequest {
   std::filesystem::path model;    // a Hugging Face folder, or a GGUF file
   DataPaths data;                 // `sets` may name others
-  BudgetOptions budgets;          // without one of memory, what the machine has
+  BudgetOptions budgets;          // without one of memory: the memory of the machine
   std::vector<std::string> sets;  // "data.KEY=VALUE": keys of the data, which become part of the configuration
   std::filesystem::path cache;
-  Probe probe = {};  // of this machine, where no file has it
+  Probe probe = {};  // measures this machine if no file has it
 };
 
 // Errors are those of load_config and of the readers of model and data, E-USAGE for a key of another section or a name that a
-// configuration cannot hold, and E-PLAN-FIT where nothing fits. `say` may be empty.
+// configuration cannot hold, and E-PLAN-FIT if nothing fits. `say` may be empty.
 StartingPoint starting_point(const StartingRequest& request, const std::function<void(const std::string&)>& say);
 
 }  // namespace plimsoll

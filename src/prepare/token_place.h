@@ -1,4 +1,4 @@
-// A token file by where it lies, as JSON text too, so that a child process can open (and tokenise) data and its parent can read
+// The location of a token file, also as JSON text, so that a child process can open (and tokenise) data and its parent can read
 // it without a vocabulary.
 #pragma once
 
@@ -30,19 +30,19 @@ struct TokenFilePlace {
 };
 
 TokenFilePlace place_of(const TokenFile& file);
-// data_error E-DATA-CHANGED where a file is not the one that was looked at, or somebody has written to it since.
+// data_error E-DATA-CHANGED if a file is not the one that was looked at, or has been written to since.
 TokenFile open_place(const TokenFilePlace& place);
 
 // {"samples": ..., "cut": ...}: kSampleCounts.
 nlohmann::json to_json(const SampleCounts& counts);
 
-// data_error E-DATA-PATH where a path is not UTF-8, which JSON cannot hold: that of the cache, for example.
+// data_error E-DATA-PATH if a path (such as that of the cache) is not UTF-8, which JSON cannot hold.
 nlohmann::json to_json(const TokenFilePlace& place);
 TokenFilePlace place_from(const nlohmann::json& object);
 
 // Opens a data file in a child, since tokenising takes memory of its own.
 TokenFile open_in_child(const Config& config, const DataPaths& paths, const std::filesystem::path& cache);
-// The training data, without what is held out; and that, or without it the training data.
+// The training data without the held-out share; and the held-out share, or the training data if there is none.
 TokenFile open_training_in_child(const Config& config, const std::filesystem::path& cache);
 TokenFile open_validation_in_child(const Config& config, const std::filesystem::path& cache);
 

@@ -151,7 +151,7 @@ RunCounts counts_of_run(const Config& config, const TokenFile& train, const Epoc
 }
 
 WindowRule evaluation_rule(std::int64_t samples, std::int64_t micro_batch, std::int64_t row, bool packs) {
-  constexpr std::int64_t kPacked = 512;  // samples that are packed together: what is held does not grow with the data
+  constexpr std::int64_t kPacked = 512;  // samples that are packed together: memory does not grow with the data
   return {.samples = packs ? kPacked : micro_batch, .positions = 0, .span = samples, .row = row, .packs = packs};
 }
 

@@ -1,5 +1,5 @@
-// What the data and the configuration make of updates: the source that is read, the windows that are cut from its order, and what
-// an epoch comes to.
+// Updates from the data and the configuration: the source that is read, the windows that are cut from its order, and the totals
+// of an epoch.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ struct EpochFacts {
 };
 // Reads the length of each sample.
 EpochFacts epoch_facts(const Config& config, const TokenFile& train);
-// How many updates go through the data train.epochs times. Reads the lengths of all samples of all epochs where windows have a
+// The number of updates for train.epochs passes over the data. Reads the lengths of all samples of all epochs if windows have a
 // number of tokens.
 std::int64_t updates_of_epochs(const Config& config, const TokenFile& train);
 
@@ -36,21 +36,21 @@ struct RunCounts {
   std::int64_t samples = 0, units = 0, positions = 0;
   double epochs = 0;
 };
-// `epoch`: of the same data, where it is known. Windows of a number of tokens are extrapolated past the first million samples.
+// `epoch`: of the same data, if known. Windows of a number of tokens are extrapolated past the first million samples.
 RunCounts counts_of_run(const Config& config, const TokenFile& train, const EpochFacts* epoch);
 
-// The windows of an evaluation in micro-batches of so many rows. It goes through the first `samples` samples in order.
+// The windows of an evaluation in micro-batches of n rows. It reads the first `samples` samples in order.
 WindowRule evaluation_rule(std::int64_t samples, std::int64_t micro_batch, std::int64_t row, bool packs);
 // The number of samples that an evaluation reads, and the number of its micro-batches.
 std::int64_t evaluated_samples(const Config& config, std::int64_t count);
 std::int64_t evaluation_batches(const Config& config, const TokenFile& validation, std::int64_t micro_batch);
 
-// What the planner must know of windows whose numbers of rows differ; nothing of others.
+// The planner's facts about windows with different numbers of rows; nothing for other windows.
 std::optional<RaggedWindows> ragged_windows(const Config& config, const EpochFacts& epoch);
-// The same where the data are not there: all samples have the length of the context.
+// The same for missing data: all samples have the length of the context.
 std::optional<RaggedWindows> assumed_windows(const Config& config);
 
-// Of files that are there.
+// The facts of existing files.
 DataFacts facts_of(const Config& config, const DataFiles& files, const std::optional<RaggedWindows>& ragged);
 
 }  // namespace plimsoll

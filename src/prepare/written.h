@@ -1,4 +1,5 @@
-// What a run of a plan writes: to a disk that it has, by loading, by each update and in all, and into checkpoints and weights.
+// The bytes that a run of a plan writes: to a disk of the plan (by loading, by each update and in all), and into checkpoints and
+// weights.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +10,7 @@
 
 namespace plimsoll {
 
-// The checkpoints of a run, and their bytes with those of the weights at its end.
+// The number of checkpoints of a run, and their bytes with those of the final weights.
 struct Saves {
   std::int64_t checkpoints = 0;
   Bytes bytes;
@@ -17,8 +18,8 @@ struct Saves {
 Saves saves_of(const Config& config, const Plan& plan);
 
 // The object `written` of plimsoll.plan/1: {load_bytes, update_bytes, run_bytes, save_bytes}. The first three count the blocks of
-// the page file, as its store does; they are those of a run that begins. `save_bytes` are checkpoints, by what the updates take
-// where they are saved by the clock, and the weights at the end.
+// the page file, as its store does; they apply to a new run. `save_bytes` covers checkpoints and the final weights; checkpoints
+// that are saved by the clock are counted by the seconds of the updates.
 nlohmann::json written_json(const Config& config, const Plan& plan);
 
 }  // namespace plimsoll
