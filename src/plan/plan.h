@@ -204,7 +204,7 @@ inline constexpr double kWorkPerSecond = 4e5;
 class PlanSpace {
  public:
   // Throws config_error: E-BATCH-3 if the micro-batch does not divide the effective batch, E-DISK-SIZE if the optimizer state has
-  // to rest on a disk that is too small for it, E-PLAN-ACTIVATIONS if activations have to rest on a disk and none can.
+  // to rest on a disk that is too small for it, E-PLAN-ACTIVATIONS if activations have to rest on another tier and none can.
   PlanSpace(GraphSource source, PlanRequest request, Machine machine, KernelCatalogue& catalogue);
   ~PlanSpace();
   PlanSpace(PlanSpace&&) noexcept;

@@ -20,7 +20,7 @@ struct Weights {
 
 struct Schedule {
   std::vector<Replay> replays;
-  double seconds = 0;  // of all ops that run
+  double seconds = 0;  // of all runs
 };
 
 // Limits of one schedule.
