@@ -33,7 +33,7 @@ struct BackwardCall {
   ConstElements d_out;
   AttentionRows<Elements> gradients;
 
-  // Sums of 16 bits would lose what is added last: they are fp32 in the scratch.
+  // Sums of 16 bits would lose the last terms: they are fp32 in the scratch.
   bool sums_apart() const { return gradients.queries.type != DType::f32; }
 };
 
@@ -82,7 +82,7 @@ HWY_INLINE E out_row(const E& out, const AttentionShape& shape, std::int64_t bat
   return out.from(((batch * shape.tokens + token) * shape.heads + head) * shape.head_size);
 }
 
-// To be fetched ahead, which counts in floats, of narrow rows with an odd stride only about.
+// A region to fetch ahead. It counts in floats, so that narrow rows with an odd stride are about right.
 HWY_INLINE Region region(const ConstElements& first, std::int64_t stride, std::int64_t rows, std::int64_t columns) {
   const std::int64_t per_float = static_cast<std::int64_t>(sizeof(float)) / size_of(first.type);
   return {first.as<float>(), stride / per_float, rows, ceil_div(columns, per_float)};
@@ -104,7 +104,7 @@ HWY_INLINE Position noise_position(const AttentionShape& shape, const AttentionD
   return position;
 }
 
-// A tile of queries and keys of one row of the batch, and what of it is masked beside what lies ahead of a query.
+// A tile of queries and keys of one row of the batch, with its masks by window and segments.
 struct MaskedTile {
   std::int64_t query, key;  // the first of each
   const std::int32_t *query_segments = nullptr, *key_segments = nullptr;
@@ -124,7 +124,7 @@ struct MaskedTile {
     return *most_key < *least_query || *most_query < *least_key;
   }
 
-  // Scores of what is masked become -inf, which the softmax makes 0.
+  // Masked scores become -inf, which the softmax makes 0.
   HWY_INLINE void hide(const AttentionShape& shape, const Visible& tile, const Matrix& scores) const {
     const std::int64_t last = query + tile.queries - 1;
     const bool window = shape.window > 0 && last - shape.window >= key;
@@ -170,8 +170,8 @@ HWY_INLINE Region region_of(const ForwardCall& call, const QueryBlock& block, co
   return region(from.first, from.stride, std::min(rows, block.end - begin), call.shape.head_size);
 }
 
-// What follows the tiles of one key tile: the next keys and values; with the first of them, the rows that will be written; with
-// the last, the start of the block that this thread will probably be given.
+// Reads and writes after the tiles of one key tile: the next keys and values; with the first tile, the rows that will be written;
+// with the last one, the start of the next block that this thread will probably get.
 HWY_INLINE Ahead after_keys(const ForwardCall& call, const QueryBlock& block, const std::optional<QueryBlock>& following,
                             std::int64_t key) {
   Ahead ahead(call.rows.queries.as<float>());
@@ -311,8 +311,8 @@ HWY_INLINE bool is_first(const AttentionShape& shape, const TilePlace& at) {
   return shape.segments == nullptr && at.key == first_key(shape, at.query, kBackwardTile);
 }
 
-// What follows a tile of queries and keys: the rows that its gradients go to, and the operands of the next tile, perhaps of the
-// group that this thread will probably be given.
+// Reads and writes after a tile of queries and keys: the rows of its gradients, and the operands of the next tile, perhaps of the
+// group that this thread will probably get.
 HWY_INLINE Ahead after_tile(const BackwardCall& call, const TilePlace& at, std::int64_t following) {
   const AttentionShape& shape = call.shape;
   const std::int64_t width = shape.heads * shape.head_size;
@@ -388,7 +388,7 @@ HWY_INLINE void backward_tile(const BackwardCall& call, const TilePlace& at, con
   }
 }
 
-// With segments any tile but that on the diagonal may be skipped: what others set in their first tile is set here.
+// With segments any tile but that on the diagonal may be skipped: here begin all sums that a first tile would set.
 HWY_NOINLINE void begin_segments(const BackwardCall& call, const GroupTask& task, const BackwardScratch& s) {
   const AttentionShape& shape = call.shape;
   for (std::int64_t member = 0; member < shape.group(); ++member) {

@@ -9,7 +9,7 @@
 namespace plimsoll::ops {
 namespace {
 
-// Of w, however it is stored.
+// The shape of w, however it is stored.
 Shape table_of(const LossAttributes& attributes, TypeSpan inputs) {
   return table_shape(attributes.blocks, inputs[1], "linear_cross_entropy");
 }
