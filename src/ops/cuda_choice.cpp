@@ -28,7 +28,7 @@ KernelChoice choose_cuda(const KernelRequest& request) {
   const auto found = needs().find(request.op);
   if (found == needs().end()) {
     throw config_error("E-CUDA-OP", std::string(request.op->name), "a GPU has no kernel for this op",
-                       "on a GPU every op of the model needs one", {"--device cpu"});
+                       "on a GPU every op of the model needs one", {Change("machine.device", "cpu")});
   }
   const ops::GpuNeeds& needed = found->second;
   if (needed.scratch == nullptr) return own_kernel();

@@ -139,7 +139,7 @@ Bytes gpu_scratch(const KernelRequest& request) {
   if (numbers) return cuda_loss_scratch(request);
   throw config_error("E-CUDA-OP", std::string(request.op->name),
                      "a GPU has no kernel for a table of " + to_text(request.inputs[1]), "a table of fp32, or of the width of h",
-                     {"--device cpu"});
+                     {Change("machine.device", "cpu")});
 }
 
 }  // namespace
