@@ -108,7 +108,7 @@ class Targets {
   }
 
   // The same names without those of the module, which is saved whole instead. An expression has no names to leave out.
-  std::vector<std::string> trained_whole(ValueId id) const {
+  Remedies trained_whole(ValueId id) const {
     if (settings_.targets.kind != ModuleSet::Kind::names) return {};
     std::vector<std::string> targets, saved = settings_.modules_to_save;
     const std::vector<std::string> names = names_in_adapter(config_, graph_.values[id].name.text());
@@ -119,8 +119,7 @@ class Targets {
     }
     for (const std::string& name : names) saved.push_back(last_part(module_of(name)));
     const std::string left = targets.empty() ? "all-linear" : nlohmann::json(targets).dump();
-    return {fmt::format("--set {} --set {}", shell_quoted("adapter.targets=" + left),
-                        shell_quoted("adapter.modules_to_save=" + nlohmann::json(saved).dump()))};
+    return {Remedy::of_command("", {{"adapter.targets", left}, {"adapter.modules_to_save", nlohmann::json(saved).dump()}})};
   }
 
   // Lists that come with an adapter may be for several kinds of models.
@@ -153,13 +152,13 @@ Error tied_error(const AdapterSettings& settings, const std::string& absent) {
   if (!settings.init.empty()) {
     return data_error("E-ADAPTER-TIED", (settings.init / kAdapterConfig).string(), what,
                       "a base whose head is a tensor of its own, which merging makes: the merged model computes the same",
-                      {merge_command(settings.init).text});
+                      {merge_command(settings.init).remedy});
   }
   std::vector<std::string> saved = settings.modules_to_save;
   saved.push_back(absent);
   return config_error("E-ADAPTER-TIED", "adapter.modules_to_save", what,
                       "both: they are one tensor, and PEFT is given it under both names",
-                      {"--set " + shell_quoted("adapter.modules_to_save=" + nlohmann::json(saved).dump())});
+                      {Change("adapter.modules_to_save", nlohmann::json(saved).dump())});
 }
 
 // What stays trained beside the adapter.
@@ -405,7 +404,7 @@ void freeze(Graph& graph, std::span<const std::string> patterns) {
   }
   if (trained > 0) return;
   throw config_error("E-FREEZE", kWhere, "all parameters are frozen", "something that is left to train",
-                     {"--set 'model.freeze=[]'"});
+                     {Change("model.freeze", "[]")});
 }
 
 }  // namespace plimsoll

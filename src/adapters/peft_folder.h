@@ -33,10 +33,10 @@ SafetensorsFile open_adapter(const std::filesystem::path& folder);
 // The folder of the base that the adapter names. E-ADAPTER-BASE, with what to write instead, where it is not there.
 std::filesystem::path base_of(const PeftAdapter& adapter);
 
-// The command that merges the adapter into a model of its own, in a new folder beside it. It names the base if the adapter does
+// The command that merges the adapter into a model of its own, in a new folder next to it. It names the base if the adapter does
 // not.
 struct MergeCommand {
-  std::string text;
+  Remedy remedy;
   std::filesystem::path out;
 };
 MergeCommand merge_command(const std::filesystem::path& adapter);

@@ -34,6 +34,27 @@ Error child_error(std::string message) {
           {"more memory for the process and its container"}};
 }
 
+json to_json(const Remedies& remedies) {
+  json list = json::array();
+  for (const Remedy& remedy : remedies) {
+    json changes = json::array();
+    for (const Change& change : remedy.changes) changes.push_back({change.key, change.value});
+    list.push_back({remedy.words, remedy.command, changes, remedy.note});
+  }
+  return list;
+}
+
+Remedies remedies_from(const json& list) {
+  Remedies remedies;
+  for (const json& row : list) {
+    Remedy& remedy = remedies.emplace_back(row.at(0).get<std::string>());
+    remedy.command = row.at(1);
+    for (const json& change : row.at(2)) remedy.changes.emplace_back(change.at(0), change.at(1).get<std::string>());
+    remedy.note = row.at(3);
+  }
+  return remedies;
+}
+
 json to_json(const Error& error) {
   return {{"kind", static_cast<int>(error.kind)},
           {"exit", static_cast<int>(error.exit)},
@@ -41,7 +62,7 @@ json to_json(const Error& error) {
           {"where", error.where},
           {"message", error.message},
           {"expected", error.expected},
-          {"remedies", error.remedies}};
+          {"remedies", to_json(error.remedies)}};
 }
 
 Error error_of(const std::string& text) {
@@ -53,7 +74,7 @@ Error error_of(const std::string& text) {
           object.at("where"),
           object.at("message"),
           object.at("expected"),
-          object.at("remedies")};
+          remedies_from(object.at("remedies"))};
 }
 
 // Texts of errors hold what files and users wrote: bytes that are not UTF-8 are replaced.

@@ -26,11 +26,11 @@ bool lies_in_memory(const std::filesystem::path& folder) {
   return facts.f_type == TMPFS_MAGIC || facts.f_type == kRamfs;
 }
 
-std::string advised_disk(std::string_view size) {
+Change advised_disk(std::string_view size) {
   for (const char* folder : {"/tmp", "/var/tmp"}) {
-    if (::access(folder, W_OK | X_OK) == 0 && !lies_in_memory(folder)) return fmt::format("--disk {}/plimsoll:{}", folder, size);
+    if (::access(folder, W_OK | X_OK) == 0 && !lies_in_memory(folder)) return {"memory.disk", fmt::format("{}/plimsoll:{}", folder, size)};
   }
-  return fmt::format("--disk plimsoll-pages:{}", size);
+  return {"memory.disk", fmt::format("plimsoll-pages:{}", size)};
 }
 
 }  // namespace plimsoll

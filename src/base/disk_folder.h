@@ -2,8 +2,9 @@
 #pragma once
 
 #include <filesystem>
-#include <string>
 #include <string_view>
+
+#include "base/remedy.h"
 
 namespace plimsoll {
 
@@ -11,7 +12,7 @@ namespace plimsoll {
 // nearest existing parent.
 bool lies_in_memory(const std::filesystem::path& folder);
 
-// The option --disk for remedies, with a size such as "16GiB": a folder for temporary files that lies on a disk, else one here.
-std::string advised_disk(std::string_view size);
+// A disk budget for remedies, with a size such as "16GiB": a folder for temporary files that lies on a disk, else one here.
+Change advised_disk(std::string_view size);
 
 }  // namespace plimsoll

@@ -5,7 +5,7 @@
 namespace plimsoll {
 
 Error::Error(ErrorKind kind, ExitCode exit, std::string code, std::string where, std::string message, std::string expected,
-             std::vector<std::string> remedies)
+             Remedies remedies)
     : kind(kind),
       exit(exit),
       code(std::move(code)),
@@ -15,17 +15,21 @@ Error::Error(ErrorKind kind, ExitCode exit, std::string code, std::string where,
       remedies(std::move(remedies)) {
   text_ = this->code + " [" + this->where + "] " + this->message;
   if (!this->expected.empty()) text_ += "; " + this->expected;
-  for (const std::string& remedy : this->remedies) text_ += "\n  try: " + remedy;
+  for (const Remedy& remedy : this->remedies) {
+    text_ += "\n  try: " + remedy.words + remedy.command;
+    for (const Change& change : remedy.changes) text_ += " " + change.key + "=" + change.value;
+    if (!remedy.note.empty()) text_ += "  # " + remedy.note;
+  }
 }
 
 Error config_error(std::string code, std::string where, std::string message, std::string expected,
-                   std::vector<std::string> remedies) {
+                   Remedies remedies) {
   return {ErrorKind::user,    ExitCode::configuration, std::move(code),    std::move(where),
           std::move(message), std::move(expected),     std::move(remedies)};
 }
 
 Error data_error(std::string code, std::string where, std::string message, std::string expected,
-                 std::vector<std::string> remedies) {
+                 Remedies remedies) {
   return {ErrorKind::environment, ExitCode::data,      std::move(code),    std::move(where),
           std::move(message),     std::move(expected), std::move(remedies)};
 }

@@ -1,11 +1,11 @@
 // The one error type. `user` errors are mistakes that a user can mend, `environment` errors are broken files, disks or libraries,
-// `internal` errors are defects of Plimsoll. Each carries what the command line prints: a code, where, what is, what was
-// expected, what to try.
+// `internal` errors are defects of Plimsoll. Each carries a code, its place, its facts, the expectation, and remedies.
 #pragma once
 
 #include <exception>
 #include <string>
-#include <vector>
+
+#include "base/remedy.h"
 
 namespace plimsoll {
 
@@ -25,17 +25,17 @@ enum class ExitCode : int {
 class Error : public std::exception {
  public:
   Error(ErrorKind kind, ExitCode exit, std::string code, std::string where, std::string message, std::string expected = {},
-        std::vector<std::string> remedies = {});
+        Remedies remedies = {});
 
   const char* what() const noexcept override { return text_.c_str(); }
 
   ErrorKind kind;
   ExitCode exit;
-  std::string code;                   // "E-DATA-SHORT"; `plimsoll explain CODE` tells more
-  std::string where;                  // the file, key or op that the error is about
-  std::string message;                // what is, with values
-  std::string expected;               // what was expected; may be empty
-  std::vector<std::string> remedies;  // what to try, commands where possible
+  std::string code;      // "E-DATA-SHORT"; `plimsoll explain CODE` tells more
+  std::string where;     // the file, key or op that the error is about
+  std::string message;   // the facts, with values
+  std::string expected;  // may be empty
+  Remedies remedies;
 
  private:
   std::string text_;
@@ -43,10 +43,10 @@ class Error : public std::exception {
 
 // A mistake in the configuration or on the command line: exit code 2.
 Error config_error(std::string code, std::string where, std::string message, std::string expected = {},
-                   std::vector<std::string> remedies = {});
+                   Remedies remedies = {});
 // Bad data or failed input/output: exit code 5.
 Error data_error(std::string code, std::string where, std::string message, std::string expected = {},
-                 std::vector<std::string> remedies = {});
+                 Remedies remedies = {});
 // A defect of ours: exit code 1.
 Error internal_error(std::string where, std::string message);
 

@@ -129,10 +129,10 @@ Error MemoryLimit::passed() {
   return {ErrorKind::user,
           ExitCode::does_not_fit,
           "E-MEM-PLAN",
-          "--memory",
+          "memory.budget",
           fmt::format("planning needs more than {}, the memory that the training may take", to_text(last_asked)),
           "a budget that planning fits as well",
-          {fmt::format("--memory {}MiB", last_asked.n * 2 / kMiB.n)}};
+          {Change("memory.budget", fmt::format("{}MiB", last_asked.n * 2 / kMiB.n))}};
 }
 
 Bytes MemoryLimit::held_while_waiting() {

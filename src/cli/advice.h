@@ -1,4 +1,4 @@
-// Commands that errors advise, made ready to be copied: with the configuration and the options of the command that failed.
+// Advice of errors, completed with the configuration and the options of the failed command, so that it can be copied.
 #pragma once
 
 #include <string>
@@ -9,17 +9,17 @@
 
 namespace plimsoll {
 
-// CONFIG, --device, --set and the budgets as words of a shell.
+// The configuration and its options as words of the shell.
 std::string config_words(const ConfigArguments& config);
 
-// Of a command that begins with "plimsoll", CONFIG becomes the file and the options that the command advised takes. With --resume
-// it becomes the file alone: a run keeps its settings.
+// Of a command with CONFIG, CONFIG becomes the file and those options that the command takes. A command that resumes gets the file
+// alone: a run keeps its settings.
 void complete_advice(Error& error, const ConfigArguments& config);
 
-// The same of DIR, the folder of the run.
+// DIR, the folder of the run, becomes its path.
 void name_run(Error& error, std::string_view run);
 
-// For commands that read no training data: settings of it are no advice there.
+// For commands that read no training data: their settings are no advice there.
 void drop_data_advice(Error& error);
 
 }  // namespace plimsoll

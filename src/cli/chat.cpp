@@ -104,6 +104,8 @@ class Lines {
   bool ended_ = false;
 };
 
+Remedy own_template() { return {Change("template", "FILE"), "with a template for this conversation"}; }
+
 class Chat {
  public:
   explicit Chat(const GenerateArguments& arguments)
@@ -122,7 +124,7 @@ class Chat {
   }
 
   int run() {
-    const MemorySettings memory = load_budgets(arguments_.budgets);
+    const auto [memory, stored] = load_inference_settings(arguments_.changes, "generate");
     std::optional<MemoryLimit> limit(std::in_place, memory.budget);
     model_ = find_model(arguments_.weights, arguments_.adapter);
     const ModelFacts facts = facts_of(model_.model);
@@ -132,7 +134,7 @@ class Chat {
     request_.vocabulary = std::min(vocabulary.size(), rows_);
     request_.sampling = {arguments_.temperature, arguments_.top_k, arguments_.top_p, arguments_.seed};
     const InferenceRoom room = room_within(memory);
-    InferencePlan plan = planned(room, facts, vocabulary);
+    InferencePlan plan = planned(room, facts, vocabulary, stored);
     limit.reset();
     InferenceRun run(std::move(plan), room, model_, arguments_.audit);
     request_.context = run.size();
@@ -210,7 +212,8 @@ class Chat {
   }
 
   // Of the largest context that fits.
-  InferencePlan planned(const InferenceRoom& room, const ModelFacts& facts, const Vocabulary& vocabulary) {
+  InferencePlan planned(const InferenceRoom& room, const ModelFacts& facts, const Vocabulary& vocabulary,
+                        BaseFormat format) {
     if (arguments_.context < 0 || arguments_.context == 1 || arguments_.context > facts.positions) {
       throw config_error("E-USAGE", "--context", fmt::format("it is {}", arguments_.context),
                          fmt::format("from 2 to {}, the positions of the model", facts.positions));
@@ -218,7 +221,7 @@ class Chat {
     std::vector<std::int64_t> contexts{arguments_.context > 0 ? arguments_.context : std::min(kUsualContext, facts.positions)};
     while (arguments_.context == 0 && contexts.back() / 2 >= kLeastContext) contexts.push_back(contexts.back() / 2);
     request_.tokens = std::min(most_tokens(), contexts.front());
-    const FrozenBase base = base_of(base_format(arguments_.sets, "generate"), model_.model, model_.folder);
+    const FrozenBase base = base_of(format, model_.model, model_.folder);
     const auto build = [&](std::int64_t context, const FrozenBase& stored) {
       return build_generation_graph(model_.model, chat_shape(context), model_.adapter, stored);
     };
@@ -272,7 +275,7 @@ class Chat {
       return prompt;
     } catch (Error& error) {
       dialogue_.pop_back();
-      if (error.code == "E-CHAT-TEMPLATE") error.remedies = {"--template FILE  # with a template for this conversation"};
+      if (error.code == "E-CHAT-TEMPLATE") error.remedies = {own_template()};
       if (!interactive_ || error.kind != ErrorKind::user) throw;
       report_failure(error, /*json=*/false);
       return {};
@@ -356,8 +359,8 @@ int run_chat(const GenerateArguments& arguments) {
   try {
     return Chat(arguments).run();
   } catch (Error& error) {
-    for (std::string& remedy : error.remedies) {
-      if (remedy.starts_with("--set data.template=FILE")) remedy = "--template FILE  # with a template for this conversation";
+    for (Remedy& remedy : error.remedies) {
+      if (std::ranges::find(remedy.changes, Change("data.template", "FILE")) != remedy.changes.end()) remedy = own_template();
     }
     throw;
   }

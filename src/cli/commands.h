@@ -7,18 +7,14 @@
 #include <string>
 #include <vector>
 
+#include "base/remedy.h"
+
 namespace plimsoll {
 
-struct BudgetArguments {
-  std::optional<std::string> memory, host_memory, disk;
-};
-
-// CONFIG, --set and the budgets.
+// CONFIG, and the settings of --set, of the budgets and of the device.
 struct ConfigArguments {
-  std::string file, device;
-  bool unverified = false;
-  std::vector<std::string> sets;
-  BudgetArguments budgets;
+  std::string file;
+  std::vector<Change> changes;
 };
 
 struct PlanArguments {
@@ -55,15 +51,14 @@ int run_eval(const EvalArguments& arguments);
 
 struct GenerateArguments {
   std::string weights, adapter;
-  std::vector<std::string> sets;
+  std::vector<Change> changes;  // budgets and quantize.base
   std::vector<std::string> prompts;
-  BudgetArguments budgets;
   std::optional<std::int64_t> tokens;
   double temperature = 0.8, top_p = 1;
   std::int64_t top_k = 0;  // 0: all
   std::uint64_t seed = 1;
   int threads = 0;
-  bool ignore_end = false;  // goes on behind an end token
+  bool ignore_end = false;  // goes on after an end token
   bool audit = false, json = false;
   // A conversation. Without prompts its turns are lines of stdin.
   bool chat = false;
@@ -71,13 +66,12 @@ struct GenerateArguments {
   std::int64_t context = 0;           // tokens; 0: what fits, up to a usual number
 };
 int run_generate(const GenerateArguments& arguments);
-// The part of it that talks; the arguments that both have are checked.
+// Its conversations; common arguments have been checked.
 int run_chat(const GenerateArguments& arguments);
 
 struct ForwardArguments {
   std::string weights, adapter, inputs, out;
-  std::vector<std::string> sets;
-  BudgetArguments budgets;
+  std::vector<Change> changes;  // budgets and quantize.base
   int threads = 0;
   bool audit = false, json = false;
 };
@@ -85,7 +79,7 @@ int run_forward(const ForwardArguments& arguments);
 
 struct MergeArguments {
   std::string weights, adapter, out, type;
-  std::vector<std::string> sets;
+  std::vector<Change> changes;  // quantize.base
   bool json = false;
 };
 int run_merge(const MergeArguments& arguments);
@@ -97,7 +91,7 @@ struct ExportArguments {
 int run_export(const ExportArguments& arguments);
 
 struct TokenizeArguments {
-  std::string tokenizer, text, file;  // text where file is empty
+  std::string tokenizer, text, file;  // text if file is empty
   bool decode = false, no_special = false, keep_special = false, json = false;
 };
 int run_tokenize(const TokenizeArguments& arguments);
@@ -125,16 +119,15 @@ struct RecomputeArguments {
 int run_recompute(const RecomputeArguments& arguments);
 
 struct MachineArguments {
-  ConfigArguments config;  // perhaps none; never with budgets
+  ConfigArguments config;  // may be empty; never with budgets
   bool json = false;
 };
 int run_machine(const MachineArguments& arguments);
 
 struct InitArguments {
   std::string what;               // a preset, or the folder of a model
-  std::vector<std::string> data;  // of that model
-  std::vector<std::string> sets;  // of the data
-  BudgetArguments budgets;
+  std::vector<std::string> data;  // for that model
+  std::vector<Change> changes;    // keys of the data, and budgets
   bool json = false;
 };
 int run_init(const InitArguments& arguments);

@@ -70,7 +70,7 @@ int run_data_show(const DataShowArguments& arguments) {
   if (!has_samples(config)) {
     throw config_error("E-CONFIG-CONFLICT", "data.format",
                        fmt::format("samples of format \"{}\" are cut from one stream of tokens", config.data.format),
-                       "JSON samples, data.format = \"chat\"", {"plimsoll tokenize --tokenizer FOLDER TEXT"});
+                       "JSON samples, data.format = \"chat\"", {Remedy::of_command("tokenize TEXT", {{"tokenizer", "FOLDER"}})});
   }
   const bool colours = !arguments.json && colour_allowed_in_output();
   std::int64_t shown = 0;

@@ -43,19 +43,17 @@ std::vector<std::int64_t> batches_for(const Config& config, const TokenFile& sou
   return batches;
 }
 
-// What --set says must count: an evaluation takes the model from the weights, and trains nothing.
+// No change may be ignored: an evaluation takes the model from the weights, and trains nothing.
 void check_used(const ConfigArguments& config) {
   constexpr std::string_view kUsed[] = {
       "data.", "memory.", "machine.", "quantize.", "batch.packing", "model.context", "train.evaluate_samples"};
   std::vector<std::string> ignored;
   ConfigFaults faults;
-  std::vector<Setting> settings;
-  for (const std::string& set : config.sets) settings.push_back(read_assignment(set));
-  for (const KeySetting& one : find_keys(std::move(settings), ignored, faults)) {
+  for (const KeySetting& one : find_keys(typed_settings_of(config.changes), ignored, faults)) {
     const std::string_view key = one.key->name;
     if (std::any_of(std::begin(kUsed), std::end(kUsed), [&](std::string_view used) { return key.starts_with(used); })) continue;
     faults.attempt([&] {
-      throw config_error("E-USAGE", "--set", fmt::format("eval does not use {}", one.setting.name),
+      throw config_error("E-USAGE", one.setting.where, fmt::format("eval does not use {}", one.setting.name),
                          "keys of [data], [memory], [machine] and [quantize], batch.packing, model.context, "
                          "train.evaluate_samples; the model is that of --weights");
     });
@@ -70,7 +68,7 @@ Config load_for(const ConfigArguments& arguments, const ModelSource& model) {
   } catch (const Error& error) {
     if (error.code != "E-ADAPTER-BASE") throw;
     ConfigArguments moved = arguments;
-    moved.sets.push_back("model.init=" + model.folder.string());
+    moved.changes.emplace_back("model.init", model.folder.string());
     return load_settings(moved);
   }
 }
@@ -85,8 +83,8 @@ int run_eval(const EvalArguments& arguments) {
   read_as_trained(config, model);
   std::optional<MemoryLimit> limit(std::in_place, planning_memory(config));
   const MachineRecord machine = calibrated_machine(config.threads, cache_folder(), probe_shape, say_line);
-  // What trains on a GPU is evaluated on this computer, as what trains on a simulated device, within what both may take.
-  if (config.device == DeviceChoice::cuda && !arguments.config.budgets.memory) config.memory.budget = config.memory.host_memory;
+  // A model of a GPU or of a simulated device is evaluated on this computer, within the sum of both budgets.
+  if (config.device == DeviceChoice::cuda && !is_typed(arguments.config.changes, "memory.budget")) config.memory.budget = config.memory.host_memory;
   if (config.device == DeviceChoice::sim && config.memory.budget) {
     *config.memory.budget += config.memory.host_memory.value_or(Bytes{0});
     if (!config.memory.host_memory) config.memory.budget.reset();

@@ -9,26 +9,29 @@
 #include "base/error_list.h"
 #include "cli/say.h"
 #include "cli/shown_text.h"
+#include "cli/spelling.h"
 
 namespace plimsoll {
 
 namespace {
 
-// A line each, whatever a file or a template has put into it.
+// One line for each part, even if a file or a template has put line ends into it.
 std::string text_of(const Error& error) {
   const auto shown = [](const std::string& text) { return shown_text(text, ShownAs::line); };
   std::string text = fmt::format("{}  [{}] {}\n", error.code, shown(error.where), shown(error.message));
   if (!error.expected.empty()) text += fmt::format("  expected: {}\n", shown(error.expected));
-  for (const std::string& remedy : error.remedies) text += fmt::format("  try: {}\n", shown(remedy));
+  for (const Remedy& remedy : error.remedies) text += fmt::format("  try: {}\n", shown(text_of(remedy)));
   return text + fmt::format("  more: plimsoll explain {}\n", error.code);
 }
 
 nlohmann::json object_of(const Error& error) {
+  nlohmann::json advice = nlohmann::json::array();
+  for (const Remedy& remedy : error.remedies) advice.push_back(text_of(remedy));
   return {{"code", error.code},
           {"where", error.where},
           {"message", error.message},
           {"expected", error.expected},
-          {"try", error.remedies}};
+          {"try", std::move(advice)}};
 }
 
 }  // namespace
@@ -38,7 +41,7 @@ int report_failure(const Error& error, bool json) {
   const auto* list = dynamic_cast<const ErrorList*>(&error);
   const std::vector<Error> others = list != nullptr ? list->others : std::vector<Error>();
   for (const Error& other : others) text += text_of(other);
-  // Where a stream is closed or full there is nobody to tell; the exit code is what remains.
+  // A closed or full stream takes no report; the exit code remains.
   say_marked(text);
   if (json) {
     nlohmann::json object = object_of(error);

@@ -151,7 +151,7 @@ void run_samples(InferenceRun& run, const Inputs& inputs, SafetensorsWriter& wri
 int run_forward(const ForwardArguments& arguments) {
   check_arguments(arguments);
   const std::filesystem::path out = output_file(arguments.out);
-  const MemorySettings memory = load_budgets(arguments.budgets);
+  const auto [memory, stored] = load_inference_settings(arguments.changes, "forward");
   std::optional<MemoryLimit> limit(std::in_place, memory.budget);
   const ModelSource model = find_model(arguments.weights, arguments.adapter);
   const ModelFacts facts = facts_of(model.model);
@@ -164,7 +164,7 @@ int run_forward(const ForwardArguments& arguments) {
   const InferenceRoom room =
       inference_room(memory, calibrated_machine(threads, cache_folder(), probe_shape, say_line), cache_folder(), say_line);
   const ForwardShape shape{.samples = 1, .rows = std::min(kLogitRows, inputs.tokens())};
-  const FrozenBase base = base_of(base_format(arguments.sets, "forward"), model.model, model.folder);
+  const FrozenBase base = base_of(stored, model.model, model.folder);
   const auto build = [&](std::int64_t, const FrozenBase& stored) {
     return build_forward_graph(model.model, inputs.tokens(), shape, model.adapter, stored);
   };

@@ -132,7 +132,7 @@ class Writer {
 int run_generate(const GenerateArguments& arguments) {
   check(arguments);
   if (arguments.chat) return run_chat(arguments);
-  const MemorySettings memory = load_budgets(arguments.budgets);
+  const auto [memory, stored] = load_inference_settings(arguments.changes, "generate");
   std::optional<MemoryLimit> limit(std::in_place, memory.budget);
   const ModelSource model = find_model(arguments.weights, arguments.adapter);
   const ModelFacts facts = facts_of(model.model);
@@ -142,7 +142,7 @@ int run_generate(const GenerateArguments& arguments) {
   const int threads = arguments.threads > 0 ? arguments.threads : usable_cores();
   const InferenceRoom room =
       inference_room(memory, calibrated_machine(threads, cache_folder(), probe_shape, say_line), cache_folder(), say_line);
-  const FrozenBase base = base_of(base_format(arguments.sets, "generate"), model.model, model.folder);
+  const FrozenBase base = base_of(stored, model.model, model.folder);
   const auto build = [&](std::int64_t, const FrozenBase& stored) {
     return build_generation_graph(model.model, generation_shape(request), model.adapter, stored);
   };

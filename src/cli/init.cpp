@@ -15,7 +15,9 @@
 #include "cli/environment.h"
 #include "cli/patience.h"
 #include "cli/say.h"
+#include "cli/settings.h"
 #include "cli/signals.h"
+#include "cli/spelling.h"
 #include "config/config_rules.h"
 #include "models/all.h"
 #include "session/probe.h"
@@ -23,7 +25,7 @@
 namespace plimsoll {
 namespace {
 
-// Paths stay relative: the file is meant to lie beside its data.
+// Paths stay relative: the file shall lie next to its data.
 Config starting_point(std::string_view preset) {
   Config config;
   config.model.preset = preset;
@@ -54,7 +56,7 @@ std::string value_of(const ConfigKey& key, const Config& config) {
   return text_of(key, config);
 }
 
-// Keys that something else would have to be chosen for, or that stand instead of another one.
+// Keys of another choice, and alternatives to other keys.
 bool of_another_choice(std::string_view key, const Config& config) {
   return !schedule_has(config.schedule.kind, key) || key == "optimizer.half_lives" || key == "data.template" ||
          key == "precision.allow" || key.starts_with("precision.loss_scale") || key.starts_with("adapter.");
@@ -114,16 +116,11 @@ namespace {
 
 bool is_control(char letter) { return static_cast<unsigned char>(letter) < 0x20 || letter == 0x7f; }
 
-// The command line, without what a comment cannot hold.
+// The command line without control characters, which a comment cannot hold.
 std::string typed(const InitArguments& arguments, const std::string& model) {
   std::string command = "plimsoll init " + shell_quoted(model);
   for (const std::string& data : arguments.data) command += " " + shell_quoted(data);
-  for (const std::string& set : arguments.sets) command += " --set " + shell_quoted(set);
-  for (const auto& [option, value] : {std::pair("--memory", arguments.budgets.memory),
-                                      {"--host-memory", arguments.budgets.host_memory},
-                                      {"--disk", arguments.budgets.disk}}) {
-    if (value) command += fmt::format(" {} {}", option, shell_quoted(*value));
-  }
+  command += words_of(arguments.changes);
   std::ranges::replace_if(command, is_control, '?');
   return command;
 }
@@ -137,8 +134,7 @@ void print(const InitArguments& arguments, const std::string& text) {
 }
 
 void check_preset_alone(const InitArguments& arguments) {
-  const BudgetArguments& budgets = arguments.budgets;
-  if (budgets.memory || budgets.host_memory || budgets.disk || !arguments.sets.empty()) {
+  if (!arguments.changes.empty()) {
     throw config_error("E-USAGE", "init", "budgets and --set are for a model and data of your own", "plimsoll init FOLDER DATA",
                        {"plimsoll init FOLDER DATA --memory 2GiB"});
   }
@@ -166,17 +162,17 @@ int run_init(const InitArguments& arguments) {
     return 0;
   }
   check_model(arguments);
-  const BudgetArguments& budgets = arguments.budgets;
   const StartingRequest request{.model = arguments.what,
                                 .data = std::vector<std::filesystem::path>(arguments.data.begin(), arguments.data.end()),
-                                .budgets = {budgets.memory, budgets.host_memory, budgets.disk},
-                                .sets = arguments.sets,
+                                .typed = typed_settings_of(arguments.changes),
                                 .cache = cache_folder(),
                                 .probe = probe_shape};
   end_on_interrupt(arguments.json);
   std::optional<Patience> patience(std::in_place, "looking at model and data");
   std::optional<Bytes> memory;
-  if (budgets.memory) memory = parse_bytes(*budgets.memory, "--memory");
+  for (const Change& change : arguments.changes) {
+    if (change.key == "memory.budget") memory = parse_bytes(change.value, option_of(change));
+  }
   try {
     const MemoryLimit limit(memory);
     const StartingPoint start = starting_point(request, [](const std::string& line) { say_line(line); });

@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/disk_folder.h"
 #include "base/error_list.h"
 #include "base/memory_limit.h"
 #include "base/text.h"
@@ -23,9 +24,11 @@
 #include "cli/environment.h"
 #include "cli/failure.h"
 #include "cli/signals.h"
+#include "cli/spelling.h"
 #include "config/config_aliases.h"
 #include "config/config_keys.h"
 #include "measure/calibrate.h"
+#include "settings/setting.h"
 
 namespace plimsoll {
 namespace {
@@ -34,34 +37,48 @@ constexpr const char* kFreeMemory = "95% of what is free";
 constexpr const char* kFileOrFree = "the file's, or else 95% of what is free";
 
 // `otherwise`: the budget of memory that counts where none is given.
-void add_budgets(CLI::App& command, BudgetArguments& budgets, const std::string& otherwise) {
-  const auto last = CLI::MultiOptionPolicy::TakeLast;
-  command
-      .add_option("--memory", budgets.memory,
-                  "bytes of the whole process: 512MiB, 2GiB, 50% of this machine's, 1500000000 (default: " + otherwise + ")")
-      ->multi_option_policy(last);
-  command
-      .add_option("--host-memory", budgets.host_memory, "limit of host memory, if kernels run on a device (--device cuda or sim)")
-      ->multi_option_policy(last);
-  command.add_option("--disk", budgets.disk, "folder and bytes of disk: PATH:SIZE")->multi_option_policy(last);
+void add_budgets(CLI::App& command, std::vector<Change>& changes, const std::string& otherwise) {
+  const auto add = [&](const Change& example, const std::string& help) {
+    const std::string option = option_of(example);
+    const auto take = [&changes, example, option](const std::string& text) {
+      if (text.find_first_not_of(" \t") == std::string::npos) {  // a variable of a script that is not set is no wish for no limit
+        throw config_error("E-CONFIG-SIZE", option, "it is empty", "a size; leave the option out where there is no budget", {example});
+      }
+      changes.emplace_back(example.key, text);
+    };
+    command.add_option_function<std::string>(option, take, help)->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+  };
+  add({"memory.budget", "2GiB"},
+      "bytes of the whole process: 512MiB, 2GiB, 50% of this machine's, 1500000000 (default: " + otherwise + ")");
+  add({"memory.host_memory", "2GiB"}, "limit of host memory, if kernels run on a device (--device cuda or sim)");
+  add(advised_disk("4GiB"), "folder and bytes of disk: PATH:SIZE");
+}
+
+void add_sets(CLI::App& command, std::vector<Change>& changes, const std::string& help) {
+  const auto take = [&changes](const std::vector<std::string>& sets) {
+    for (const std::string& set : sets) changes.push_back(read_change(set));
+  };
+  command.add_option_function<std::vector<std::string>>("--set", take, help)->allow_extra_args(false);
 }
 
 CLI::Option* add_config_file(CLI::App& command, ConfigArguments& config) {
-  command
-      .add_option("--set", config.sets, "a key of the configuration: --set train.updates=50, --set 'optimizer.betas=[0.9,0.95]'")
-      ->allow_extra_args(false);
+  add_sets(command, config.changes,
+           "a key of the configuration: --set train.updates=50, --set 'optimizer.betas=[0.9,0.95]'");
   return command.add_option("CONFIG", config.file, "a TOML file; `plimsoll init` writes one");
 }
 
-// Of a command without a configuration.
-void add_base(CLI::App& command, std::vector<std::string>& sets) {
-  command.add_option("--set", sets, "--set quantize.base=nf4 (or int8, bf16, file): how linear layers are stored in memory")
-      ->allow_extra_args(false);
+// For a command without a configuration.
+void add_base(CLI::App& command, std::vector<Change>& changes) {
+  add_sets(command, changes, "--set quantize.base=nf4 (or int8, bf16, file): how linear layers are stored in memory");
 }
 
 void add_device(CLI::App& command, ConfigArguments& config) {
-  command.add_option("--device", config.device, "cpu, cuda (a GPU) or sim (simulates a GPU with a part of the RAM)");
-  command.add_flag("--unverified", config.unverified, "use a device whose tests have not all passed yet");
+  command.add_option_function<std::string>(
+      "--device", [&config](const std::string& name) { config.changes.emplace_back("machine.device", name); },
+      "cpu, cuda (a GPU) or sim (simulates a GPU with a part of the RAM)");
+  command.add_flag_callback(
+      "--unverified", [&config] { config.changes.emplace_back("machine.unverified", "true"); },
+      "use a device whose tests have not all passed yet");
 }
 
 // Names of other programs, by the key that each stands for.
@@ -79,7 +96,7 @@ std::string aliases_footer() {
 
 void add_config(CLI::App& command, ConfigArguments& config) {
   add_config_file(command, config)->required();
-  add_budgets(command, config.budgets, kFileOrFree);
+  add_budgets(command, config.changes, kFileOrFree);
 }
 
 struct Arguments {
@@ -121,7 +138,7 @@ void add_plan(CLI::App& app, PlanArguments& a) {
       app.add_subcommand("plan", "show the memory and time that a training needs, by phase and kind of tensor, without training");
   add_config_file(*command, a.config);
   command->footer(aliases_footer());
-  add_budgets(*command, a.config.budgets, kFileOrFree);
+  add_budgets(*command, a.config.changes, kFileOrFree);
   add_device(*command, a.config);
   command->add_option("--machine", a.machine,
                       "plan for the machine of this file (machines/*, or what `machine --json` printed), or for `sim`");
@@ -148,7 +165,7 @@ void add_plan(CLI::App& app, PlanArguments& a) {
 void add_train(CLI::App& app, TrainArguments& a) {
   CLI::App* command = app.add_subcommand("train", "plan, then train exactly what was planned");
   add_config_file(*command, a.config);
-  add_budgets(*command, a.config.budgets, kFileOrFree);
+  add_budgets(*command, a.config.changes, kFileOrFree);
   add_device(*command, a.config);
   command->footer(aliases_footer());
   command->add_option("--run", a.run, "folder of the run, new unless --resume (default: runs/<date>-<hash>)");
@@ -214,8 +231,7 @@ void add_merge(CLI::App& app, MergeArguments& a) {
   command->add_option("--adapter", a.adapter, "a folder of an adapter, or of its run")->required();
   command->add_option("--out", a.out, "the new folder")->required();
   command->add_option("--type", a.type, "fp32, bf16 or fp16 (default: as the base has each tensor; of one in blocks bf16)");
-  command->add_option("--set", a.sets,
-                      "--set quantize.base=nf4 (or int8, bf16): merge into what a training with it multiplied with");
+  add_sets(*command, a.changes, "--set quantize.base=nf4 (or int8, bf16): merge into what a training with it multiplied with");
   command->add_flag("--json", a.json, "one JSON object on stdout");
 }
 
@@ -260,9 +276,9 @@ void add_others(CLI::App& app, Arguments& a) {
   eval->add_flag("--json", a.eval.json, "one JSON object on stdout");
 
   CLI::App* generate = app.add_subcommand("generate", "continue a text, or talk");
-  add_budgets(*generate, a.generate.budgets, kFreeMemory);
+  add_budgets(*generate, a.generate.changes, kFreeMemory);
   add_weights(*generate, a.generate.weights, a.generate.adapter);
-  add_base(*generate, a.generate.sets);
+  add_base(*generate, a.generate.changes);
   generate
       ->add_option("--prompt", a.generate.prompts,
                    "text to continue; repeat it to run several prompts as one batch, or with --chat as one turn after the other")
@@ -285,9 +301,9 @@ void add_others(CLI::App& app, Arguments& a) {
   generate->add_flag("--json", a.generate.json, "one JSON object on stdout, at the end");
 
   CLI::App* forward = app.add_subcommand("forward", "compute the logits of given tokens");
-  add_budgets(*forward, a.forward.budgets, kFreeMemory);
+  add_budgets(*forward, a.forward.changes, kFreeMemory);
   add_weights(*forward, a.forward.weights, a.forward.adapter);
-  add_base(*forward, a.forward.sets);
+  add_base(*forward, a.forward.changes);
   forward->add_option("--inputs", a.forward.inputs, "safetensors: input_ids [batch, tokens] (i32 or i64), perhaps attention_mask")
       ->required();
   forward->add_option("--out", a.forward.out, "safetensors: logits f32 [batch, tokens, vocab]")->required();
@@ -332,9 +348,8 @@ void add_others(CLI::App& app, Arguments& a) {
   init->add_option("PRESET|FOLDER", a.init.what,
                    "gpt2, gpt2-medium, gpt2-large, gpt2-xl, byte-10m, byte-3m; or a Hugging Face folder or GGUF file");
   init->add_option("DATA", a.init.data, "files, patterns or folders of JSON samples, text or tokens to train that model on");
-  init->add_option("--set", a.init.sets, "with DATA: a key of the data: --set data.template=FILE, --set data.format=chat")
-      ->allow_extra_args(false);
-  add_budgets(*init, a.init.budgets, "what the machine has");
+  add_sets(*init, a.init.changes, "with DATA: a key of the data: --set data.template=FILE, --set data.format=chat");
+  add_budgets(*init, a.init.changes, "what the machine has");
   init->add_flag("--json", a.init.json, "one JSON object on stdout, with the text in it");
 
   CLI::App* explain =
@@ -381,9 +396,9 @@ bool wants_json(int argc, char** argv) {
   return false;
 }
 
-Error usage_error(const std::string& command, std::string message, const std::string& near) {
+Error usage_error(const std::string& command, std::string message, std::string near) {
   const std::string name = command.empty() ? "plimsoll" : "plimsoll " + command;
-  std::vector<std::string> remedies;
+  Remedies remedies;
   if (!near.empty()) remedies.push_back(near);
   remedies.push_back(name + " --help");
   return config_error("E-USAGE", name, std::move(message), fmt::format("what `{} --help` lists", name), std::move(remedies));

@@ -8,6 +8,7 @@
 #include "base/child.h"
 #include "base/error.h"
 #include "base/shell.h"
+#include "cli/spelling.h"
 #include "config/config_keys.h"
 #include "config/config_rules.h"
 #include "formats/chat_template.h"
@@ -18,38 +19,38 @@
 namespace plimsoll {
 
 std::string RunCommands::resume() const {
-  std::string text = "plimsoll train";
-  if (!arguments_.config.file.empty()) text += " " + shell_quoted(arguments_.config.file);
-  text += fmt::format(" --run {} --resume", shell_quoted(folder_.path().string()));
-  if (arguments_.updates) text += fmt::format(" --updates {}", *arguments_.updates);
-  if (!arguments_.plan.empty()) text += " --plan " + shell_quoted(arguments_.plan);
-  if (arguments_.audit) text += " --audit";
-  return text;
+  std::vector<Change> changes{{"run", folder_.path().string()}, {"resume"}};
+  if (arguments_.updates) changes.emplace_back("updates", *arguments_.updates);
+  if (!arguments_.plan.empty()) changes.emplace_back("plan", arguments_.plan);
+  if (arguments_.audit) changes.emplace_back("audit");
+  const std::string& file = arguments_.config.file;
+  return "plimsoll train" + (file.empty() ? "" : " " + shell_quoted(file)) + words_of(changes);
 }
 
 std::string RunCommands::begin(const std::filesystem::path& run) const {
-  return fmt::format("plimsoll train {} --run {}", shell_quoted((folder_.path() / "config.resolved.toml").string()),
-                     shell_quoted(run.string()));
+  return "plimsoll train " + shell_quoted((folder_.path() / "config.resolved.toml").string()) + words_of(std::vector<Change>{{"run", run.string()}});
 }
 
-std::string RunCommands::begin_beside() const { return begin(new_folder_beside(folder_.path())); }
+std::string RunCommands::begin_beside(std::span<const Change> changes) const {
+  return begin(new_folder_beside(folder_.path())) + words_of(changes);
+}
 
-std::string RunCommands::again() const { return folder_.has_updates() ? begin_beside() : begin(folder_.path()); }
+std::string RunCommands::again() const { return folder_.has_updates() ? begin_beside({}) : begin(folder_.path()); }
 
 std::string RunCommands::other_data() const {
   const std::vector<std::filesystem::path>& names = config_.data.train.names;
   const std::string data = names.size() == 1 ? names.front().string() : config_key("data.train").text(config_);
-  std::string text = begin_beside() + " --set " + shell_quoted("data.train=" + data);
-  if (!has_weights(folder_.weights())) return text;
-  return text + " --set " + shell_quoted("model.init=" + std::filesystem::absolute(folder_.weights()).string());
+  std::vector<Change> changes{{"data.train", data}};
+  if (has_weights(folder_.weights())) changes.emplace_back("model.init", std::filesystem::absolute(folder_.weights()).string());
+  return begin_beside(changes);
 }
 
-std::string RunCommands::go_on() const { return resume() + " --set train.on_divergence=continue"; }
+std::string RunCommands::go_on() const { return resume() + words_of(std::vector<Change>{{"train.on_divergence", "continue"}}); }
 
 std::string RunCommands::slower(bool good) const {
   const double tried = config_.optimizer.learning_rate, usual = usual_learning_rate(config_.optimizer.kind);
-  const std::string rate = fmt::format(" --set optimizer.learning_rate={:g}", tried > 1000 * usual ? usual : tried / 10);
-  return (good ? resume() : begin_beside()) + rate;
+  const Change rate("optimizer.learning_rate", fmt::format("{:g}", tried > 1000 * usual ? usual : tried / 10));
+  return good ? resume() + words_of({&rate, 1}) : begin_beside({&rate, 1});
 }
 
 namespace {

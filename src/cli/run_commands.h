@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <span>
 #include <string>
 
 #include "cli/commands.h"
@@ -17,15 +18,15 @@ class RunCommands final : public NextCommands {
   RunCommands(const TrainArguments& arguments, const RunFolder& folder, const Config& config)
       : arguments_(arguments), folder_(folder), config_(config) {}
 
-  // "plimsoll train CONFIG --run DIR --resume", with what else this command was told that a run does not keep.
+  // "plimsoll train CONFIG --run DIR --resume", with those options of this command that a run does not keep.
   std::string resume() const override;
-  std::string begin_beside() const override;
+  std::string begin_beside(std::span<const Change> changes) const override;
   std::string again() const override;
   std::string other_data() const override;
   std::string go_on() const override;
   std::string slower(bool good) const override;
   std::string weights() const { return folder_.weights().string(); }
-  // What they are good for.
+  // The command that uses the weights.
   std::string use() const;
 
  private:

@@ -21,6 +21,7 @@
 #include "cli/say.h"
 #include "cli/settings.h"
 #include "cli/signals.h"
+#include "cli/spelling.h"
 #include "cli/train_watcher.h"
 #include "records/run_folder.h"
 #include "session/probe.h"
@@ -68,17 +69,14 @@ Run open_run(const TrainArguments& arguments) {
     return {std::move(folder), std::move(config), std::move(settings)};
   }
   RunFolder folder = RunFolder::open(arguments.run, true);
-  std::vector<std::string> sets = sets_of(arguments.config);
+  std::vector<Change> changes = arguments.config.changes;
   const auto resume = [&] {
-    return resume_config(folder.path(), {arguments.config.file, sets, budgets_of(arguments.config), arguments.force});
+    return resume_config(folder.path(), {arguments.config.file, typed_settings_of(changes), arguments.force});
   };
   ResumedConfig resumed = resume();
-  const auto says = [&](std::string_view key) {
-    return std::ranges::any_of(sets, [&](const std::string& set) { return set.starts_with(key); });
-  };
-  if (says("train.epochs=") && !says("train.updates=") && resumed.config.train.epochs) {
-    if (std::optional<std::string> length = length_of_epochs(resumed.config)) {
-      sets.push_back(*std::move(length));
+  if (is_typed(changes, "train.epochs") && !is_typed(changes, "train.updates") && resumed.config.train.epochs) {
+    if (std::optional<Change> length = length_of_epochs(resumed.config)) {
+      changes.push_back(*std::move(length));
       resumed = resume();
     }
   }
@@ -119,20 +117,19 @@ SessionRequest request_of(const TrainArguments& arguments, Run& run) {
 }
 
 int refuse(const Refused& refused, bool as_json) {
-  const nlohmann::json plan = nlohmann::json::parse(refused.plan_text);
+  nlohmann::json plan = nlohmann::json::parse(refused.plan_text);
+  spell_changes(plan);
   say_text(alternatives_text(plan));
   if (as_json) print_json(plan);
   return static_cast<int>(ExitCode::does_not_fit);
 }
 
-// What is advised to a run that keeps its settings names them; one of which nothing has been saved begins anew.
+// Advice to a run that keeps its settings names them. A run without a checkpoint begins anew.
 void complete(Error& error, const TrainArguments& arguments, const RunFolder& folder) {
   std::error_code ignored;
-  for (std::string& remedy : error.remedies) {
-    constexpr std::string_view kResume = "CONFIG --run DIR --resume", kBegin = "CONFIG --run DIR";
-    const std::size_t at = remedy.find(kResume);
-    const bool saved = std::filesystem::exists(folder.checkpoint(), ignored);
-    if (at != std::string::npos && !saved) remedy.replace(at, kResume.size(), kBegin);
+  for (Remedy& remedy : error.remedies) {
+    if (std::ranges::find(remedy.changes, Change("run", "DIR")) == remedy.changes.end()) continue;
+    if (!std::filesystem::exists(folder.checkpoint(), ignored)) std::erase(remedy.changes, Change("resume"));
   }
   name_run(error, folder.path().string());
   ConfigArguments config = arguments.config;
@@ -158,7 +155,7 @@ int train(const TrainArguments& arguments, Run& run) {
 int run_train(const TrainArguments& arguments) {
   if (arguments.resume && arguments.run.empty()) {
     throw config_error("E-USAGE", "plimsoll train", "--resume does not say which run", "--run with the folder of a run",
-                       {"plimsoll train CONFIG --run DIR --resume"});
+                       {Remedy::of_command("train CONFIG", {{"run", "DIR"}, {"resume"}})});
   }
   constexpr std::int64_t kMostUpdates = std::int64_t{1} << 36;
   if (const std::int64_t updates = arguments.updates.value_or(1); updates < 1 || updates > kMostUpdates) {

@@ -27,14 +27,14 @@
 namespace plimsoll {
 namespace {
 
-// What the trainings of verify choose by themselves is said where it was asked for.
+// Reports settings that the trainings of verify choose by themselves.
 void tell_unused(const ConfigArguments& config) {
   constexpr std::string_view kOwn[] = {
       "data.validation",      "train.updates",          "train.micro_batch", "train.accumulation",
       "train.evaluate_every", "train.evaluate_samples", "train.save_every",  "plan.group"};
   std::vector<std::string> heard;  // when the configuration was read
   ConfigFaults faults;
-  for (const KeySetting& one : find_keys(typed_settings(config.sets, {}), heard, faults)) {
+  for (const KeySetting& one : find_keys(typed_settings_of(config.changes), heard, faults)) {
     if (std::find(std::begin(kOwn), std::end(kOwn), one.key->name) == std::end(kOwn)) continue;
     say_line(fmt::format("note: {} is not used: verify trains for a few updates, in splits of its own", one.setting.name));
   }
@@ -106,7 +106,7 @@ int run_verify(const VerifyArguments& arguments) {
     throw config_error(
         "E-CONFIG-CONFLICT", "adapter.kind", "verify moves all weights of a model, and an adapter is saved without them",
         "a configuration without an adapter",
-        config.adapter.init.empty() ? std::vector<std::string>{"--set adapter.kind=none"} : std::vector<std::string>{});
+        config.adapter.init.empty() ? Remedies{Change("adapter.kind", "none")} : Remedies{});
   }
   tell_unused(arguments.config);
   const TokenFile data = open_in_child(config, config.data.train, cache_folder());

@@ -109,7 +109,7 @@ void take_base(C& config, const GivenSettings& given, const PeftAdapter& adapter
   try {
     config.model.init = base_of(adapter);
   } catch (Error& error) {
-    if (error.code == "E-ADAPTER-BASE") error.remedies = {"--set model.init=BASE"};
+    if (error.code == "E-ADAPTER-BASE") error.remedies = {Change("model.init", "BASE")};
     throw;
   }
   config.model.config = read_model(config.model.init);
@@ -175,7 +175,7 @@ void complete_adapter(Config& config, const GivenSettings& given) {
     for (const ConfigKey& key : keys) {
       if (off || !given.has(key.name)) continue;
       throw config_error("E-CONFIG-MISSING", given.where(key.name), fmt::format("{} is given, and adapter.kind is not", key.name),
-                         "a kind of adapter, or a folder in adapter.init", {"--set adapter.kind=lora"});
+                         "a kind of adapter, or a folder in adapter.init", {Change("adapter.kind", "lora")});
     }
     adapter = {};
     return;

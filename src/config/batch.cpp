@@ -38,7 +38,7 @@ Error not_divisible_by_micro(std::int64_t effective, std::int64_t micro, const s
   return config_error("E-BATCH-3", where,
                       fmt::format("effective_batch={} cannot be {} x accumulation. Nearest: {}; or micro_batch={} (k={}).",
                                   effective, micro, nearest_multiples(effective, micro, 'k'), better, effective / better),
-                      "", {fmt::format("--set train.micro_batch={}", better)});
+                      "", {Change("train.micro_batch", better)});
 }
 
 Error not_divisible_by_accumulation(std::int64_t effective, std::int64_t accumulation, const std::string& where) {
@@ -47,26 +47,26 @@ Error not_divisible_by_accumulation(std::int64_t effective, std::int64_t accumul
       "E-BATCH-3", where,
       fmt::format("effective_batch={} cannot be micro_batch x {}. Nearest: {}; or accumulation={} (b={}).", effective,
                   accumulation, nearest_multiples(effective, accumulation, 'b'), better, effective / better),
-      "", {fmt::format("--set train.accumulation={}", better)});
+      "", {Change("train.accumulation", better)});
 }
 
 Error three_disagree(const BatchSplit& split, const std::string& where) {
   const std::int64_t e = split.effective, b = *split.micro, k = *split.accumulation;
   std::string fixes = fmt::format("effective_batch={}", b * k);
-  std::vector<std::string> remedies{fmt::format("--set train.effective_batch={}", b * k)};
+  Remedies remedies{Change("train.effective_batch", b * k)};
   if (e % b == 0) {
     fixes += fmt::format(", or accumulation={}", e / b);
-    remedies.push_back(fmt::format("--set train.accumulation={}", e / b));
+    remedies.push_back(Change("train.accumulation", e / b));
   }
   if (e % k == 0) {
     fixes += fmt::format(", or micro_batch={}", e / k);
-    remedies.push_back(fmt::format("--set train.micro_batch={}", e / k));
+    remedies.push_back(Change("train.micro_batch", e / k));
   }
   if (e % b != 0 && e % k != 0) {
     const std::int64_t better = nearest_divisor(e, b);
     fixes += fmt::format(", or micro_batch={} and accumulation={}", better, e / better);
   }
-  remedies.push_back("--set train.micro_batch=auto --set train.accumulation=auto");
+  remedies.push_back(Remedy::of_command("", {{"train.micro_batch", "auto"}, {"train.accumulation", "auto"}}));
   return config_error(
       "E-BATCH-3", where,
       fmt::format("effective_batch={} is not micro_batch x accumulation = {} x {} = {}. Nearest: {}.", e, b, k, b * k, fixes), "",
@@ -80,7 +80,7 @@ BatchSplit resolve_batch(std::optional<std::int64_t> effective, std::optional<st
   if (!effective && !micro) {
     throw config_error("E-CONFIG-MISSING", where, "train.effective_batch is not given",
                        "how many samples an update takes; micro_batch and accumulation may then be \"auto\"",
-                       {"--set train.effective_batch=32"});
+                       {Change("train.effective_batch", 32)});
   }
   if (!effective) return {*micro * accumulation.value_or(1), micro, accumulation.value_or(1)};
   if (micro && !accumulation) {

@@ -65,7 +65,7 @@ class Merged {
     if (implied.kind == required) {
       if (there) return;
       throw config_error("E-CONFIG-MISSING", origin.where, fmt::format("{}, and {} is not given", said, key.name),
-                         "both: one belongs to the other", {fmt::format("--set {}={}", key.name, key.example)});
+                         "both: one belongs to the other", {Change(std::string(key.name), std::string(key.example))});
     }
     if (implied.kind == absent) {
       if (!there || there->alone() == Config{}) return;
@@ -97,16 +97,12 @@ class Merged {
 
 }  // namespace
 
-std::vector<Setting> typed_settings(std::span<const std::string> sets, const BudgetOptions& budgets) {
+std::vector<Setting> typed_settings(std::span<const Change> changes, std::string (*where)(const Change&)) {
   ConfigFaults faults;
   std::vector<Setting> settings;
-  for (const std::string& set : sets) faults.attempt([&] { settings.push_back(read_assignment(set)); });
-  const auto add = [&](const char* key, const char* option, const std::optional<std::string>& size) {
-    if (size) faults.attempt([&] { settings.push_back(budget_setting(key, option, *size)); });
-  };
-  add("memory.budget", "--memory", budgets.memory);
-  add("memory.host_memory", "--host-memory", budgets.host_memory);
-  add("memory.disk", "--disk", budgets.disk);
+  for (const Change& change : changes) {
+    faults.attempt([&] { settings.push_back(typed_setting(change, where != nullptr ? where(change) : change.key)); });
+  }
   faults.check();
   return settings;
 }
@@ -135,11 +131,8 @@ Bf16Speed bf16_speed_here() {
   return {fast, fmt::format("this processor has {}instructions for products of bf16", fast ? "" : "no ")};
 }
 
-Config load_config(const std::filesystem::path& path, std::span<const std::string> sets, const BudgetOptions& budgets,
-                   const Bf16Speed& bf16) {
-  const std::vector<Setting> file = read_settings(path);
-  std::vector<Setting> typed = typed_settings(sets, budgets);
-  return config_of(file, typed, path.string(), bf16);
+Config load_config(const std::filesystem::path& path, std::vector<Setting> typed, const Bf16Speed& bf16) {
+  return config_of(read_settings(path), typed, path.string(), bf16);
 }
 
 Config config_of(const std::vector<Setting>& file, std::vector<Setting>& typed, const std::string& name, const Bf16Speed& bf16) {
@@ -168,9 +161,9 @@ Config config_of(const std::vector<Setting>& file, std::vector<Setting>& typed, 
   return config;
 }
 
-Config with_settings(Config config, std::span<const std::string> sets, const BudgetOptions& budgets) {
+Config with_changes(Config config, std::span<const Change> changes) {
   ConfigFaults faults;
-  const std::vector<KeySetting> settings = find_keys(typed_settings(sets, budgets), config.notes, faults);
+  const std::vector<KeySetting> settings = find_keys(typed_settings(changes), config.notes, faults);
   faults.check();
   for (const KeySetting& setting : settings) setting.set(config, setting.setting);
   return config;

@@ -1,6 +1,6 @@
-// The configuration of a run as one typed struct. It is parsed once, from a TOML file, then --set, then the budgets of the
-// command line; the last one wins. Every default is filled in and every rule between keys is checked, so nothing behind this
-// header looks at a key or a text again. Mistakes throw config_error, codes E-CONFIG-* and E-BATCH-3, naming file and line.
+// The configuration of a run as one typed struct. It is parsed once, from a TOML file, then from the settings of the command line;
+// the last one wins. Every default is filled in and every rule between keys is checked, so no later stage parses a key or a text
+// again. Mistakes throw config_error, codes E-CONFIG-* and E-BATCH-3, with file and line.
 #pragma once
 
 #include <array>
@@ -23,6 +23,7 @@
 #include "device/link_rates.h"
 #include "models/model_config.h"
 #include "plan/plan.h"
+#include "settings/setting.h"
 
 namespace plimsoll {
 
@@ -164,28 +165,21 @@ struct Config {
   friend bool operator==(const Config& a, const Config& b);
 };
 
-// --memory, --host-memory and --disk as given on the command line.
-struct BudgetOptions {
-  std::optional<std::string> memory, host_memory, disk;
-};
-
-// Whether products of bf16 are faster than those of fp32 where a configuration is for, and in words why.
+// The speed of bf16 products on the machine of a configuration: faster than fp32 or not, with the reason in words.
 struct Bf16Speed {
   bool fast = false;
   std::string reason;
 };
 Bf16Speed bf16_speed_here();
 
-// Reads `path`, then each "a.b=c" of `sets` in order, then the budgets. Paths in the file are relative to its folder, others to
-// the current one; all are absolute afterwards. Reads config.json of an init folder, and nothing of the data. `bf16`: what
-// precision.compute = "auto" goes by.
-Config load_config(const std::filesystem::path& path, std::span<const std::string> sets = {}, const BudgetOptions& budgets = {},
-                   const Bf16Speed& bf16 = bf16_speed_here());
+// Reads `path`, then the typed settings in order. Paths in the file are relative to its folder, others to the current one; all are
+// absolute afterwards. Reads config.json of an init folder, and no data. `bf16` decides precision.compute = "auto".
+Config load_config(const std::filesystem::path& path, std::vector<Setting> typed = {}, const Bf16Speed& bf16 = bf16_speed_here());
 
-// The configuration with "a.b=c" of `sets` and the budgets set as well. What depends on several keys is not looked at again.
-Config with_settings(Config config, std::span<const std::string> sets, const BudgetOptions& budgets = {});
+// The configuration with further keys set. The rules between keys are not applied again.
+Config with_changes(Config config, std::span<const Change> changes);
 
-// The TOML text of every key, defaults included: what config.resolved.toml holds. load_config reads an equal Config from it.
+// The TOML text of every key, defaults included: the content of config.resolved.toml. load_config reads an equal Config from it.
 std::string resolved_toml(const Config& config);
 
 // 32 hex digits over resolved_toml.

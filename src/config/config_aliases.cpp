@@ -250,14 +250,14 @@ constexpr std::string_view kData =
     "write data.train = a file, or a list of them, with data.format = \"chat\" for conversations and other JSON samples";
 constexpr std::string_view kContext = "write model.context; longer samples are handled as data.too_long says";
 constexpr std::string_view kEverything = "write train.evaluate_every and train.save_every = the updates between them";
-constexpr std::string_view kRunFolder = "the run's folder is an option: plimsoll train CONFIG --run DIR";
+constexpr std::string_view kRunFolder = "the run's folder is an option of plimsoll train: run";
 constexpr std::string_view kKernels = "kernels are fixed when the plan is made; leave it out";
 constexpr std::string_view kUpload = "nothing is uploaded from here; leave it out";
 constexpr std::string_view kTrained = "write data.loss = \"assistant\", \"last\" or \"all\"";
 constexpr std::string_view kReader = "data are read beside the training by one thread; leave it out";
 constexpr std::string_view kEarlyStop =
-    "there is no early stopping here: train.evaluate_every prints validation losses; Ctrl-C stops with a checkpoint, --resume "
-    "goes on";
+    "there is no early stopping here: train.evaluate_every prints validation losses; Ctrl-C stops with a checkpoint, from "
+    "which the run can be resumed";
 constexpr std::string_view kBestCheckpoint =
     "the last checkpoint is kept, not the best: train.save_every writes it, train.evaluate_every prints validation losses";
 constexpr std::string_view kTrackers =
@@ -322,11 +322,11 @@ const ForeignName kForeign[] = {
     {"wandb_run_name", kTrackers},
     {"tensorboard", kTrackers},
     {"mlflow", kTrackers},
-    {"run_name", "the run's folder is its name: --run"},
+    {"run_name", "the run's folder, an option of plimsoll train, is its name: run"},
     {"output_dir", kRunFolder},
     {"out_dir", kRunFolder},
     {"overwrite_output_dir", kRunFolder},
-    {"resume_from_checkpoint", "going on is an option: plimsoll train CONFIG --run DIR --resume"},
+    {"resume_from_checkpoint", "going on is an option of plimsoll train: resume"},
     {"logging_steps", kLogging},
     {"logging_strategy", kLogging},
     {"logging_first_step", kLogging},

@@ -120,7 +120,7 @@ DType precision(const Setting& s, std::string_view key, std::span<const DType> k
     all += fmt::format("{}\"{}\"", all.empty() ? "" : " or ", precision_name(each));
   }
   throw config_error("E-CONFIG-PRECISION", s.where, fmt::format("{} asks for {}, which is not available", s.name, name),
-                     "what exists: " + all, {fmt::format("--set {}=fp32", key)});
+                     "what exists: " + all, {Change(std::string(key), "fp32")});
 }
 
 constexpr std::array kUsuallyAllowed{DType::f32, DType::bf16};
@@ -149,7 +149,7 @@ double power_of_two(const Setting& s) {
   int exponent = 0;
   if (std::frexp(value, &exponent) == 0.5) return value;
   throw config_error("E-CONFIG-RANGE", s.where, fmt::format("{} is {}", s.name, s.text),
-                     "a power of two, so that it changes no digit of a gradient", {"--set precision.loss_scale=65536"});
+                     "a power of two, so that it changes no digit of a gradient", {Change("precision.loss_scale", 65536)});
 }
 
 std::string if_scaled(const Config& c, std::string text) {
@@ -477,7 +477,7 @@ const ConfigKey kKeys[] = {
      [](C& c, const S& s) { c.plan.transfers = one_of<TransferPolicy>(s, kTransferPolicies); },
      [](const C& c) { return name_of(c.plan.transfers, kTransferPolicies); }},
 
-    {"memory.budget", OnResume::free, "bytes of the whole process; --memory overrides it", "\"2GiB\"",
+    {"memory.budget", OnResume::free, "bytes of the whole process; the command line wins", "\"2GiB\"",
      [](C& c, const S& s) { set_size(c, c.memory.budget, s); }, [](const C& c) { return shown(c.memory.budget); }},
     {"memory.host_memory", OnResume::free, "budget for the memory of the host, where the model trains on a device (cuda, sim)",
      "\"8GiB\"", [](C& c, const S& s) { set_size(c, c.memory.host_memory, s); },
@@ -527,7 +527,7 @@ const ConfigKey kKeys[] = {
     {"machine.device", OnResume::free, "cpu, cuda (a GPU) or sim (simulates a GPU: a part of the RAM is its memory)", "\"cpu\"",
      [](C& c, const S& s) { c.device = one_of<DeviceChoice>(s, kDevices); },
      [](const C& c) { return name_of(c.device, kDevices); }},
-    {"machine.unverified", OnResume::free, "cuda: although not all of its tests have passed on a GPU (--unverified)", "false",
+    {"machine.unverified", OnResume::free, "cuda: although not all of its tests have passed on a GPU", "false",
      [](C& c, const S& s) { c.unverified = flag(s); }, [](const C& c) { return std::string(c.unverified ? "true" : "false"); }},
     {"machine.gpu_graphs", OnResume::free,
      "cuda: kernels are launched as graphs; false: one by one, each waited for, with the same bits", "true",

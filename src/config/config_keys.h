@@ -1,5 +1,5 @@
-// The list of configuration keys: what each is called, what it says, how it is read and written. Parsing, the resolved file, the
-// text of `plimsoll init`, suggestions and comparisons all walk this one list, in this order.
+// The list of configuration keys: name, comment, reader and writer of each. Parsing, the resolved file, the text of
+// `plimsoll init`, suggestions and comparisons all walk this one list, in this order.
 #pragma once
 
 #include <cstdint>
@@ -26,8 +26,8 @@ struct ConfigKey {
   std::function<std::string(const Config&)> text;  // see text_of
 };
 
-// Sections stand together; model.preset, model.init and model.kind come before what they are overridden by. The keys of [model]
-// are those of all families; a model of another family than theirs refuses them.
+// Sections stand together; model.preset, model.init and model.kind come before the keys that override them. The keys of [model]
+// are those of all families; a model of another family refuses them.
 std::span<const ConfigKey> config_keys();
 const ConfigKey& config_key(std::string_view name);
 
@@ -35,13 +35,13 @@ const ConfigKey& config_key(std::string_view name);
 std::string_view section_of(std::string_view name);
 std::string_view leaf_of(std::string_view name);
 
-// What a value of another program says of a further key of ours.
+// The effect of a value of another program on a further key.
 struct ImpliedSetting {
   enum class Kind : std::uint8_t {
-    always,    // the value is part of what the name means
-    usual,     // holds where nobody says otherwise: the other program's default
-    required,  // the other program refuses to do without it
-    absent     // the other program would ignore it
+    always,    // the value is part of the name's meaning
+    usual,     // the other program's default
+    required,  // the other program requires the key
+    absent     // the other program would ignore the key
   };
   std::string_view key;
   Kind kind;
@@ -56,18 +56,18 @@ struct KeySetting {
   std::vector<ImpliedSetting> implied = {};
   bool follows = false;  // was itself implied
 
-  // A configuration of which nothing else is set.
+  // A configuration with this setting alone.
   Config alone() const;
 };
 
-// Those of --set in order, then the budgets. E-CONFIG-SET, E-CONFIG-SIZE.
-std::vector<Setting> typed_settings(std::span<const std::string> sets, const BudgetOptions& budgets);
+// Changes as settings. `where` names the option of each; without it, the key does. E-CONFIG-SET.
+std::vector<Setting> typed_settings(std::span<const Change> changes, std::string (*where)(const Change&) = nullptr);
 
-// The configuration of the settings of a file, called `name`, and of those of the command line, of which those in force are left.
+// The configuration of the settings of a file, called `name`, and of typed settings. Those in force stay in `typed`.
 Config config_of(const std::vector<Setting>& file, std::vector<Setting>& typed, const std::string& name, const Bf16Speed& bf16);
 
-// Finds the key of each setting, adding a note where the name is not the key's own. E-CONFIG-KEY names the nearest key, if one is
-// close, and what does here what a name of another program does there.
+// Finds the key of each setting, and adds a note if the name is not the key's own. E-CONFIG-KEY names the nearest key, if one is
+// close, or the counterpart of another program's name.
 std::vector<KeySetting> find_keys(std::vector<Setting> settings, std::vector<std::string>& notes, ConfigFaults& faults);
 
 }  // namespace plimsoll

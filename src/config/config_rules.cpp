@@ -38,7 +38,7 @@ bool same_sizes(const ModelConfig& a, const ModelConfig& b) {
   return std::ranges::all_of(a.family().keys(), [&](const ModelKey& key) { return !key.required || key.text(a) == key.text(b); });
 }
 
-Error missing(const GivenSettings& given, std::string what, std::string expected, std::string remedy) {
+Error missing(const GivenSettings& given, std::string what, std::string expected, Change remedy) {
   return config_error("E-CONFIG-MISSING", given.file(), what + " is not given", std::move(expected), {std::move(remedy)});
 }
 
@@ -54,7 +54,7 @@ void check_shares(const Config& config, const GivenSettings& given) {
 
 void check_data(const Config& config, const GivenSettings& given) {
   if (!config.data.train.empty()) return;
-  throw missing(given, "data.train", "a text file or a file of tokens", "--set data.train=train.txt");
+  throw missing(given, "data.train", "a text file or a file of tokens", Change("data.train", "train.txt"));
 }
 
 // The shape of a folder and the shape of a preset beside it must be the same one.
@@ -79,7 +79,7 @@ void complete_context(Config& config, const GivenSettings& given) {
     throw config_error(
         "E-CONFIG-INIT", given.where("model.context"),
         fmt::format("model.context is {} and the model in {} has {} positions", model.context, model.init.string(), positions),
-        fmt::format("a context of at most {}", positions), {fmt::format("--set model.context={}", positions)});
+        fmt::format("a context of at most {}", positions), {Change("model.context", positions)});
   }
 }
 
@@ -102,7 +102,7 @@ void check_shape_is_given(Config& config, const GivenSettings& given) {
     if (key.required && !key.size) demand(fmt::format("model.{}", key.name));
   }
   if (absent.empty()) return;
-  throw missing(given, absent, "a model.preset, a folder in model.init, or the whole shape", "--set model.preset=gpt2");
+  throw missing(given, absent, "a model.preset, a folder in model.init, or the whole shape", Change("model.preset", "gpt2"));
 }
 
 void check_model(const Config& config, const GivenSettings& given) {
@@ -153,13 +153,13 @@ void check_samples(const Config& config, const GivenSettings& given) {
     if (!said) continue;
     throw config_error("E-CONFIG-CONFLICT", given.where(key),
                        fmt::format("{} is given, and samples of format \"{}\" are cut from one stream", key, data.format),
-                       "JSON samples, data.format = \"chat\"", {"--set data.format=chat"});
+                       "JSON samples, data.format = \"chat\"", {Change("data.format", "chat")});
   }
   if (data.validation_share == 0) return;
   throw config_error(
       "E-CONFIG-CONFLICT", given.where("data.validation"),
       fmt::format("a share of samples is held out, and those of format \"{}\" are cut from one stream", data.format),
-      "a file, or JSON samples, data.format = \"chat\"", {"--set data.format=chat"});
+      "a file, or JSON samples, data.format = \"chat\"", {Change("data.format", "chat")});
 }
 
 // Updates of a number of tokens, and rows with several samples: how many micro-steps there are follows from the rows.
@@ -170,21 +170,21 @@ void complete_ragged(Config& config, const GivenSettings& given) {
     throw config_error(
         "E-CONFIG-RANGE", given.where("train.effective_tokens"),
         fmt::format("{} tokens are less than a sample of model.context = {}", train.effective_tokens, config.model.context),
-        "at least one sample", {fmt::format("--set train.effective_tokens={}", config.model.context)});
+        "at least one sample", {Change("train.effective_tokens", config.model.context)});
   }
   if (tokens && given.has("train.effective_batch") && train.effective_batch > 0) {
     throw config_error("E-CONFIG-CONFLICT", given.where("train.effective_tokens"),
                        "an update has a number of samples and a number of tokens", "one of the two",
-                       {"--set train.effective_tokens=0", "--set train.effective_batch=auto"});
+                       {Change("train.effective_tokens", 0), Change("train.effective_batch", "auto")});
   }
   if (train.accumulation) {
     throw config_error("E-CONFIG-CONFLICT", given.where("train.accumulation"),
                        "updates have as many micro-steps as their rows take, and a number of them is given", "without it",
-                       {"--set train.accumulation=auto"});
+                       {Change("train.accumulation", "auto")});
   }
   if (tokens) train.effective_batch = train.effective_tokens / config.model.context;
   if (train.effective_batch > 0) return;
-  throw missing(given, "train.effective_batch", "how many samples an update has", "--set train.effective_batch=32");
+  throw missing(given, "train.effective_batch", "how many samples an update has", Change("train.effective_batch", 32));
 }
 
 void complete_batch(Config& config, const GivenSettings& given) {
@@ -193,7 +193,7 @@ void complete_batch(Config& config, const GivenSettings& given) {
     throw config_error("E-CONFIG-RANGE", given.where("batch.tokens"),
                        fmt::format("a micro-batch of {} rows of {} tokens has more than {}", train.micro_batch.value_or(1),
                                    config.model.context, config.batch.tokens),
-                       "at least one row of model.context tokens", {"--set batch.tokens=0"});
+                       "at least one row of model.context tokens", {Change("batch.tokens", 0)});
   }
   if (train.effective_tokens > 0 || config.batch.packing) return complete_ragged(config, given);
   const std::optional<std::int64_t> effective = train.effective_batch > 0 ? std::optional(train.effective_batch) : std::nullopt;
@@ -240,7 +240,7 @@ void check_clips(Config& config, const GivenSettings& given) {
   if (train.gradient_clip_value == 0 || train.gradient_clip == 0) return;
   throw config_error("E-CONFIG-CONFLICT", given.where("train.gradient_clip_value"),
                      "gradients are clipped by their norm and by value", "one of the two",
-                     {"--set train.gradient_clip=0", "--set train.gradient_clip_value=0"});
+                     {Change("train.gradient_clip", 0), Change("train.gradient_clip_value", 0)});
 }
 
 // Where a schedule ends, or its cycles are lowest, if nobody says.
@@ -271,7 +271,7 @@ void complete_momentum(Config& config, const GivenSettings& given) {
   if (!schedule.momentum || !none) return;
   throw config_error("E-CONFIG-CONFLICT", given.where("schedule.momentum_range"),
                      "schedule.momentum_range is given and there is no momentum", "an optimizer that has momentum, or no range",
-                     {"--set optimizer.momentum=0.9", "--set schedule.momentum_range=none"});
+                     {Change("optimizer.momentum", "0.9"), Change("schedule.momentum_range", "none")});
 }
 
 void complete_schedule(Config& config, const GivenSettings& given) {
@@ -288,7 +288,7 @@ void complete_schedule(Config& config, const GivenSettings& given) {
   const double cycle = in_samples(schedule.cycle, run) / batch, decay = in_samples(schedule.decay, run);
   if (cycle < 2) {
     throw config_error("E-CONFIG-RANGE", given.where("schedule.cycle"), fmt::format("schedule.cycle is {:g} updates", cycle),
-                       "a cycle of at least two updates", {"--set schedule.cycle=2updates"});
+                       "a cycle of at least two updates", {Change("schedule.cycle", "2updates")});
   }
   if (warmup > total) {
     config.notes.push_back(fmt::format("{}: the warm-up takes {:.0f} samples and the run {:.0f}; the peak rate is never reached",
@@ -319,7 +319,7 @@ void choose_precision(Config& config, const GivenSettings& given, const Bf16Spee
     if (!given.has("precision.allow")) return;
     throw config_error("E-CONFIG-CONFLICT", given.where("precision.allow"),
                        "precision.allow is given, and there is nothing to choose", "it belongs to precision.compute = \"auto\"",
-                       {"--set precision.compute=auto"});
+                       {Change("precision.compute", "auto")});
   }
   const std::vector<DType> allowed = *std::exchange(config.precision.allowed, {});
   const auto may = [&](DType dtype) { return std::find(allowed.begin(), allowed.end(), dtype) != allowed.end(); };
@@ -338,18 +338,18 @@ void check_rounding(const Config& config, const GivenSettings& given) {
     if (!precision.force_nearest) return;
     throw config_error("E-CONFIG-CONFLICT", given.where("precision.force_nearest"),
                        "precision.force_nearest is given, and rounding is at random", "without it, or nearest",
-                       {"--set precision.rounding=nearest"});
+                       {Change("precision.rounding", "nearest")});
   }
   const std::string where = given.where("precision.rounding");
   if (!precision.has_narrow_numbers()) {
     throw config_error("E-CONFIG-CONFLICT", where, "precision.rounding is given, and all that is added to is fp32",
                        "without it, or parameters, gradients or optimizer_state that are narrower",
-                       {"--set precision.optimizer_state=bf16"});
+                       {Change("precision.optimizer_state", "bf16")});
   }
   if (precision.force_nearest) return;
   throw config_error("E-CONFIG-ROUNDING", where, "rounded to the nearest, steps below half a digit are lost, all of them",
                      "rounding at random, which keeps them in the mean; or that you want just that",
-                     {"--set precision.rounding=stochastic", "--set precision.force_nearest=true"});
+                     {Change("precision.rounding", "stochastic"), Change("precision.force_nearest", "true")});
 }
 
 void check_precision(const Config& config, const GivenSettings& given) {
@@ -358,18 +358,18 @@ void check_precision(const Config& config, const GivenSettings& given) {
     if (config.precision.compute == DType::f16 || given.find(key) == nullptr) continue;
     throw config_error("E-CONFIG-CONFLICT", given.where(key),
                        fmt::format("{} is given, and {} needs no scale", key, precision_name(config.precision.compute)),
-                       "without it, or fp16", {"--set precision.compute=fp16"});
+                       "without it, or fp16", {Change("precision.compute", "fp16")});
   }
   if (config.precision.parameters != DType::f32 && config.precision.compute != DType::bf16) {
     throw config_error("E-CONFIG-CONFLICT", given.where("precision.parameters"),
                        "precision.parameters is bf16, and products are not", "products of bf16, or weights of fp32",
-                       {"--set precision.compute=bf16", "--set precision.parameters=fp32"});
+                       {Change("precision.compute", "bf16"), Change("precision.parameters", "fp32")});
   }
   const bool state = has_state(config.optimizer.kind, config.optimizer.momentum > 0);
   if (state || config.precision.optimizer_state == DType::f32) return;
   throw config_error("E-CONFIG-CONFLICT", given.where("precision.optimizer_state"),
                      "this optimizer has no state for each parameter that could be narrower",
-                     "adamw, lion, sgd with momentum, or fp32", {"--set precision.optimizer_state=fp32"});
+                     "adamw, lion, sgd with momentum, or fp32", {Change("precision.optimizer_state", "fp32")});
 }
 
 // Choices that are taken as they are, and are most likely a mistake.
@@ -415,7 +415,7 @@ void check_resting(const Config& config, const GivenSettings& given) {
     }
     if (plan.optimizer_state != RestPolicy::memory) continue;
     throw config_error("E-CONFIG-VALUE", "plan.optimizer_state", fmt::format("it is \"memory\" and {} is \"disk\"", key),
-                       "optimizer state on the disk as well: it is read least often", {"--set plan.optimizer_state=disk"});
+                       "optimizer state on the disk as well: it is read least often", {Change("plan.optimizer_state", "disk")});
   }
 }
 
@@ -517,8 +517,8 @@ void check_init_alone(const GivenSettings& given) {
     const Setting* setting = given.find(key);
     if (setting == nullptr) continue;
     // A typed folder counts before the shape in a file. What is typed beside it is left to the user.
-    std::vector<std::string> remedies;
-    if (!setting->typed) remedies.push_back("--set " + shell_quoted("model.init=" + path(*init).string()));
+    Remedies remedies;
+    if (!setting->typed) remedies.push_back(Change("model.init", path(*init).string()));
     throw config_error("E-CONFIG-INIT", setting->where,
                        fmt::format("{} = {} stands beside model.init = \"{}\", which brings the shape", setting->name,
                                    setting->text, text(*init)),

@@ -24,7 +24,7 @@ void complete_betas(Config& config, const GivenSettings& given) {
     throw config_error("E-CONFIG-CONFLICT", where,
                        both ? "betas and half_lives are both given" : "half_lives are given, and " + name + " has no betas",
                        "half-lives alone, of adamw or lion: they are betas for any batch size",
-                       {"--set optimizer.half_lives=none"});
+                       {Change("optimizer.half_lives", "none")});
   }
   const RunLength run = run_length(config);
   const auto beta = [&](const Duration& half_life) {
@@ -77,7 +77,7 @@ void complete_optimizer(Config& config, const GivenSettings& given) {
   complete_betas(config, given);
   if (optimizer.ema_half_life && optimizer.ema_half_life->amount == 0) {
     throw config_error("E-CONFIG-RANGE", given.where("optimizer.ema_half_life"), "optimizer.ema_half_life is 0",
-                       "a length of training, or \"none\"", {"--set optimizer.ema_half_life=none"});
+                       "a length of training, or \"none\"", {Change("optimizer.ema_half_life", "none")});
   }
 }
 

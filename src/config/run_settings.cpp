@@ -55,11 +55,6 @@ std::vector<Setting> settings_from(const json& list, const std::filesystem::path
 
 }  // namespace
 
-RunSettings read_run_settings(const std::filesystem::path& file, std::span<const std::string> sets,
-                              const BudgetOptions& budgets) {
-  return {file, read_settings(file), typed_settings(sets, budgets)};
-}
-
 Config load_config(RunSettings& settings, const Bf16Speed& bf16) {
   return config_of(settings.in_file, settings.typed, settings.file.string(), bf16);
 }

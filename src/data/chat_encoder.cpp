@@ -66,7 +66,7 @@ Value first_of(const Value& messages, std::size_t count) {
 Error mask_error(const ChatSample& sample, std::string why) {
   return data_error("E-CHAT-MASK", sample.where(), std::move(why),
                     "a template that renders a turn in the same way whatever follows it, or has {% generation %} marks",
-                    {"--set data.template=FILE  # with a template for training", "--set data.loss=last"});
+                    {Remedy(Change("data.template", "FILE"), "with a template for training"), Change("data.loss", "last")});
 }
 
 }  // namespace
@@ -87,7 +87,7 @@ ChatEncoder::ChatEncoder(Tokenizer& tokenizer, const ChatTemplates* templates, C
 jinja::Rendering ChatEncoder::render(const ChatSample& sample, const Value& messages, std::size_t count, bool prompt) const {
   if (templates_ == nullptr) {
     throw data_error("E-CHAT-TEMPLATE", sample.where(), "the sample is a conversation, and the model has no chat template",
-                     "chat_template.jinja, or the key chat_template of tokenizer_config.json", {"--set data.template=FILE"});
+                     "chat_template.jinja, or the key chat_template of tokenizer_config.json", {Change("data.template", "FILE")});
   }
   jinja::RenderInput input;
   input.now = options_.now;

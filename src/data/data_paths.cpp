@@ -31,7 +31,7 @@ Files files_in(const std::filesystem::path& folder) {
       throw data_error(
           "E-DATA-FILES", folder.string(), fmt::format("it holds the folder {}", at->path().filename().string()),
           "a folder of data files alone, or patterns for both",
-          {"--set " + shell_quoted("data.train=" + nlohmann::json{folder.string() + "/*.*", folder.string() + "/*/*"}.dump())});
+          {Change("data.train", nlohmann::json{folder.string() + "/*.*", folder.string() + "/*/*"}.dump())});
     }
     files.push_back(at->path());
   }

@@ -187,16 +187,16 @@ bool is_table(std::string_view begin) {
 
 // A token width that the user has given is not questioned.
 std::optional<ForeignKind> foreign_tokens(std::string_view begin, std::int64_t vocab, KindBy by) {
-  if (is_plain_text(begin)) return ForeignKind{"text", "--set data.format=bytes  # or bpe, with a vocabulary"};
-  if (by == KindBy::all && is_wide_tokens(begin, vocab)) return ForeignKind{"tokens of four bytes", "--set data.format=u32"};
+  if (is_plain_text(begin)) return ForeignKind{"text", Remedy(Change("data.format", "bytes"), "or bpe, with a vocabulary")};
+  if (by == KindBy::all && is_wide_tokens(begin, vocab)) return ForeignKind{"tokens of four bytes", Change("data.format", "u32")};
   return {};
 }
 
 std::optional<ForeignKind> zero_bytes(std::string_view begin, std::int64_t vocab) {
   if (begin.find('\0') == std::string_view::npos) return {};
   return ForeignKind{"no text: it holds zero bytes", is_wide_tokens(begin, vocab)
-                                                         ? "--set data.format=u32  # where it is tokens of four bytes"
-                                                         : "--set data.format=u16  # where it is tokens"};
+                                                         ? Remedy(Change("data.format", "u32"), "where it is tokens of four bytes")
+                                                         : Remedy(Change("data.format", "u16"), "where it is tokens")};
 }
 
 std::optional<ForeignKind> foreign_text(const File& file, std::string_view begin, std::int64_t vocab, KindBy by) {
@@ -258,13 +258,13 @@ std::optional<ForeignKind> foreign_kind(const File& file, bool tokens, std::int6
     kind->remedy = text_of_table(begin, file.path());
     kind->samples = samples_of_table(begin, file.path());
   } else {
-    if (kind->remedy == kParquetText) {
+    if (kind->remedy.words == kParquetText) {
       kind->samples = conversion(
           "python3 -c 'import sys, pandas; pandas.read_parquet(sys.argv[1]).to_json(sys.argv[2], "
           "orient=\"records\", lines=True)' FILE OUT.jsonl",
           file.path());
     }
-    kind->remedy = conversion(std::move(kind->remedy), file.path());
+    kind->remedy.words = conversion(std::move(kind->remedy.words), file.path());
   }
   return kind;
 }

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "base/remedy.h"
 #include "formats/file.h"
 
 namespace plimsoll {
@@ -26,7 +27,7 @@ bool begins_like_llmc(const File& file);
 // Neither text nor uint16 tokens.
 struct ForeignKind {
   std::string what;     // "a gzip file"
-  std::string remedy;   // how it becomes one of them
+  Remedy remedy;        // how it becomes one of them
   std::string samples;  // how it becomes JSON samples; empty: not at all
   bool json = false;    // perhaps samples of their own lengths
 };

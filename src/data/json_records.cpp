@@ -27,7 +27,7 @@ JsonRecords::JsonRecords(const std::filesystem::path& path, std::int64_t most, H
 void JsonRecords::fail_length(std::int64_t line) const {
   const auto most = static_cast<std::int64_t>(most_);
   fail(line, fmt::format("a {} is longer than {} bytes", array_ ? "sample" : "line", most),
-       most < kMostSampleBytes ? "a shorter sample, or a larger --memory: a sample may have a 32nd of it"
+       most < kMostSampleBytes ? "a shorter sample, or a larger memory.budget: a sample may have a 32nd of it"
                                : "shorter samples, one a line");
 }
 

@@ -112,7 +112,7 @@ TokenFile open_sample_file(File file, std::string name, std::int64_t vocab, bool
     throw data_error(
         "E-DATA-TOKEN", name, fmt::format("a token is {}", header.largest),
         fmt::format("tokens below the model's vocabulary of {}", vocab),
-        keeps_vocab ? std::vector<std::string>{} : std::vector{fmt::format("--set model.vocab={}", header.largest + 1)});
+        keeps_vocab ? Remedies{} : Remedies{Change("model.vocab", static_cast<std::int64_t>(header.largest) + 1)});
   }
   TokenFile source;
   source.name = name;
@@ -144,7 +144,7 @@ SampleRecord StoredSamples::record(std::int64_t sample) const {
   if (record.tokens - 1 > static_cast<std::uint64_t>(row_)) {
     throw data_error("E-DATA-LONG", file_.name,
                      fmt::format("sample {} takes {} positions, and a row has {}", sample, record.tokens - 1, row_),
-                     "samples that fit model.context", {fmt::format("--set model.context={}", record.tokens - 1)});
+                     "samples that fit model.context", {Change("model.context", record.tokens - 1)});
   }
   return record;
 }

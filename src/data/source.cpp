@@ -29,7 +29,7 @@ namespace {
 
 constexpr std::int64_t kMostNarrow = 1 << 16;  // tokens that two bytes tell apart
 
-Error malformed(const File& file, std::string why, std::string expected, std::vector<std::string> remedies = {}) {
+Error malformed(const File& file, std::string why, std::string expected, Remedies remedies = {}) {
   return data_error("E-DATA-FORMAT", file.path(), std::move(why), std::move(expected), std::move(remedies));
 }
 
@@ -47,8 +47,8 @@ std::string format_by_name(const SourceRequest& request, const std::filesystem::
       "E-TOKENIZER", path.string(),
       fmt::format("it is text, and the model knows the tokens of {}, {}", request.trained.string(), what),
       "tokenizer.json in that folder, or vocab.json and merges.txt, or tokens: the bytes of text mean nothing to the model",
-      {"--set data.vocabulary=FOLDER  # of tokenizer.json, or of vocab.json and merges.txt",
-       "--set data.format=bytes  # which trains on bytes all the same"});
+      {Remedy(Change("data.vocabulary", "FOLDER"), "of tokenizer.json, or of vocab.json and merges.txt"),
+       Remedy(Change("data.format", "bytes"), "which trains on bytes all the same")});
 }
 
 // True if the file is read as tokens; false: as text.
@@ -62,9 +62,9 @@ void refuse_other_kinds(const SourceRequest& request, const File& file) {
   const std::int64_t vocab = request.format == "u32" ? std::int64_t{1} << 32 : request.vocab;  // four bytes may hold any
   const std::optional<ForeignKind> foreign = foreign_kind(file, tokens, vocab, given ? KindBy::bytes : KindBy::all);
   if (!foreign) return;
-  std::vector<std::string> remedies{foreign->remedy, "--set data.format=bytes  # which takes it as it is"};
-  if (!given && tokens) remedies.back() = "--set data.format=u16  # which takes it as it is";
-  if (foreign->json) remedies.insert(remedies.begin(), "--set data.format=chat  # for conversations and other samples");
+  Remedies remedies{foreign->remedy, Remedy(Change("data.format", "bytes"), "which takes it as it is")};
+  if (!given && tokens) remedies.back() = Remedy(Change("data.format", "u16"), "which takes it as it is");
+  if (foreign->json) remedies.insert(remedies.begin(), Remedy(Change("data.format", "chat"), "for conversations and other samples"));
   const std::string expected = given ? fmt::format("{}, as data.format = \"{}\" says", tokens ? "tokens" : "text", request.format)
                                : tokens ? "uint16 tokens, as .bin says"
                                         : "text";
@@ -114,7 +114,7 @@ OpenPart open_llmc(File file) {
                     whole ? "" : fmt::format(", and the file ends after {} bytes", file.size())),
         fmt::format("llm.c's header of {} bytes: {} and version {} before uint16 tokens, {} and version {} before uint32 tokens",
                     kLlmcHeaderBytes, kLlmcNarrow.magic, kLlmcNarrow.version, kLlmcWide.magic, kLlmcWide.version),
-        {"--set data.format=u16  # or u32, where it is raw tokens"});
+        {Remedy(Change("data.format", "u16"), "or u32, where it is raw tokens")});
   }
   const std::int64_t expected = kLlmcHeaderBytes + width * header.tokens;
   if (header.tokens < 0 || expected != file.size()) {
@@ -169,7 +169,7 @@ void refuse_other_text(const File& text, const Utf8Count& count) {
   throw data_error("E-DATA-TEXT", text.path(), fmt::format("{} of its {} bytes are no UTF-8", count.invalid, count.bytes),
                    "text in UTF-8",
                    {conversion("iconv -f LATIN1 -t UTF-8 FILE > OUT.txt  # where it is Latin-1", text.path()),
-                    "--set data.format=bytes  # which takes it as it is"});
+                    Remedy(Change("data.format", "bytes"), "which takes it as it is")});
 }
 
 void add(const SampleCounts& more, SampleCounts& to) {
@@ -252,7 +252,7 @@ class Tokeniser {
     if (size > request_.vocab && !request_.keeps_vocab) {
       throw data_error("E-DATA-TOKEN", request_.vocabulary.string(),
                        fmt::format("it has {} tokens and the model has {}", size, request_.vocab),
-                       "a model whose vocabulary is at least as large", {fmt::format("--set model.vocab={}", size)});
+                       "a model whose vocabulary is at least as large", {Change("model.vocab", size)});
     }
   }
 
@@ -344,7 +344,7 @@ Error unknown_format(const std::string& format) {
   const std::string nearest = nearest_name(format, names);
   return config_error("E-CONFIG-VALUE", "data.format", fmt::format("'{}' is no format of training data", format),
                       "\"auto\", \"bytes\", \"u16\", \"u32\", \"llmc\" or \"bpe\"",
-                      nearest.empty() ? std::vector<std::string>{} : std::vector{"--set data.format=" + nearest});
+                      nearest.empty() ? Remedies{} : Remedies{Change("data.format", nearest)});
 }
 
 // The part that holds a token, and where its tokens begin in the stream.
@@ -412,8 +412,8 @@ Error token_error(const TokenFile& source, std::int64_t position, std::int64_t t
   }
   return data_error("E-DATA-TOKEN", part->name, fmt::format("token {} is {}", position - begin, token),
                     fmt::format("tokens below the model's vocabulary of {}, if data.format is what the file is", source.vocab),
-                    {token < kLargest ? fmt::format("--set model.vocab={}", token + 1)
-                                      : "--set data.format=u16  # where tokens have two bytes"});
+                    {token < kLargest ? Remedy(Change("model.vocab", token + 1))
+                                      : Remedy(Change("data.format", "u16"), "where tokens have two bytes")});
 }
 
 Error rowless_token_error(std::string where, std::string_view text, std::int64_t token, std::int64_t vocab) {
@@ -445,7 +445,7 @@ TokenFile open_source(const SourceRequest& request) {
     if (!source.parts.empty() && format != source.format) {
       throw data_error("E-DATA-FORMAT", file.path(),
                        fmt::format("it is taken for {} and {} for {}", format, source.parts.front().name, source.format),
-                       "files of one format", {fmt::format("--set data.format={}  # where it is that of all", source.format)});
+                       "files of one format", {Remedy(Change("data.format", source.format), "where it is that of all")});
     }
     OpenPart opened = open_part(std::move(file), format, tokeniser, source);
     if (!source.parts.empty() && opened.bytes_per_token != source.bytes_per_token) {
@@ -494,7 +494,7 @@ void require_one_kind(const TokenFile& train, const TokenFile& validation) {
       "E-DATA-FORMAT", validation.name,
       fmt::format("it is taken for {} and the training data ({}) for {}", validation.format, train.name, train.format),
       "validation data of the same format: a loss over other tokens says nothing of this training",
-      {fmt::format("--set data.format={}  # where it is that of both", train.format)});
+      {Remedy(Change("data.format", train.format), "where it is that of both")});
 }
 
 void check_tokens(const TokenFile& source, std::int64_t context, std::int64_t samples) {

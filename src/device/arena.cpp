@@ -23,7 +23,7 @@ Error refused(Bytes size) {
           "arena",
           fmt::format("the system does not give {}: {}", to_text(size), std::strerror(errno)),
           "free memory of that size, within the limits of the process and its container",
-          {"a smaller --memory", "ulimit -v unlimited"}};
+          {"a smaller memory.budget", "ulimit -v unlimited"}};
 }
 
 }  // namespace

@@ -55,7 +55,7 @@ class Loader {
   void add(const std::string& name, const std::string& text, const std::string& file) {
     if (result.by_name.size() == kMostTemplates) {
       throw data_error("E-CHAT-TEMPLATE", file, fmt::format("there are more than {} templates", kMostTemplates),
-                       "a folder with one template, or a few", {"--set data.template=FILE"});
+                       "a folder with one template, or a few", {Change("data.template", "FILE")});
     }
     result.by_name.insert_or_assign(name, jinja::Template(text, file));
     if (result.source.empty()) result.source = file;
@@ -85,7 +85,7 @@ class Loader {
     const auto refuse = [&] {
       return data_error("E-CHAT-TEMPLATE", file, "its chat_template is no text and no list of names and templates",
                         "\"chat_template\": \"...\", or [{\"name\": \"default\", \"template\": \"...\"}]",
-                        {"--set data.template=FILE"});
+                        {Change("data.template", "FILE")});
     };
     if (value.is_null()) return;
     if (value.is_string()) return add("default", value.get<std::string>(), file + ", chat_template");
@@ -109,7 +109,7 @@ const jinja::Template& ChatTemplates::choose(bool tools) const {
   std::string names;
   for (const auto& [name, each] : by_name) names += (names.empty() ? "" : ", ") + name;
   throw data_error("E-CHAT-TEMPLATE", source, fmt::format("its chat templates are {}", names), "one with the name default",
-                   {"--set data.template=FILE"});
+                   {Change("data.template", "FILE")});
 }
 
 std::optional<ChatTemplates> load_chat_templates(const std::filesystem::path& tokenizer, const std::filesystem::path& file) {

@@ -40,7 +40,7 @@ constexpr std::size_t kMostShown = 40, kMostAdded = 4096;
 Error refused(const std::filesystem::path& path, std::string why) {
   return data_error(
       "E-TOKENIZER", path.string(), std::move(why), "the files of a GPT-2 tokenizer that say the same",
-      {"--set data.train=TOKENS.bin --set data.format=u16  # or u32, with tokens that were made by the tokenizer itself"});
+      {Remedy::of_command("", {{"data.train", "TOKENS.bin"}, {"data.format", "u16"}}, "or u32, with tokens of the tokenizer itself")});
 }
 
 std::string shown(std::string_view text) {
@@ -238,7 +238,7 @@ Error unread_token_error(const AddedToken& token, const std::string& where, std:
       fmt::format("byte {} begins {}, a token that {} adds to the vocabulary and that would be split", byte, shown(token.text),
                   token.file),
       "text without such tokens: those of vocab.json and merges.txt alone are read",
-      {"--set data.train=TOKENS.bin --set data.format=u16  # or u32, with tokens that were made by the tokenizer itself"});
+      {Remedy::of_command("", {{"data.train", "TOKENS.bin"}, {"data.format", "u16"}}, "or u32, with tokens of the tokenizer itself")});
 }
 
 void refuse_unread(std::string_view text, std::span<const AddedToken> tokens, const std::string& where) {

@@ -39,11 +39,11 @@ Error no_weights(const fs::path& folder) {
   if (std::ranges::find(names, kAdapterConfig) != names.end()) {
     return data_error("E-ADAPTER-FOLDER", folder.string(), "it holds an adapter, and not the model that this is for",
                       "the folder of a model; an adapter has options of its own",
-                      {"--adapter " + shell_quoted(folder.string()),
-                       "--set model.init=BASE --set " + shell_quoted("adapter.init=" + folder.string())});
+                      {Change("adapter", folder.string()),
+                       Remedy::of_command("", {{"model.init", "BASE"}, {"adapter.init", folder.string()}})});
   }
   std::string why = fmt::format("there is no {} and no {}", kWeightsFile, kWeightsIndex);
-  std::vector<std::string> remedies;
+  Remedies remedies;
   if (const std::string shard = first({".safetensors.index.json", ".safetensors"}); !shard.empty()) {
     why += fmt::format(", but {}, which is read if one of the two names it", shard);
   } else if (const std::string other = first({".bin", ".bin.index.json", ".pt", ".pth", ".h5", ".msgpack", ".gguf"});

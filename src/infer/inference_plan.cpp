@@ -86,14 +86,14 @@ struct Chosen {
   std::size_t size = 0, number = 0;
 };
 
-// The first way to store layers with which all fits into memory, as an argument.
-std::optional<std::string> smaller_base(InferenceRequest request, const InferenceRoom& room) {
+// The first way to store layers with which all fits into memory.
+std::optional<Change> smaller_base(InferenceRequest request, const InferenceRoom& room) {
   if (request.source == nullptr || request.base.format != BaseFormat::none) return {};
   for (const auto& [name, format] : {std::pair("file", BaseFormat::file), {"bf16", BaseFormat::bf16}, {"nf4", BaseFormat::nf4}}) {
     try {
       request.base = base_of(format, request.source->model, request.source->folder);
       Plans plans(request, request.sizes.back(), room);
-      if (plans.fits(plans.plan(0))) return fmt::format("--set quantize.base={}", name);
+      if (plans.fits(plans.plan(0))) return Change("quantize.base", name);
     } catch (const Error& error) {  // of a file that holds no blocks
       if (error.kind == ErrorKind::internal) throw;
     }
@@ -104,12 +104,12 @@ std::optional<std::string> smaller_base(InferenceRequest request, const Inferenc
 Error no_room(const InferenceRequest& request, const InferenceRoom& room, const Plan& memory, const Plan& smallest) {
   const bool on_disk = room.disk && smallest.stored[1] <= room.disk->size;
   const Bytes floor = on_disk ? std::min(smallest.process, memory.process) : memory.process;
-  std::vector<std::string> remedies;
-  if (std::optional<std::string> base = smaller_base(request, room)) remedies.push_back(*std::move(base));
-  remedies.push_back(fmt::format("--memory {}", floor.n));
+  Remedies remedies;
+  if (std::optional<Change> base = smaller_base(request, room)) remedies.push_back(*std::move(base));
+  remedies.push_back(Change("memory.budget", floor.n));
   if (!on_disk && smallest.process <= room.memory) {
     const std::string size = std::to_string(smallest.stored[1].n);
-    remedies.push_back(room.disk ? "--disk " + shell_quoted(room.disk->folder.string() + ":" + size) : advised_disk(size));
+    remedies.push_back(room.disk ? Change("memory.disk", room.disk->folder.string() + ":" + size) : advised_disk(size));
   }
   return {ErrorKind::user,
           ExitCode::does_not_fit,

@@ -34,7 +34,7 @@ constexpr int kMostThreads = 4096;
 Error file_error(const std::filesystem::path& path, const std::string& what) {
   return config_error("E-MACHINE-FILE", path.string(), what,
                       "a file that 'plimsoll machine' wrote, or one like those in machines/",
-                      {"plimsoll machine", "leave --machine out"});
+                      {Remedy::of_command("machine"), "this machine, without a file"});
 }
 
 // What nlohmann-json throws and this is caught in one place, where the file's name is known.

@@ -58,7 +58,7 @@ std::vector<std::int64_t> micro_batches(const PlanRequest& request) {
     throw config_error(
         "E-BATCH-3", "plan.group",
         fmt::format("{} does not divide the number of micro-batches in a window of {}", *request.group, request.effective_batch),
-        "a divisor of it", {"--set plan.group=auto"});
+        "a divisor of it", {Change("plan.group", "auto")});
   }
   if (sizes.empty()) {
     throw config_error(
@@ -203,7 +203,7 @@ void PlanSpace::State::climb() {
   if (all.empty()) {
     throw config_error("E-PLAN-ACTIVATIONS", "plan.activations", "no input of a block can rest on another tier here",
                        "a tier beyond memory with room for them, beside optimizer state, and blocks that may make the rest again",
-                       {"--set plan.activations=auto"});
+                       {Change("plan.activations", "auto")});
   }
   const auto unknown = [&](const Candidate& each) { return !each.simulated && !batches[each.batch].exact_seconds(each); };
   for (std::size_t left = most_simulated;;) {

@@ -67,56 +67,54 @@ std::optional<DiskBudget> proposed_disk(const std::filesystem::path& runs, const
 
 bool may_narrow_state(const Config& config) { return keeps_state(config) && config.precision.optimizer_state == DType::f32; }
 
-// Changes of one kind, the least first: the first that fits is enough. Kinds that leave results as they are come first.
-struct ChangeKind {
-  std::vector<Change> changes;
+// Alternatives of one kind, the least first: the first that fits is enough. Kinds that leave results as they are come first.
+struct Kind {
+  std::vector<Alternative> alternatives;
   bool free = false;  // changes no results and needs nothing more of the machine
 };
 
-// Arguments that undo all decisions made by hand; empty if there are none.
-Arguments all_automatic(const PlanRequest& request) {
-  Arguments arguments;
-  if (request.recompute != RecomputePolicy::automatic) arguments = both(std::move(arguments), sets({"plan.recompute=auto"}));
-  if (request.loss_chunks) arguments = both(std::move(arguments), sets({"plan.loss_chunks=auto"}));
-  if (request.group) arguments = both(std::move(arguments), sets({"plan.group=auto"}));
-  if (!request.micro_batch) return arguments;
-  if (request.ragged) return both(sets({"train.micro_batch=auto"}), arguments);
-  // The effective batch may follow from the two keys that are undone.
-  return both(sets({fmt::format("train.effective_batch={}", request.effective_batch), "train.micro_batch=auto",
-                    "train.accumulation=auto"}),
-              arguments);
+// The decisions made by hand apart from the micro-batch, each undone.
+std::vector<Alternative> automatic_choices(const PlanRequest& request) {
+  std::vector<Alternative> list;
+  if (request.recompute != RecomputePolicy::automatic) {
+    list.push_back({"let the planner choose what is recomputed", {{"plan.recompute", "auto"}}});
+  }
+  if (request.loss_chunks) list.push_back({"let the planner choose the loss chunks", {{"plan.loss_chunks", "auto"}}});
+  if (request.group) {
+    list.push_back({"let the planner choose how many micro-batches go together", {{"plan.group", "auto"}}});
+  }
+  return list;
 }
 
-ChangeKind automatic_choices(const PlanRequest& request) {
-  ChangeKind kind{{}, true};
-  if (request.recompute != RecomputePolicy::automatic) {
-    kind.changes.push_back({"let the planner choose what is recomputed", sets({"plan.recompute=auto"})});
-  }
-  if (request.loss_chunks) {
-    kind.changes.push_back({"let the planner choose the loss chunks", sets({"plan.loss_chunks=auto"})});
-  }
-  if (request.group) {
-    kind.changes.push_back({"let the planner choose how many micro-batches go together", sets({"plan.group=auto"})});
-  }
-  return kind;
+// Undoes the micro-batch. The effective batch may follow from the two keys that are undone.
+Changes automatic_split(const PlanRequest& request) {
+  if (!request.micro_batch) return {};
+  if (request.ragged) return {{"train.micro_batch", "auto"}};
+  return {{"train.effective_batch", request.effective_batch}, {"train.micro_batch", "auto"}, {"train.accumulation", "auto"}};
+}
+
+// Undoes all decisions made by hand; empty if there are none.
+Changes all_automatic(const PlanRequest& request) {
+  Changes changes = automatic_split(request);
+  for (const Alternative& choice : automatic_choices(request)) changes.push_back(choice.changes.front());
+  return changes;
 }
 
 // The micro-batch alone, then with all other decisions.
-ChangeKind automatic_batch(const PlanRequest& request) {
+std::vector<Alternative> automatic_batch(const PlanRequest& request) {
   if (!request.micro_batch) return {};
-  PlanRequest alone;
-  alone.micro_batch = request.micro_batch;
-  alone.effective_batch = request.effective_batch;
-  alone.ragged = request.ragged;
-  ChangeKind kind{{{"let the planner choose micro-batch and accumulation (same effective batch)", all_automatic(alone)}}, true};
-  if (request.recompute != RecomputePolicy::automatic || request.loss_chunks || request.group) {
-    kind.changes.push_back({"let the planner choose everything", all_automatic(request)});
-  }
-  return kind;
+  std::vector<Alternative> list{
+      {"let the planner choose micro-batch and accumulation (same effective batch)", automatic_split(request)}};
+  if (!automatic_choices(request).empty()) list.push_back({"let the planner choose everything", all_automatic(request)});
+  return list;
+}
+
+Change disk_change(const std::filesystem::path& folder, Bytes size) {
+  return {"memory.disk", fmt::format("{}:{}", folder.string(), budget_text(size))};
 }
 
 // Room for what leaves memory: on a host if the machine has one, else on a disk. The given disk may be too small.
-std::optional<Change> more_room(const Config& config, const PlanningInput& input, const Leaving& leaving) {
+std::optional<Alternative> more_room(const Config& config, const PlanningInput& input, const Leaving& leaving) {
   if (leaving.state.n == 0) return {};
   // Values that cross into the blocks may leave as well.
   const Bytes most = rounded_room(leaving.all * 2);
@@ -125,75 +123,72 @@ std::optional<Change> more_room(const Config& config, const PlanningInput& input
     const DiskBudget& given = *config.memory.disk;
     const Bytes free = free_on_disk(existing_folder(given.folder));
     if (given.size >= most || free < most) return {};
-    return Change{"more room on the disk", {"--disk", fmt::format("{}:{}", given.folder.string(), argument_of(most))}};
+    return Alternative{"more room on the disk", {disk_change(given.folder, most)}};
   }
   if (!input.request.beyond.empty()) return {};
   if (has_host(input.machine.machine)) {
-    return Change{"a part of the training in the memory of the host", {"--host-memory", argument_of(most + kGiB)}};
+    return Alternative{"a part of the training in the memory of the host", {{"memory.host_memory", budget_text(most + kGiB)}}};
   }
   const std::optional<DiskBudget> disk = proposed_disk(input.runs, rooms);
   if (!disk) return {};
-  return Change{"a part of the training on the disk",
-                {"--disk", fmt::format("{}:{}", disk->folder.string(), argument_of(disk->size))}};
+  return Alternative{"a part of the training on the disk", {disk_change(disk->folder, disk->size)}};
 }
 
-ChangeKind rooms_beyond_memory(const Config& config, const PlanningInput& input, const Leaving& leaving) {
-  const std::optional<Change> room = more_room(config, input, leaving);
-  if (!room) return {};
-  Change alone = *room;
-  if (input.request.optimizer_state == RestPolicy::memory) {
-    alone.arguments = both(std::move(alone.arguments), sets({"plan.optimizer_state=auto"}));
+std::vector<Alternative> rooms_beyond_memory(const Config& config, const PlanningInput& input, const Leaving& leaving) {
+  std::optional<Alternative> alone = more_room(config, input, leaving);
+  if (!alone) return {};
+  if (input.request.optimizer_state == RestPolicy::memory) alone->changes.emplace_back("plan.optimizer_state", "auto");
+  std::vector<Alternative> list{*alone};
+  const Changes automatic = both(alone->changes, all_automatic(input.request));
+  if (automatic.size() > alone->changes.size()) {
+    list.push_back({alone->text + ", and let the planner choose everything", automatic});
   }
-  ChangeKind kind{{alone}};
-  const Arguments automatic = all_automatic(input.request);
-  if (!automatic.empty()) {
-    kind.changes.push_back({alone.text + ", and let the planner choose everything", both(alone.arguments, automatic)});
+  for (const Alternative& shorter : shorter_samples(config)) {
+    list.push_back({alone->text + ", and " + shorter.text, both(automatic, shorter.changes), true});
   }
-  for (const Change& shorter : shorter_samples(config)) {
-    kind.changes.push_back(
-        {alone.text + ", and " + shorter.text, both(both(alone.arguments, automatic), shorter.arguments), true});
-  }
-  return kind;
+  return list;
 }
 
 // The knee, or the memory of the machine if that is less and still enough.
-Change more_memory(const PlanningInput& input, Bytes floor, Bytes knee) {
+Alternative more_memory(const PlanningInput& input, Bytes floor, Bytes knee) {
   const Bytes here = Bytes{input.machine.machine.tiers.front().capacity.n / kMiB.n * kMiB.n};
-  if (here < knee && here >= floor) return {"all the memory of this machine", {"--memory", argument_of(here)}};
+  if (here < knee && here >= floor) return {"all the memory of this machine", {{"memory.budget", budget_text(here)}}};
   const std::string text = here < floor ? "more memory than this machine has: from here on more gains little"
                                         : "more memory: from here on more gains little (the knee)";
-  return {text, {"--memory", argument_of(align_up(knee, kMiB))}};
+  return {text, {{"memory.budget", budget_text(align_up(knee, kMiB))}}};
 }
 
-std::vector<Change> narrower_numbers(const Config& config) {
-  std::vector<Change> changes;
-  if (!may_narrow_state(config)) return changes;
-  changes.push_back({"optimizer state in bf16", sets({"precision.optimizer_state=bf16"}), true});
-  changes.push_back({"optimizer state in 8bit", sets({"precision.optimizer_state=8bit"}), true});
+std::vector<Alternative> narrower_state(const Config& config) {
+  if (!may_narrow_state(config)) return {};
+  return {{"optimizer state in bf16", {{"precision.optimizer_state", "bf16"}}, true},
+          {"optimizer state in 8bit", {{"precision.optimizer_state", "8bit"}}, true}};
+}
+
+std::vector<Alternative> narrower_numbers(const Config& config) {
+  std::vector<Alternative> list = narrower_state(config);
   const PrecisionSettings& precision = config.precision;
-  if (precision.parameters != DType::f32 || precision.compute == DType::f16 || precision.rounding != Rounding::stochastic) {
-    return changes;
+  if (list.empty() || precision.parameters != DType::f32 || precision.compute == DType::f16 ||
+      precision.rounding != Rounding::stochastic) {
+    return list;
   }
-  changes.push_back({"weights, gradients and optimizer state in bf16",
-                     sets({"precision.compute=bf16", "precision.parameters=bf16", "precision.gradients=bf16",
-                           "precision.optimizer_state=bf16"}),
-                     true});
-  return changes;
+  list.push_back({"weights, gradients and optimizer state in bf16",
+                  {{"precision.compute", "bf16"},
+                   {"precision.parameters", "bf16"},
+                   {"precision.gradients", "bf16"},
+                   {"precision.optimizer_state", "bf16"}},
+                  true});
+  return list;
 }
 
-std::vector<Change> no_state(const Config& config) {
+std::vector<Alternative> no_state(const Config& config) {
   if (!keeps_state(config)) return {};
-  Arguments arguments = sets({"optimizer.name=sgd", "optimizer.momentum=0"});
-  if (config.schedule.momentum) arguments = both(std::move(arguments), sets({"schedule.momentum_range=none"}));
-  if (config.optimizer.half_lives) arguments = both(std::move(arguments), sets({"optimizer.half_lives=none"}));
-  if (config.precision.optimizer_state != DType::f32) {
-    arguments = both(std::move(arguments), sets({"precision.optimizer_state=fp32"}));
-  }
+  Changes changes{{"optimizer.name", "sgd"}, {"optimizer.momentum", 0}};
+  if (config.schedule.momentum) changes.emplace_back("schedule.momentum_range", "none");
+  if (config.optimizer.half_lives) changes.emplace_back("optimizer.half_lives", "none");
+  if (config.precision.optimizer_state != DType::f32) changes.emplace_back("precision.optimizer_state", "fp32");
   const bool narrow = config.precision.parameters != DType::f32 || config.precision.gradients != DType::f32;
-  if (!narrow && config.precision.rounding != Rounding::stochastic) {
-    arguments = both(std::move(arguments), sets({"precision.rounding=stochastic"}));
-  }
-  return {{fmt::format("SGD without momentum instead of {}", optimizer_text(config.optimizer)), std::move(arguments), true}};
+  if (!narrow && config.precision.rounding != Rounding::stochastic) changes.emplace_back("precision.rounding", "stochastic");
+  return {{fmt::format("SGD without momentum instead of {}", optimizer_text(config.optimizer)), std::move(changes), true}};
 }
 
 struct Outcome {
@@ -208,10 +203,10 @@ Outcome outcome_of(const Plan& plan) { return {plan.process, plan.update_seconds
 
 // The outcome of a change; empty if it does not fit. Throws if it asks for the impossible: a disk that is too small for the
 // state.
-std::optional<Outcome> outcome_of(const Asked& asked, const PlanningInput& input, const Machine& machine,
+std::optional<Outcome> outcome_of(const ChangedConfig& changed, const PlanningInput& input, const Machine& machine,
                                   const std::vector<Budget>& budgets, double& work) {
   OpCatalogue catalogue = catalogue_of(input.machine);
-  PlanSpace space(source_of(asked.config, asked.facts), asked.request, machine, catalogue);
+  PlanSpace space(source_of(changed.config, changed.facts), changed.request, machine, catalogue);
   work += space.effort().work;
   for (const Budget& budget : budgets) {
     if (const Plan* plan = space.fastest(budget)) return outcome_of(*plan);
@@ -231,17 +226,17 @@ std::optional<Outcome> unless_refused(const Try& attempt) {
 }
 
 // Plans the changed configuration; empty if it does not fit either. Measures no disk: that takes seconds.
-std::optional<Outcome> try_change(const Change& change, const Config& config, const PlanningInput& input, bool floors_alone,
+std::optional<Outcome> try_change(const Alternative& alternative, const Config& config, const PlanningInput& input, bool floors_alone,
                                   double& work) {
   return unless_refused([&] {
-    Asked asked = with_arguments(input, change.arguments);
-    asked.request.floor_only = floors_alone;
+    ChangedConfig changed = with_changes(input, alternative.changes);
+    changed.request.floor_only = floors_alone;
     Machine machine = input.machine.machine;
     bool assumed = false;
-    if (asked.config.memory.disk && !config.memory.disk) {
-      assumed = !add_known_disk_tier(machine, *asked.config.memory.disk, config.plan.transfers, input.cache);
+    if (changed.config.memory.disk && !config.memory.disk) {
+      assumed = !add_known_disk_tier(machine, *changed.config.memory.disk, config.plan.transfers, input.cache);
     }
-    std::optional<Outcome> outcome = outcome_of(asked, input, machine, {asked.budget}, work);
+    std::optional<Outcome> outcome = outcome_of(changed, input, machine, {changed.budget}, work);
     if (outcome) {
       outcome->assumed_disk = assumed;
       outcome->floors_alone = floors_alone;
@@ -317,18 +312,18 @@ std::vector<std::size_t> look_at_alternatives(std::size_t count, double work, do
 
 void add_remedies(json& object, const Config& config, const PlanningInput& input, PlanSpace& space, Bytes floor,
                   const Spent& spent) {
-  const std::vector<ChangeKind> kinds{automatic_choices(input.request),
-                                      automatic_batch(input.request),
-                                      rooms_beyond_memory(config, input, leaving_of(config, input)),
-                                      {{more_memory(input, floor, space.knee())}},
-                                      {narrower_numbers(config)},
-                                      {other_bases(config)},
-                                      {other_ranks(config)},
-                                      {shorter_samples(config)},
-                                      {frozen_parts(config, input)},
-                                      {new_adapters(config)},
-                                      {no_state(config)}};
-  struct Remedy {
+  const std::vector<Kind> kinds{{automatic_choices(input.request), true},
+                                {automatic_batch(input.request), true},
+                                {rooms_beyond_memory(config, input, leaving_of(config, input))},
+                                {{more_memory(input, floor, space.knee())}},
+                                {narrower_numbers(config)},
+                                {other_bases(config)},
+                                {other_ranks(config)},
+                                {shorter_samples(config)},
+                                {frozen_parts(config, input)},
+                                {new_adapters(config)},
+                                {no_state(config)}};
+  struct Found {
     int rank;  // of its cost other than seconds
     double seconds;
     json object;
@@ -336,22 +331,22 @@ void add_remedies(json& object, const Config& config, const PlanningInput& input
   // A remedy takes about as much memory as the request itself, with a disk up to three times as much.
   const std::optional<Bytes> room = MemoryLimit::room();
   bool floors_alone = input.request.floor_only || (room && *room < spent.memory * 3);
-  std::vector<std::optional<Remedy>> found(kinds.size());
-  std::vector<std::size_t> looked(kinds.size());  // number of changes looked at, per kind
+  std::vector<std::optional<Found>> found(kinds.size());
+  std::vector<std::size_t> looked(kinds.size());  // number of alternatives looked at, per kind
   const auto look = [&](std::size_t i) {
     double work = 0;
-    for (looked[i] = 0; looked[i] < kinds[i].changes.size() && work < kMostAlternativeWork;) {
-      const Change& change = kinds[i].changes[looked[i]++];
-      const std::optional<Outcome> outcome = try_change(change, config, input, floors_alone, work);
+    for (looked[i] = 0; looked[i] < kinds[i].alternatives.size() && work < kMostAlternativeWork;) {
+      const Alternative& each = kinds[i].alternatives[looked[i]++];
+      const std::optional<Outcome> outcome = try_change(each, config, input, floors_alone, work);
       if (!outcome) continue;
-      const int rank = kinds[i].free ? 0 : static_cast<int>(i) + (change.changes_result ? static_cast<int>(kinds.size()) : 0);
-      found[i] = Remedy{rank,
+      const int rank = kinds[i].free ? 0 : static_cast<int>(i) + (each.changes_result ? static_cast<int>(kinds.size()) : 0);
+      found[i] = Found{rank,
                         outcome->seconds,
-                        {{"text", change.text},
-                         {"arguments", change.arguments},
+                        {{"text", each.text},
+                         {"changes", to_json(each.changes)},
                          {"process_bytes", outcome->process.n},
                          {"update_seconds", outcome->seconds},
-                         {"changes_result", change.changes_result}}};
+                         {"changes_result", each.changes_result}}};
       if (outcome->assumed_disk) found[i]->object["assumed_disk_bytes_per_second"] = kAssumedDiskRate;
       if (outcome->floors_alone) found[i]->object["floors_alone"] = true;
       return work;
@@ -366,52 +361,44 @@ void add_remedies(json& object, const Config& config, const PlanningInput& input
   json left_out = json::array();
   for (std::size_t i = 0; i < kinds.size(); ++i) {
     if (found[i]) continue;
-    for (std::size_t c = looked[i]; c < kinds[i].changes.size(); ++c) left_out.push_back(kinds[i].changes[c].text);
+    for (std::size_t c = looked[i]; c < kinds[i].alternatives.size(); ++c) left_out.push_back(kinds[i].alternatives[c].text);
   }
-  std::vector<Remedy> helpful;
-  for (std::optional<Remedy>& remedy : found) {
+  std::vector<Found> helpful;
+  for (std::optional<Found>& remedy : found) {
     if (remedy) helpful.push_back(std::move(*remedy));
   }
-  std::ranges::stable_sort(helpful, {}, [](const Remedy& remedy) { return std::pair(remedy.rank, remedy.seconds); });
+  std::ranges::stable_sort(helpful, {}, [](const Found& remedy) { return std::pair(remedy.rank, remedy.seconds); });
   json list = json::array();
-  for (Remedy& remedy : helpful) list.push_back(std::move(remedy.object));
+  for (Found& remedy : helpful) list.push_back(std::move(remedy.object));
   object["infeasible"]["remedies"] = std::move(list);
   object["left_out"] = std::move(left_out);
 }
 
 namespace {
 
-struct Lever {
-  std::string name;
-  Arguments arguments;          // in addition to those of the plan
-  bool changes_result = false;  // trains other numbers
-  bool batch = false;           // of them, by another micro-batch
-};
-
 // Values on the next tier, the least often read first.
-std::vector<Lever> tier_levers(const std::string& tier) {
-  return {
-      {"optimizer state on the " + tier, sets({"plan.optimizer_state=disk", "plan.parameters=memory", "plan.gradients=memory"})},
-      {"parameters and gradients of the blocks, too",
-       sets({"plan.optimizer_state=disk", "plan.parameters=disk", "plan.gradients=disk"})},
-      {"blocks made again from inputs on the " + tier,
-       sets({"plan.optimizer_state=disk", "plan.activations=disk", "plan.recompute=all"})}};
+std::vector<Alternative> tier_levers(const std::string& tier) {
+  return {{"optimizer state on the " + tier,
+           {{"plan.optimizer_state", "disk"}, {"plan.parameters", "memory"}, {"plan.gradients", "memory"}}},
+          {"parameters and gradients of the blocks, too",
+           {{"plan.optimizer_state", "disk"}, {"plan.parameters", "disk"}, {"plan.gradients", "disk"}}},
+          {"blocks made again from inputs on the " + tier,
+           {{"plan.optimizer_state", "disk"}, {"plan.activations", "disk"}, {"plan.recompute", "all"}}}};
 }
 
 // Narrower numbers and smaller state: changes beyond the rounding of another split of the batch.
-std::vector<Lever> number_levers(const Config& config) {
-  std::vector<Lever> list;
+std::vector<Alternative> number_levers(const Config& config) {
+  std::vector<Alternative> list;
   if (config.precision.compute == DType::f32) {
-    list.push_back({"products in bf16", sets({"precision.compute=bf16"}), true});
+    list.push_back({"products in bf16", {{"precision.compute", "bf16"}}, true});
     if (config.precision.parameters == DType::f32) {
-      list.push_back({"weights in bf16, too", sets({"precision.compute=bf16", "precision.parameters=bf16"}), true});
+      list.push_back({"weights in bf16, too", {{"precision.compute", "bf16"}, {"precision.parameters", "bf16"}}, true});
     }
   }
   if (!may_narrow_state(config)) return list;
-  list.push_back({"optimizer state in bf16", sets({"precision.optimizer_state=bf16"}), true});
-  list.push_back({"optimizer state in 8bit", sets({"precision.optimizer_state=8bit"}), true});
+  std::ranges::move(narrower_state(config), std::back_inserter(list));
   if (config.optimizer.kind == OptimizerKind::adamw && !config.schedule.momentum && !config.optimizer.half_lives) {
-    list.push_back({"Adafactor instead of AdamW", sets({"optimizer.name=adafactor"}), true});
+    list.push_back({"Adafactor instead of AdamW", {{"optimizer.name", "adafactor"}}, true});
   }
   return list;
 }
@@ -441,46 +428,44 @@ std::int64_t many_together(std::int64_t accumulation) {
 }
 
 // Other trainings, with a few changes of each kind: each costs a plan.
-std::vector<Lever> model_levers(const Config& config, const PlanningInput& input) {
-  std::vector<Change> changes = new_adapters(config);
-  const auto add = [&](std::vector<Change> more) { std::ranges::move(more, std::back_inserter(changes)); };
+std::vector<Alternative> model_levers(const Config& config, const PlanningInput& input) {
+  std::vector<Alternative> list = new_adapters(config);
+  const auto add = [&](std::vector<Alternative> more) { std::ranges::move(more, std::back_inserter(list)); };
   add(other_ranks(config));
   add(other_bases(config));
-  if (std::vector<Change> shorter = shorter_samples(config); !shorter.empty()) add({std::move(shorter.front())});
+  if (std::vector<Alternative> shorter = shorter_samples(config); !shorter.empty()) add({std::move(shorter.front())});
   add({longer_samples(config)});
   add(frozen_parts(config, input));
-  std::vector<Lever> list;
-  for (Change& change : changes) list.push_back({std::move(change.text), std::move(change.arguments), change.changes_result});
   return list;
 }
 
 // Each lever decides one thing differently from the plan.
-std::vector<Lever> all_levers(const Config& config, const PlanningInput& input, const PlanDecisions& decisions) {
+std::vector<Alternative> all_levers(const Config& config, const PlanningInput& input, const PlanDecisions& decisions) {
   const std::int64_t batch = input.request.effective_batch;
-  std::vector<Lever> list{{"recompute nothing", sets({"plan.recompute=none"})},
-                          {"recompute every block", sets({"plan.recompute=all"})}};
-  const auto add = [&](const std::vector<Lever>& more) { list.insert(list.end(), more.begin(), more.end()); };
-  list.push_back(decisions.loss_chunks == 1 ? Lever{"loss in 16 chunks", sets({"plan.loss_chunks=16"})}
-                                            : Lever{"loss in one piece", sets({"plan.loss_chunks=1"})});
+  std::vector<Alternative> list{{"recompute nothing", {{"plan.recompute", "none"}}},
+                                {"recompute every block", {{"plan.recompute", "all"}}}};
+  const auto add = [&](const std::vector<Alternative>& more) { list.insert(list.end(), more.begin(), more.end()); };
+  list.push_back(decisions.loss_chunks == 1 ? Alternative{"loss in 16 chunks", {{"plan.loss_chunks", 16}}}
+                                            : Alternative{"loss in one piece", {{"plan.loss_chunks", 1}}});
   for (const std::int64_t micro : other_micro_batches(batch, decisions.micro_batch)) {
-    list.push_back({fmt::format("micro-batch {}", micro),
-                    config.train.effective_tokens > 0 || config.batch.packing
-                        ? sets({fmt::format("train.micro_batch={}", micro)})
-                        : sets({fmt::format("train.micro_batch={}", micro), fmt::format("train.accumulation={}", batch / micro)}),
-                    true, true});
+    Changes changes{{"train.micro_batch", micro}};
+    if (config.train.effective_tokens == 0 && !config.batch.packing) changes.emplace_back("train.accumulation", batch / micro);
+    list.push_back({fmt::format("micro-batch {}", micro), std::move(changes), true});
   }
   const std::int64_t together = many_together(decisions.accumulation);
   if (decisions.group > 1) {
-    list.push_back({"one micro-batch after the other", sets({"plan.group=1"})});
+    list.push_back({"one micro-batch after the other", {{"plan.group", 1}}});
   } else if (together > 1) {
-    list.push_back(
-        {fmt::format("{} micro-batches through a block together", together), sets({fmt::format("plan.group={}", together)})});
+    list.push_back({fmt::format("{} micro-batches through a block together", together), {{"plan.group", together}}});
   }
   if (!input.request.beyond.empty()) {
     const std::size_t first = input.request.beyond.front().n > 0 ? 1 : 2;
     const std::vector<Tier>& tiers = input.machine.machine.tiers;
-    list.push_back({"everything in memory", sets({"plan.optimizer_state=memory", "plan.parameters=auto", "plan.gradients=auto",
-                                                  "plan.activations=auto"})});
+    list.push_back({"everything in memory",
+                    {{"plan.optimizer_state", "memory"},
+                     {"plan.parameters", "auto"},
+                     {"plan.gradients", "auto"},
+                     {"plan.activations", "auto"}}});
     add(tier_levers(first < tiers.size() ? tiers[first].name : "disk"));
   }
   add(number_levers(config));
@@ -488,29 +473,27 @@ std::vector<Lever> all_levers(const Config& config, const PlanningInput& input, 
   return list;
 }
 
-struct LeverRow {
-  std::string name;
-  Arguments arguments;
+struct Lever {
+  Alternative alternative;
   Outcome outcome;
-  bool changes_result = false;
 };
 
 // Smaller and larger budgets, which the plan's own search answers.
-std::vector<LeverRow> budget_rows(PlanSpace& space, const PlanningInput& input, const Plan& plan) {
+std::vector<Lever> budget_levers(PlanSpace& space, const PlanningInput& input, const Plan& plan) {
   const std::tuple<const char*, const char*, Bytes> points[] = {{"the floor", "less memory: the floor", plan.floor},
                                                                 {"the knee", "less memory: the knee", plan.knee},
                                                                 {"the ceiling", "less memory: the ceiling", plan.ceiling}};
-  std::vector<LeverRow> rows;
+  std::vector<Lever> rows;
   for (const auto& [point, less, bytes] : points) {
     Budget budget = input.budget;
     budget.memory = align_up(bytes, kMiB);
     const Plan* found = space.fastest(budget);
     if (found == nullptr) continue;
     const std::string name = found->process < plan.process ? less : fmt::format("more memory: {}", point);
-    rows.push_back({name,
-                    {"--memory", argument_of(*budget.memory)},
-                    outcome_of(*found),
-                    found->decisions.micro_batch != plan.decisions.micro_batch});
+    rows.push_back({{name,
+                     {{"memory.budget", budget_text(*budget.memory)}},
+                     found->decisions.micro_batch != plan.decisions.micro_batch},
+                    outcome_of(*found)});
   }
   return rows;
 }
@@ -527,51 +510,52 @@ bool alike(const Outcome& a, const Outcome& b) {
 
 void add_levers(json& object, const Config& config, const PlanningInput& input, PlanSpace& space, const Plan& plan,
                 const Spent& spent) {
-  std::vector<LeverRow> rows = budget_rows(space, input, plan);
-  const std::vector<Lever> all = all_levers(config, input, plan.decisions);
-  std::vector<std::optional<LeverRow>> planned(all.size());
+  std::vector<Lever> rows = budget_levers(space, input, plan);
+  const std::vector<Alternative> all = all_levers(config, input, plan.decisions);
+  std::vector<std::optional<Lever>> planned(all.size());
   // Levers on other keys keep the micro-batch, and with it the bits.
   const bool pin = !input.request.micro_batch && input.request.effective_batch > 1;
-  const Arguments pinned = sets({fmt::format("train.micro_batch={}", plan.decisions.micro_batch)});
+  const Change pinned("train.micro_batch", plan.decisions.micro_batch);
   const auto look = [&](std::size_t i) {
     double work = 0;
-    const Arguments arguments = pin && !all[i].batch ? both(pinned, all[i].arguments) : all[i].arguments;
+    Alternative lever = all[i];
+    if (pin && lever.changes.front().key != pinned.key) lever.changes.insert(lever.changes.begin(), pinned);
     const std::optional<Outcome> outcome = unless_refused([&] {
-      const Asked asked = with_arguments(input, arguments);
-      Budget open = asked.budget;
+      const ChangedConfig changed = with_changes(input, lever.changes);
+      Budget open = changed.budget;
       open.memory.reset();
-      return outcome_of(asked, input, input.machine.machine, {asked.budget, open}, work);
+      return outcome_of(changed, input, input.machine.machine, {changed.budget, open}, work);
     });
-    if (outcome) planned[i] = LeverRow{all[i].name, arguments, *outcome, all[i].changes_result};
+    if (outcome) planned[i] = Lever{std::move(lever), *outcome};
     return work;
   };
   json left_out = json::array();
   for (const std::size_t i :
        look_at_alternatives(all.size(), spent.work, space.effort().work, look, [&](std::size_t i) { planned[i].reset(); })) {
-    left_out.push_back(all[i].name);
+    left_out.push_back(all[i].text);
   }
-  for (std::optional<LeverRow>& row : planned) {
+  for (std::optional<Lever>& row : planned) {
     if (row) rows.push_back(std::move(*row));
   }
   const Outcome own = outcome_of(plan);
-  std::vector<LeverRow> kept;
-  for (LeverRow& row : rows) {
-    const auto same = [&](const LeverRow& other) {
-      return other.changes_result == row.changes_result && alike(other.outcome, row.outcome);
+  std::vector<Lever> kept;
+  for (Lever& row : rows) {
+    const auto same = [&](const Lever& other) {
+      return other.alternative.changes_result == row.alternative.changes_result && alike(other.outcome, row.outcome);
     };
     // More bytes for the same time are no useful effect.
     const bool in_vain =
         alike(row.outcome.seconds, own.seconds) && (row.outcome.process > own.process || alike(row.outcome, own));
     if (!in_vain && std::ranges::none_of(kept, same)) kept.push_back(std::move(row));
   }
-  std::ranges::stable_sort(kept, {}, [](const LeverRow& row) { return row.outcome.seconds; });
+  std::ranges::stable_sort(kept, {}, [](const Lever& row) { return row.outcome.seconds; });
   json list = json::array();
-  for (const LeverRow& row : kept) {
-    list.push_back({{"name", row.name},
-                    {"arguments", row.arguments},
+  for (const Lever& row : kept) {
+    list.push_back({{"name", row.alternative.text},
+                    {"changes", to_json(row.alternative.changes)},
                     {"process_bytes", row.outcome.process.n},
                     {"update_seconds", row.outcome.seconds},
-                    {"changes_result", row.changes_result},
+                    {"changes_result", row.alternative.changes_result},
                     {"within_budget", !input.budget.memory || row.outcome.process <= *input.budget.memory}});
   }
   object["levers"] = std::move(list);

@@ -49,75 +49,75 @@ std::vector<std::string> lower_half_of(const Graph& graph) {
   return {fmt::format("{}[.]({})", expression_of(stem), last_parts)};
 }
 
-Change samples_of(const Config& config, std::int64_t context) {
+Alternative samples_of(const Config& config, std::int64_t context) {
   return {fmt::format("samples of {} tokens instead of {}", context, config.model.context),
-          sets({fmt::format("model.context={}", context)}), true};
+          {{"model.context", context}}, true};
 }
 
 }  // namespace
 
-std::vector<Change> new_adapters(const Config& config) {
+std::vector<Alternative> new_adapters(const Config& config) {
   if (config.adapter.active() || !config.model.freeze.empty()) return {};
-  std::vector<Change> changes;
+  std::vector<Alternative> list;
   for (const int rank : {16, 8}) {
-    changes.push_back({fmt::format("LoRA of rank {}, all else frozen", rank),
-                       sets({"adapter.kind=lora", fmt::format("adapter.rank={}", rank)}), true});
+    list.push_back({fmt::format("LoRA of rank {}, all else frozen", rank),
+                    {{"adapter.kind", "lora"}, {"adapter.rank", rank}}, true});
   }
-  changes.push_back(
-      {"LoRA of rank 16, all else frozen in nf4", sets({"adapter.kind=lora", "adapter.rank=16", "quantize.base=nf4"}), true});
-  return changes;
+  list.push_back(
+      {"LoRA of rank 16, all else frozen in nf4", {{"adapter.kind", "lora"}, {"adapter.rank", 16}, {"quantize.base", "nf4"}}, true});
+  return list;
 }
 
-std::vector<Change> other_ranks(const Config& config) {
+std::vector<Alternative> other_ranks(const Config& config) {
   if (!config.adapter.active() || !config.adapter.init.empty()) return {};
   const std::int64_t rank = config.adapter.rank;
-  std::vector<Change> changes;
+  std::vector<Alternative> list;
   for (const std::int64_t other : {rank / 2, 2 * rank}) {
     if (other == 0) continue;
-    changes.push_back(
-        {fmt::format("adapter of rank {} instead of {}", other, rank), sets({fmt::format("adapter.rank={}", other)}), true});
+    list.push_back(
+        {fmt::format("adapter of rank {} instead of {}", other, rank), {{"adapter.rank", other}}, true});
   }
-  return changes;
+  return list;
 }
 
-std::vector<Change> other_bases(const Config& config) {
+std::vector<Alternative> other_bases(const Config& config) {
   if (!config.adapter.active() && config.model.freeze.empty()) return {};
-  std::vector<Change> changes;
+  std::vector<Alternative> list;
   for (const auto& [format, name] : kBases) {
     if (format == config.base) continue;
-    changes.push_back({fmt::format("frozen layers in {}", format == BaseFormat::none ? "fp32" : name),
-                       sets({fmt::format("quantize.base={}", name)}), true});
+    list.push_back({fmt::format("frozen layers in {}", format == BaseFormat::none ? "fp32" : name),
+                    {{"quantize.base", std::string(name)}}, true});
   }
-  return changes;
+  return list;
 }
 
-std::vector<Change> shorter_samples(const Config& config) {
+std::vector<Alternative> shorter_samples(const Config& config) {
   constexpr std::int64_t kShortest = 8;
-  std::vector<Change> changes;
+  std::vector<Alternative> list;
   for (const std::int64_t divisor : {2, 4, 8}) {
     const std::int64_t context = config.model.context / divisor;
     if (context < kShortest) break;
-    changes.push_back(samples_of(config, context));
+    list.push_back(samples_of(config, context));
   }
-  return changes;
+  return list;
 }
 
-Change longer_samples(const Config& config) { return samples_of(config, 2 * config.model.context); }
+Alternative longer_samples(const Config& config) { return samples_of(config, 2 * config.model.context); }
 
-std::vector<Change> frozen_parts(const Config& config, const PlanningInput& input) {
+std::vector<Alternative> frozen_parts(const Config& config, const PlanningInput& input) {
   if (config.adapter.active()) return {};
   const Graph graph = build_training_graph(config, input.facts, 1).graph;
   const auto freeze = [&](std::string text, std::vector<std::string> patterns) {
     patterns.insert(patterns.begin(), config.model.freeze.begin(), config.model.freeze.end());
-    return Change{std::move(text), sets({fmt::format("model.freeze={}", names_text(patterns))}), true};
+    return Alternative{std::move(text), {{"model.freeze", names_text(patterns)}}, true};
   };
   std::vector<std::string> patterns = tables_of(graph);
-  std::vector<Change> changes;
-  if (!patterns.empty()) changes.push_back(freeze("embeddings frozen", patterns));
+  std::vector<Alternative> list;
+  if (!patterns.empty()) list.push_back(freeze("embeddings frozen", patterns));
   const std::vector<std::string> half = lower_half_of(graph);
   patterns.insert(patterns.end(), half.begin(), half.end());
-  if (!half.empty()) changes.push_back(freeze("embeddings and the lower half of the blocks frozen", std::move(patterns)));
-  return changes;
+  if (!half.empty()) list.push_back(freeze("embeddings and the lower half of the blocks frozen", std::move(patterns)));
+  return list;
 }
 
 }  // namespace plimsoll

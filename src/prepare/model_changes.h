@@ -5,29 +5,29 @@
 #include <string>
 #include <vector>
 
-#include "prepare/asked.h"
+#include "prepare/changed_config.h"
 
 namespace plimsoll {
 
-// One change to a configuration.
-struct Change {
+// Another configuration, by a few changes.
+struct Alternative {
   std::string text;
-  Arguments arguments;
+  Changes changes;
   bool changes_result = false;
 };
 
 // For a training of all weights: adapters instead, the least change first. Empty if there is an adapter, or if parts are frozen
 // by hand.
-std::vector<Change> new_adapters(const Config& config);
+std::vector<Alternative> new_adapters(const Config& config);
 // For a training with a new adapter: half its rank, and twice its rank.
-std::vector<Change> other_ranks(const Config& config);
+std::vector<Alternative> other_ranks(const Config& config);
 // Formats for frozen weights other than the current one, from the widest to the narrowest.
-std::vector<Change> other_bases(const Config& config);
+std::vector<Alternative> other_bases(const Config& config);
 // A half, a quarter, an eighth of the tokens of a sample.
-std::vector<Change> shorter_samples(const Config& config);
-Change longer_samples(const Config& config);
+std::vector<Alternative> shorter_samples(const Config& config);
+Alternative longer_samples(const Config& config);
 // Freezes the embeddings, and the embeddings with the lower half of the blocks, in addition to what is frozen already. Empty with
 // an adapter.
-std::vector<Change> frozen_parts(const Config& config, const PlanningInput& input);
+std::vector<Alternative> frozen_parts(const Config& config, const PlanningInput& input);
 
 }  // namespace plimsoll

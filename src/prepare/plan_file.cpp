@@ -10,8 +10,8 @@ namespace plimsoll {
 using nlohmann::json;
 
 Error not_a_plan(const std::string& path, const std::string& why) {
-  return config_error("E-PLAN-FILE", path, why, "a file that `plimsoll plan CONFIG --out` wrote, which holds its values",
-                      {"plimsoll plan CONFIG --out plan.json"});
+  return config_error("E-PLAN-FILE", path, why, "a plan file, which holds its values",
+                      {Remedy::of_command("plan CONFIG", {{"out", "plan.json"}})});
 }
 
 json read_plan(const std::string& path) {

@@ -133,14 +133,14 @@ void settle_budget(Budget& budget, const MemoryFact& available, bool runs_now,
   if (!budget.memory) {
     budget.memory = usual;
     if (say)
-      say(fmt::format("no --memory: the budget is {}, {} % of {} ({})", to_text(*budget.memory), kPercent,
+      say(fmt::format("no memory.budget: the budget is {}, {} % of {} ({})", to_text(*budget.memory), kPercent,
                       to_text(available.bytes), available.source));
   } else if (*budget.memory > available.bytes) {
     const std::string message = fmt::format("the budget is {}, the machine has {} ({})", to_text(*budget.memory),
                                             to_text(available.bytes), available.source);
     if (runs_now) {
-      throw Error(ErrorKind::user, ExitCode::does_not_fit, "E-MEM-MACHINE", "--memory", message, "a budget that this machine has",
-                  {fmt::format("--memory {}", usual.n)});
+      throw Error(ErrorKind::user, ExitCode::does_not_fit, "E-MEM-MACHINE", "memory.budget", message, "a budget that this machine has",
+                  {Change("memory.budget", usual.n)});
     }
     if (say) say("note: " + message + ": this plan cannot run there now");
   }
@@ -148,15 +148,15 @@ void settle_budget(Budget& budget, const MemoryFact& available, bool runs_now,
 
 namespace {
 
-// If kernels run in host memory, --memory is the budget for it.
+// If kernels run in host memory, memory.budget is the budget for it.
 void check_host_memory(const PlanningInput& input, const std::function<void(const std::string&)>& say) {
   if (!input.budget.host_memory || has_host(input.machine.machine)) return;
   if (wants_disk(input.request) && input.request.beyond.empty()) {
     throw config_error("E-CONFIG-MISSING", "memory.disk", "kernels run in the memory of the host, so nothing can rest there",
                        "a folder and a size for what leaves memory, or a machine with a device",
-                       {advised_disk("16GiB"), "--device sim"});
+                       {advised_disk("16GiB"), Change("machine.device", "sim")});
   }
-  if (say) say("note: kernels run in the memory of the host, whose budget is --memory: --host-memory says nothing here");
+  if (say) say("note: kernels run in the memory of the host, whose budget is memory.budget: memory.host_memory says nothing here");
 }
 
 }  // namespace
@@ -276,7 +276,7 @@ PlanningInput planning_input(const Config& config, const std::filesystem::path& 
     if (config.batch.packing && input.data.train.samples == 0) {
       throw config_error("E-CONFIG-CONFLICT", "batch.packing",
                          fmt::format("samples of format \"{}\" fill their rows", input.data.train.format),
-                         "samples of their own lengths, data.format = \"chat\"", {"--set batch.packing=false"});
+                         "samples of their own lengths, data.format = \"chat\"", {Change("batch.packing", "false")});
     }
     if (input.data.train.samples > 0 || config.train.effective_tokens > 0) input.epoch = epoch_facts(config, input.data.train);
     input.facts = facts_of(config, input.data, input.epoch ? ragged_windows(config, *input.epoch) : std::nullopt);
@@ -368,12 +368,12 @@ void check_replayed_batch(const PlanningInput& input, const PlanRecord& record) 
       "E-PLAN-REPLAY", "plan",
       fmt::format("the plan goes in micro-batches of {}, and {} are asked for", record.decisions.micro_batch, *asked),
       "a plan of the micro-batch that train.micro_batch says, or that the run began with",
-      {fmt::format("plimsoll plan CONFIG --set train.micro_batch={} --out plan.json", *asked)});
+      {Remedy::of_command("plan CONFIG", {{"train.micro_batch", *asked}, {"out", "plan.json"}})});
 }
 
-Error stored_passes(std::string message, std::string disk) {
+Error stored_passes(std::string message, Change budget) {
   return Error(ErrorKind::user, ExitCode::does_not_fit, "E-PLAN-FIT", "plan", std::move(message),
-               "a budget that holds it, or a plan that was made for this one", {std::move(disk)});
+               "a budget that holds it, or a plan that was made for this one", {std::move(budget)});
 }
 
 bool fits_blocks(const PlanDecisions& decisions, const std::vector<Unit>& units) {
@@ -392,13 +392,13 @@ PlanningResult replay_plan(const Config& config, const PlanningInput& input, con
     const bool host = has_host(input.machine.machine);
     throw stored_passes(
         fmt::format("the plan keeps a part of the training on {}, and none is given", host ? "the memory of a host" : "a disk"),
-        host ? "--host-memory 2GiB" : advised_disk("16GiB"));
+        host ? Change("memory.host_memory", "2GiB") : advised_disk("16GiB"));
   }
   if (record.decisions.accumulation != input.request.accumulation(record.decisions.micro_batch) ||
       graph_hash(graph) != record.graph_hash || !fits_blocks(record.decisions, units) ||
       !are_possible(graph, record.decisions.replays) || !why_not_grouped(graph, units, record.decisions.group).empty()) {
     throw config_error("E-PLAN-REPLAY", "plan", "the plan was made for another model, batch or data format",
-                       "a plan of this configuration", {"plimsoll plan CONFIG --out plan.json"});
+                       "a plan of this configuration", {Remedy::of_command("plan CONFIG", {{"out", "plan.json"}})});
   }
   OpCatalogue catalogue = catalogue_of(input.machine);
   PlanningResult result;
@@ -407,29 +407,29 @@ PlanningResult replay_plan(const Config& config, const PlanningInput& input, con
     throw config_error("E-PLAN-REPLAY", "plan",
                        "the plan was made on another machine, or before its kernels were measured, or "
                        "the file was changed",
-                       "a plan of this machine", {"plimsoll plan CONFIG --out plan.json"});
+                       "a plan of this machine", {Remedy::of_command("plan CONFIG", {{"out", "plan.json"}})});
   }
   if (input.budget.memory && result.plan->process > *input.budget.memory) {
     throw Error(ErrorKind::user, ExitCode::does_not_fit, "E-PLAN-FIT", "plan",
                 fmt::format("the plan needs {}, the budget is {}", to_text(result.plan->process), to_text(*input.budget.memory)),
-                "a plan that was made for this budget", {"plimsoll plan CONFIG --out plan.json"});
+                "a plan that was made for this budget", {Remedy::of_command("plan CONFIG", {{"out", "plan.json"}})});
   }
   const std::size_t disk_tier = disk_of(input.machine.machine);
   const Bytes stored = disk_tier > 0 ? result.plan->stored[disk_tier] : Bytes{0};
   if (const Bytes disk = input.budget.disk.value_or(Bytes{0}); stored > disk) {
     throw stored_passes(fmt::format("the plan keeps {} on the disk, the budget is {}", to_text(stored), to_text(disk)),
-                        "--disk " + shell_quoted(fmt::format("{}:{}", config.memory.disk->folder.string(), stored.n)));
+                        {"memory.disk", fmt::format("{}:{}", config.memory.disk->folder.string(), stored.n)});
   }
   const bool host_bounded = input.budget.host_memory && input.budget.host_memory->n > 0;
   if (result.plan->host > Bytes{0} && result.plan->stored[1] > Bytes{0} && !host_bounded) {
     throw stored_passes(
         fmt::format("the plan keeps {} in the memory of a host, and none is given", to_text(result.plan->stored[1])),
-        "--host-memory " + std::to_string(result.plan->host.n));
+        {"memory.host_memory", result.plan->host.n});
   }
   if (host_bounded && result.plan->host > *input.budget.host_memory) {
     throw stored_passes(fmt::format("the plan needs {} of the host, the budget is {}", to_text(result.plan->host),
                                     to_text(*input.budget.host_memory)),
-                        "--host-memory " + std::to_string(result.plan->host.n));
+                        {"memory.host_memory", result.plan->host.n});
   }
   const PlanContext context{input.budget, config_hash(config), precision_names(config), seconds_now() - start};
   json object = to_json(*result.plan, context, false);

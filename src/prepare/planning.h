@@ -22,7 +22,7 @@
 
 namespace plimsoll {
 
-// The settings from which a configuration was made; with more arguments they make another one.
+// The settings of a configuration; with changes they make another one.
 struct ConfigSource {
   RunSettings settings;
   Bf16Speed bf16 = bf16_speed_here();

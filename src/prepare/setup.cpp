@@ -60,7 +60,7 @@ Error nothing_stored(const Config& config) {
                               : "no linear layer is frozen whose matrix products alone read";
   return config_error("E-CONFIG-CONFLICT", "quantize.base",
                       fmt::format("it is {}, and {}", config_key("quantize.base").text(config), why),
-                      "frozen linear layers, beside which something else is trained", {"--set quantize.base=none"});
+                      "frozen linear layers, beside which something else is trained", {Change("quantize.base", "none")});
 }
 
 }  // namespace
@@ -71,7 +71,7 @@ namespace {
 std::map<std::string, StoredForm> stored_forms(const ModelConfig& model, const std::filesystem::path& folder) {
   if (folder.empty()) {
     throw config_error("E-CONFIG-CONFLICT", "quantize.base", "it is file, and the model begins as random numbers",
-                       "weights that are stored in files, or a format", {"--set model.init=FOLDER", "--set quantize.base=nf4"});
+                       "weights that are stored in files, or a format", {Change("model.init", "FOLDER"), Change("quantize.base", "nf4")});
   }
   const Graph graph = model.family().build(model, {0, 1, 1}, {}).graph;
   const WeightFiles files = WeightFiles::open(folder);

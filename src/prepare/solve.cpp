@@ -16,7 +16,7 @@
 #include "config/config_keys.h"
 #include "plan/plan.h"
 #include "prepare/alternatives.h"
-#include "prepare/asked.h"
+#include "prepare/changed_config.h"
 #include "prepare/boundary.h"
 #include "prepare/requests.h"
 #include "prepare/solve_keys.h"
@@ -74,45 +74,44 @@ class Solver {
   }
 
  private:
-  // The arguments stand before those of its levers and remedies.
-  PlanningResult whole_plan(const Arguments& arguments, const PlanExtras& extras) {
-    Asked asked = with_arguments(input_, arguments);
+  // The changes come before those of its levers and remedies.
+  PlanningResult whole_plan(const Changes& changes, const PlanExtras& extras) {
+    ChangedConfig changed = with_changes(input_, changes);
     ++plans_;
-    for (const std::string& note : asked.config.notes) {
+    for (const std::string& note : changed.config.notes) {
       if (std::ranges::find(config_.notes, note) == config_.notes.end()) notes_.push_back(note);
     }
-    input_.request = std::move(asked.request);
-    input_.budget = asked.budget;
-    input_.facts = asked.facts;
-    renew_data(asked);
-    input_.source->settings = std::move(asked.settings);
-    return plan_with_extras(asked.config, input_, extras);
+    input_.request = std::move(changed.request);
+    input_.budget = changed.budget;
+    input_.facts = changed.facts;
+    renew_data(changed);
+    input_.source->settings = std::move(changed.settings);
+    return plan_with_extras(changed.config, input_, extras);
   }
 
   // Counts of an epoch and the number of updates follow from the context and the batch. Samples of another context are not made
   // for a plan.
-  void renew_data(Asked& asked) {
-    const bool other_rows = asked.config.model.context != config_.model.context;
-    const bool other_windows = other_rows || asked.config.train.effective_batch != config_.train.effective_batch;
+  void renew_data(ChangedConfig& changed) {
+    const bool other_rows = changed.config.model.context != config_.model.context;
+    const bool other_windows = other_rows || changed.config.train.effective_batch != config_.train.effective_batch;
     if (!other_windows || !input_.assumed.empty()) return;
-    if (other_rows && has_samples(asked.config)) {
-      if (!samples_are_made(asked.config, input_.cache)) {
-        const std::string data = asked.config.data.train.text();
+    if (other_rows && has_samples(changed.config)) {
+      if (!samples_are_made(changed.config, input_.cache)) {
+        const std::string data = changed.config.data.train.text();
         notes_.push_back(
             fmt::format("{} has not been tokenised for samples of {} tokens: what an epoch of them comes to is left out", data,
-                        asked.config.model.context));
+                        changed.config.model.context));
         input_.data = {};
         input_.epoch.reset();
         input_.assumed.push_back({"data.train", data, "chat", 4, /*there=*/true});
         return;
       }
-      input_.data = open_data(asked.config, input_.cache);
+      input_.data = open_data(changed.config, input_.cache);
     }
-    if (input_.epoch) input_.epoch = epoch_facts(asked.config, input_.data.train);
-    if (!asked.config.train.epochs) return;
-    asked.config.train.updates = updates_of_epochs(asked.config, input_.data.train);
-    std::ranges::move(typed_settings(std::vector{fmt::format("train.updates={}", asked.config.train.updates)}, {}),
-                      std::back_inserter(asked.settings.typed));
+    if (input_.epoch) input_.epoch = epoch_facts(changed.config, input_.data.train);
+    if (!changed.config.train.epochs) return;
+    changed.config.train.updates = updates_of_epochs(changed.config, input_.data.train);
+    changed.settings.typed.push_back(typed_setting({"train.updates", changed.config.train.updates}, "train.epochs"));
   }
 
   const Trial& trial(std::int64_t value) {
@@ -123,16 +122,16 @@ class Solver {
   Trial tried(std::int64_t value) {
     Trial trial;
     try {
-      Asked asked = with_arguments(input_, key_.with(value));
-      asked.request.floor_only = floors_alone_;
-      trial.memory = asked.budget.memory.value_or(Bytes{});
+      ChangedConfig changed = with_changes(input_, key_.with(value));
+      changed.request.floor_only = floors_alone_;
+      trial.memory = changed.budget.memory.value_or(Bytes{});
       OpCatalogue catalogue = catalogue_of(input_.machine);
       ++plans_;
-      PlanSpace space(source_of(asked.config, asked.facts), asked.request, input_.machine.machine, catalogue);
+      PlanSpace space(source_of(changed.config, changed.facts), changed.request, input_.machine.machine, catalogue);
       work_ += space.effort().work;
       trial.floor = space.floor();
       if (key_.budget == SolvedBudget::none || !trial.fits()) return trial;
-      if (const Plan* plan = space.fastest(asked.budget)) trial.used = used_of(key_.budget, *plan, input_.machine.machine);
+      if (const Plan* plan = space.fastest(changed.budget)) trial.used = used_of(key_.budget, *plan, input_.machine.machine);
     } catch (const Error& error) {
       if (error.kind == ErrorKind::internal) throw;
       trial.refused = error;
@@ -205,10 +204,10 @@ class Solver {
   json solve_json(std::optional<std::int64_t> found) {
     json object = {{"key", key_.name},           {"least", key_.budget != SolvedBudget::none},
                    {"value", nullptr},           {"step", key_.step},
-                   {"arguments", json::array()}, {"next", nullptr}};
+                   {"changes", json::array()}, {"next", nullptr}};
     if (found) {
       object["value"] = *found;
-      object["arguments"] = key_.with(*found);
+      object["changes"] = to_json(key_.with(*found));
     }
     if (next_) {
       object["step"] = std::abs(*next_ - *found);

@@ -28,7 +28,7 @@ std::optional<std::int64_t> number_now(const Config& config, std::string_view na
 SolveKey size_key(const Config& config, std::string name, std::int64_t step) {
   SolveKey key{.name = name, .step = step, .with = {}};
   key.now = number_now(config, name).value_or(step);
-  key.with = [name](std::int64_t value) { return sets({fmt::format("{}={}", name, value)}); };
+  key.with = [name](std::int64_t value) { return Changes{{name, value}}; };
   return key;
 }
 
@@ -40,8 +40,7 @@ SolveKey micro_batch_key(const Config&, const PlanningInput& input) {
   }
   key.now = input.request.micro_batch.value_or(1);
   key.with = [batch](std::int64_t value) {
-    return sets(
-        {fmt::format("train.effective_batch={}", batch), fmt::format("train.micro_batch={}", value), "train.accumulation=auto"});
+    return Changes{{"train.effective_batch", batch}, {"train.micro_batch", value}, {"train.accumulation", "auto"}};
   };
   return key;
 }
@@ -51,8 +50,8 @@ SolveKey effective_batch_key(const Config&, const PlanningInput& input) {
   const std::optional<std::int64_t> micro = input.request.micro_batch;
   SolveKey key{.name = "train.effective_batch", .step = micro.value_or(1), .now = input.request.effective_batch, .with = {}};
   key.with = [micro](std::int64_t value) {
-    const Arguments batch = sets({fmt::format("train.effective_batch={}", value)});
-    return micro ? both(batch, sets({fmt::format("train.micro_batch={}", *micro), "train.accumulation=auto"})) : batch;
+    Changes changes{{"train.effective_batch", value}};
+    return micro ? both(std::move(changes), {{"train.micro_batch", *micro}, {"train.accumulation", "auto"}}) : changes;
   };
   return key;
 }
@@ -62,39 +61,33 @@ SolveKey memory_key(const Config&, const PlanningInput& input) {
           .budget = SolvedBudget::memory,
           .step = kPage.n,
           .now = input.budget.memory.value_or(Bytes{}).n,
-          .with = [](std::int64_t value) {
-            return Arguments{"--memory", std::to_string(value)};
-          }};
+          .with = [](std::int64_t value) { return Changes{{"memory.budget", value}}; }};
 }
 
 SolveKey host_memory_key(const Config&, const PlanningInput& input) {
   if (!has_host(input.machine.machine)) {
-    throw config_error("E-CONFIG-MISSING", "--solve host_memory",
-                       "kernels run in the memory of the host, whose budget is --memory", "a machine with a device and a host",
-                       {"--solve memory", "--device sim"});
+    throw config_error("E-CONFIG-MISSING", "solve",
+                       "kernels run in the memory of the host, whose budget is memory.budget", "a machine with a device and a host",
+                       {Change("solve", "memory"), Change("machine.device", "sim")});
   }
   return {.name = "host_memory",
           .budget = SolvedBudget::host_memory,
           .step = kMiB.n,
           .now = input.budget.host_memory.value_or(Bytes{}).n,
-          .with = [](std::int64_t value) {
-            return Arguments{"--host-memory", std::to_string(value)};
-          }};
+          .with = [](std::int64_t value) { return Changes{{"memory.host_memory", value}}; }};
 }
 
 SolveKey disk_key(const Config& config, const PlanningInput&) {
   if (!config.memory.disk) {
-    throw config_error("E-CONFIG-MISSING", "--solve disk", "no folder is given", "--disk with a folder, and any size",
-                       {advised_disk("1GiB") + " --solve disk"});
+    throw config_error("E-CONFIG-MISSING", "solve", "no folder is given", "memory.disk with a folder, and any size",
+                       {Remedy::of_command("", {advised_disk("1GiB"), {"solve", "disk"}})});
   }
   const std::string folder = config.memory.disk->folder.string();
   return {.name = "disk",
           .budget = SolvedBudget::disk,
           .step = kMiB.n,
           .now = config.memory.disk->size.n,
-          .with = [folder](std::int64_t value) {
-            return Arguments{"--disk", fmt::format("{}:{}", folder, value)};
-          }};
+          .with = [folder](std::int64_t value) { return Changes{{"memory.disk", fmt::format("{}:{}", folder, value)}}; }};
 }
 
 struct Entry {
@@ -139,11 +132,11 @@ SolveKey solve_key(std::string_view name, const Config& config, const PlanningIn
     names.emplace_back(leaf_of(entry.name));
   }
   const std::string nearest = nearest_name(name, names);
-  std::vector<std::string> remedies;
-  if (!nearest.empty()) remedies.push_back("--solve " + nearest);
+  Remedies remedies;
+  if (!nearest.empty()) remedies.push_back(Change("solve", nearest));
   std::vector<std::string> known;
   for (const Entry& entry : entries(config)) known.push_back(entry.name);
-  throw config_error("E-SOLVE-KEY", "--solve", fmt::format("{} is nothing that memory bounds, or no key", name),
+  throw config_error("E-SOLVE-KEY", "solve", fmt::format("{} is nothing that memory bounds, or no key", name),
                      fmt::format("one of {}", fmt::join(known, ", ")), std::move(remedies));
 }
 

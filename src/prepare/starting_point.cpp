@@ -7,6 +7,7 @@
 #include <array>
 #include <bit>
 #include <cstdint>
+#include <iterator>
 #include <limits>
 #include <optional>
 #include <string_view>
@@ -25,7 +26,7 @@
 #include "formats/utf8.h"
 #include "models/family.h"
 #include "models/model_graph.h"
-#include "prepare/asked.h"
+#include "prepare/changed_config.h"
 #include "prepare/planning.h"
 #include "prepare/requests.h"
 #include "prepare/setup.h"
@@ -38,7 +39,7 @@ constexpr std::int64_t kLookedAt = 1000, kStep = 64, kLeastContext = 128, kMostC
 constexpr std::int64_t kFewestHeldOut = 50;  // least number of samples for which a share becomes validation
 constexpr std::size_t kShares = 3;           // one, two and three times the usual share
 
-// ---- what is there ----
+// ---- model and data ----
 
 // Statistics of JSON samples. The lengths are in tokens, of the samples that were looked at.
 struct SampleLook {
@@ -160,7 +161,7 @@ std::string samples_text(const SampleLook& look) {
                      grouped(look.most), grouped(look.longest));
 }
 
-// ---- what fits ----
+// ---- the search for a method ----
 
 // A way to train the model: its keys in addition to those common to all ways.
 struct Method {
@@ -186,11 +187,10 @@ std::vector<Method> methods() {
           lora("LoRA over layers in NF4", "nf4")};
 }
 
-// "name=value" for each, as in --set.
-std::vector<std::string> assignments(const std::vector<StartingKey>& keys) {
-  std::vector<std::string> all;
-  for (const StartingKey& key : keys) all.push_back(key.name + "=" + key.value);
-  return all;
+Changes changes_of(const std::vector<StartingKey>& keys) {
+  Changes changes;
+  for (const StartingKey& key : keys) changes.emplace_back(key.name, key.value);
+  return changes;
 }
 
 struct Chosen {
@@ -202,7 +202,7 @@ struct Chosen {
 
 class Chooser {
  public:
-  // `disk`: from the command line. `least`: the shortest context.
+  // `disk`: the typed budget. `least`: the shortest context.
   Chooser(PlanningInput input, std::optional<std::string> disk, std::int64_t least)
       : input_(std::move(input)), disk_(std::move(disk)), least_context_(least) {}
 
@@ -227,14 +227,13 @@ class Chooser {
  private:
   // Nothing if the configuration refuses it: blocks of a file that has none.
   std::optional<Bytes> floor_of(const Method& method, std::int64_t context, bool disk) {
-    Arguments arguments = sets({fmt::format("model.context={}", context)});
-    for (const std::string& assignment : assignments(method.keys)) arguments.insert(arguments.end(), {"--set", assignment});
-    if (disk) arguments.insert(arguments.end(), {"--disk", *disk_});
+    Changes changes = both({{"model.context", context}}, changes_of(method.keys));
+    if (disk) changes.emplace_back("memory.disk", *disk_);
     try {
-      const Asked asked = with_arguments(input_, arguments);
+      const ChangedConfig changed = with_changes(input_, changes);
       OpCatalogue catalogue = catalogue_of(input_.machine);
       const Bytes floor =
-          PlanSpace(source_of(asked.config, asked.facts), asked.request, input_.machine.machine, catalogue).floor();
+          PlanSpace(source_of(changed.config, changed.facts), changed.request, input_.machine.machine, catalogue).floor();
       if (floor.n == std::numeric_limits<std::int64_t>::max()) return {};
       if (!method.adapter() && !full_) full_ = floor;
       least_ = std::min(least_.value_or(floor), floor);
@@ -248,13 +247,13 @@ class Chooser {
 
   [[noreturn]] void refuse(std::int64_t context) const {
     if (!least_) throw *refused_;
-    throw Error(ErrorKind::user, ExitCode::does_not_fit, "E-PLAN-FIT", "--memory",
+    throw Error(ErrorKind::user, ExitCode::does_not_fit, "E-PLAN-FIT", "memory.budget",
                 fmt::format("nothing fits {}: the least that was found is {}, with LoRA and samples of {} tokens",
                             to_text(budget()), to_text(*least_), context),
                 disk_ ? "a larger budget" : "a larger budget, or a disk", remedies());
   }
-  std::vector<std::string> remedies() const {
-    std::vector<std::string> all{fmt::format("--memory {}MiB", ceil_div(least_->n, kMiB.n))};
+  Remedies remedies() const {
+    Remedies all{Change("memory.budget", fmt::format("{}MiB", ceil_div(least_->n, kMiB.n)))};
     if (!disk_) all.push_back(advised_disk("16GiB"));
     return all;
   }
@@ -266,7 +265,7 @@ class Chooser {
   std::optional<Error> refused_;
 };
 
-// ---- what is written ----
+// ---- the values that are written ----
 
 // A hundredth of the samples, as a power of two from 4 to 32.
 std::int64_t batch_for(std::int64_t samples) {
@@ -292,34 +291,37 @@ std::string context_remark(const std::optional<SampleLook>& look, std::int64_t c
   return "99 % of the samples fit; data.too_long says what becomes of longer ones";
 }
 
-// ---- what is asked ----
+// ---- the request ----
 
 void check_names(const StartingRequest& request) {
-  std::vector<std::string> words{request.model.string(), request.budgets.disk.value_or("")};
+  std::vector<std::string> words{request.model.string()};
   for (const std::filesystem::path& name : request.data.names) words.push_back(name.string());
-  words.insert(words.end(), request.sets.begin(), request.sets.end());
+  for (const Setting& setting : request.typed) words.push_back(setting.text);
   for (const std::string& word : words) {
     if (utf8_valid_prefix(word) == word.size()) continue;
     throw config_error("E-USAGE", word, "the name is not UTF-8, and a configuration must be", "a name in UTF-8");
   }
 }
 
-// The contents of `sets`.
+// The typed keys of the data.
 struct Given {
   std::vector<std::string_view> keys;
-  Config config;  // of them alone
+  Config config;  // with these keys alone
 
   bool has(std::string_view key) const { return std::ranges::find(keys, key) != keys.end(); }
 };
 
-Given given_by(const std::vector<std::string>& sets) {
+bool is_budget(std::string_view key) { return section_of(key) == "memory"; }
+
+Given given_by(const std::vector<Setting>& typed) {
   Given given;
   std::vector<std::string> notes;
   ConfigFaults faults;
-  for (const KeySetting& one : find_keys(typed_settings(sets, {}), notes, faults)) {
+  for (const KeySetting& one : find_keys(typed, notes, faults)) {
+    if (is_budget(one.key->name)) continue;
     faults.attempt([&] {
       if (section_of(one.key->name) != "data") {
-        throw config_error("E-USAGE", "--set", fmt::format("init does not use {}", one.setting.name),
+        throw config_error("E-USAGE", one.setting.where, fmt::format("init does not use {}", one.setting.name),
                            "keys of the data, such as data.template; change any other key in the file that init prints");
       }
       one.set(given.config, one.setting);
@@ -347,13 +349,14 @@ class Decided {
     known != keys_.end() ? void(*known = std::move(key)) : keys_.push_back(std::move(key));
   }
 
-  RunSettings settings(const BudgetOptions& budgets) const {
-    std::vector<std::string> all = assignments(keys_);
-    all.insert(all.end(), request_.sets.begin(), request_.sets.end());
-    return {.file = {}, .in_file = {}, .typed = typed_settings(all, budgets)};
+  // Of the typed settings without the key `except`.
+  RunSettings settings(std::string_view except = {}) const {
+    RunSettings all{.file = {}, .in_file = {}, .typed = typed_settings(changes_of(keys_))};
+    std::ranges::copy_if(request_.typed, std::back_inserter(all.typed), [&](const Setting& one) { return one.name != except; });
+    return all;
   }
   Config config() const {
-    RunSettings all = settings(request_.budgets);
+    RunSettings all = settings();
     return load_config(all);
   }
 
@@ -392,14 +395,14 @@ SampleLook look_for_training(const Config& config, bool holds_out) {
   SampleLook look = look_at(sample_request(config, config.data.train, 0, {}), holds_out);
   if (look.untrained < look.looked_at) return look;
   throw data_error("E-CHAT-UNTRAINED", config.data.train.text(), "no sample that was looked at has a token that is trained on",
-                   "turns of an assistant, completions or texts", {"--set data.loss=all"});
+                   "turns of an assistant, completions or texts", {Change("data.loss", "all")});
 }
 
 }  // namespace
 
 StartingPoint starting_point(const StartingRequest& request, const std::function<void(const std::string&)>& say) {
   check_names(request);
-  const Given given = given_by(request.sets);
+  const Given given = given_by(request.typed);
   const DataPaths& data = given.has("data.train") ? given.config.data.train : request.data;
   check_there(data);
   check_there(given.config.data.validation);
@@ -439,9 +442,12 @@ StartingPoint starting_point(const StartingRequest& request, const std::function
   const std::int64_t batch = batch_for(samples_of(first)), epochs = epochs_for(samples_of(first));
   decided.put("train.effective_batch", std::to_string(batch), "samples of an update; never changed by memory");
   // Budgets of a disk are tried last.
-  BudgetOptions in_memory = request.budgets;
-  const std::optional<std::string> disk = std::exchange(in_memory.disk, std::nullopt);
-  input.source = ConfigSource{decided.settings(in_memory)};
+  const auto typed = [&](std::string_view key) -> std::optional<std::string> {
+    const auto found = std::ranges::find(request.typed, key, &Setting::name);
+    return found == request.typed.end() ? std::nullopt : std::optional(found->text);
+  };
+  const std::optional<std::string> disk = typed("memory.disk");
+  input.source = ConfigSource{decided.settings(/*except=*/"memory.disk")};
   keep_freed_memory();  // after this machine has been measured, which counts what the heap keeps
   Chooser chooser(std::move(input), disk, least);
   const Chosen chosen = chooser.choose(first);
@@ -458,8 +464,8 @@ StartingPoint starting_point(const StartingRequest& request, const std::function
   decided.put("train.epochs", std::to_string(epochs), "about " + counted(updates, "update"));
   if (config.data.validation_share > 0 || !config.data.validation.empty())
     decided.put("train.evaluate_every", std::to_string(ceil_div(ceil_div(of_epoch, batch), 2)), "updates: twice an epoch");
-  if (request.budgets.memory) decided.put("memory.budget", toml_text(*request.budgets.memory), "of the whole process");
-  if (request.budgets.host_memory) decided.put("memory.host_memory", toml_text(*request.budgets.host_memory));
+  if (const auto budget = typed("memory.budget")) decided.put("memory.budget", toml_text(*budget), "of the whole process");
+  if (const auto host = typed("memory.host_memory")) decided.put("memory.host_memory", toml_text(*host));
   if (chosen.disk) decided.put("memory.disk", toml_text(*disk));
 
   return {.model = model_text(config.model.config),

@@ -48,24 +48,23 @@ bool holds_results(const RunFolder& folder) {
 }
 
 Error already_holds_run(const RunFolder& folder) {
-  const std::string run = shell_quoted(folder.path().string());
-  std::string command = fmt::format("plimsoll train CONFIG --run {} --resume", run);
-  std::string expected = "a new folder, or --resume to continue this one";
+  const std::string beside = new_folder_beside(folder.path()).string();
+  std::vector<Change> changes{{"run", folder.path().string()}, {"resume"}};
+  std::string expected = "a new folder, or this run resumed";
   if (!is_there(folder.checkpoint()) && is_there(folder.diverged())) {
-    command += " --set train.on_divergence=continue";
-    expected = "a new folder, or --resume to go on with what has diverged";
+    changes.emplace_back("train.on_divergence", "continue");
+    expected = "a new folder, or this run resumed although it has diverged";
   } else if (!is_there(folder.checkpoint()) && !has_weights(folder.weights())) {
-    command = fmt::format("plimsoll train CONFIG --run {}", shell_quoted(new_folder_beside(folder.path()).string()));
+    changes = {{"run", beside}};
     expected = "a new folder: this run ended before it first saved, and what it wrote down of its updates is kept";
   } else if (!is_there(folder.checkpoint())) {
-    command =
-        fmt::format("plimsoll train CONFIG --run {} --set model.init={}", shell_quoted(new_folder_beside(folder.path()).string()),
-                    shell_quoted(std::filesystem::absolute(folder.weights()).string()));
+    changes = {{"run", beside}, {"model.init", std::filesystem::absolute(folder.weights()).string()}};
     expected = "a new folder, in which a run may begin with these weights: there is no checkpoint";
   }
   const std::string status = run_status(folder.path());
   const std::string which = status.empty() ? "" : fmt::format(" ({})", status);
-  return config_error("E-RUN-EXISTS", folder.path().string(), "it already holds a run" + which, expected, {command});
+  return config_error("E-RUN-EXISTS", folder.path().string(), "it already holds a run" + which, expected,
+                      {Remedy::of_command("train CONFIG", std::move(changes))});
 }
 
 // What run.json holds; an empty object where it cannot be read.
@@ -136,11 +135,11 @@ bool RunFolder::has_updates() const {
 namespace {
 
 // In a folder that can be written, for a run that has not begun.
-std::vector<std::string> elsewhere(const std::filesystem::path& run) {
+Remedies elsewhere(const std::filesystem::path& run) {
   const std::filesystem::path beside = new_folder_beside(run);
   const bool room = access(beside.parent_path().empty() ? "." : beside.parent_path().c_str(), W_OK | X_OK) == 0;
   const std::filesystem::path here = run.has_filename() ? run.filename() : "run";
-  return {"--run " + shell_quoted((room ? beside : new_folder_beside(here)).string())};
+  return {Change("run", (room ? beside : new_folder_beside(here)).string())};
 }
 
 }  // namespace
@@ -167,7 +166,7 @@ RunFolder RunFolder::open(const std::filesystem::path& path, bool resume) {
   if (begun && !resume && holds_results(folder)) throw already_holds_run(folder);
   if (!begun && resume) {
     throw config_error("E-RUN-MISSING", path.string(), "there is no run to resume", "the folder of a run",
-                       {fmt::format("plimsoll train CONFIG --run {}", shell_quoted(path.string()))});
+                       {Remedy::of_command("train CONFIG", {{"run", path.string()}})});
   }
   folder.begun_ = begun;
   const std::filesystem::path whole = std::filesystem::absolute(path, error).lexically_normal();
@@ -218,12 +217,12 @@ void RunFolder::lock(bool resume) {
   const std::string who = pid ? fmt::format("process {} is training in it", *pid) : "another process is about to train in it";
   if (holds_run && !resume) {
     throw config_error("E-RUN-EXISTS", path_.string(), "it already holds a run: " + who,
-                       "a new folder, or --resume when that process has ended", elsewhere(path_));
+                       "a new folder, or this run resumed once that process has ended", elsewhere(path_));
   }
   throw config_error(
       "E-RUN-BUSY", path_.string(), who,
       resume ? "a run that no other process trains: wait for it, or end it" : "a folder that no other process uses",
-      resume ? std::vector<std::string>{} : elsewhere(path_));
+      resume ? Remedies{} : elsewhere(path_));
 }
 
 // Whoever holds the lock knows that nobody else runs it. Where nothing can be written, what follows says so.

@@ -67,7 +67,7 @@ void RunReport::interrupt(const std::string& by) {
   status = "interrupted";
   exit_code = static_cast<int>(ExitCode::interrupted);
   error_ = Error(ErrorKind::user, ExitCode::interrupted, "E-INTERRUPTED", "run",
-                 fmt::format("the run was interrupted by {} and saved", by), "--resume continues it");
+                 fmt::format("the run was interrupted by {} and saved", by), "the run resumed, which continues it");
 }
 
 void RunReport::finish(const Progress& progress, const Device& device, Audit* audit) {

@@ -93,15 +93,15 @@ void check_room(const RunFolder& folder, const RunRoom& room, Bytes pages, const
   const Bytes had = replaced(folder, room), need = room.all() - had + (beside ? pages : Bytes{0});
   if (!left || *left >= need) return;
   std::string text = fmt::format("{} are free there and {} are needed: {}", to_text(*left), to_text(need), parts_text(room));
-  if (beside) text += fmt::format(", pages of --disk {}", to_text(pages));
+  if (beside) text += fmt::format(", pages of memory.disk {}", to_text(pages));
   if (had.n > 0) text += fmt::format("; {} of that lie there", to_text(had));
-  std::vector<std::string> remedies;
+  Remedies remedies;
   const fs::path place = had.n > 0 ? fs::path() : place_with_room(folder.path(), room.all(), elsewhere);
-  if (!place.empty()) remedies.push_back("--run " + shell_quoted(place.string()));
+  if (!place.empty()) remedies.push_back(Change("run", place.string()));
   if (had.n > 0)
-    remedies.push_back(fmt::format("cp -r {} ANOTHER_FOLDER && plimsoll train --run ANOTHER_FOLDER --resume",
-                                   shell_quoted(folder.path().string())));
-  if (remedies.empty()) remedies.push_back("--run ANOTHER_FOLDER");
+    remedies = {fmt::format("cp -r {} ANOTHER_FOLDER", shell_quoted(folder.path().string())),
+                Remedy::of_command("train", {{"run", "ANOTHER_FOLDER"}, {"resume"}}, "after it")};
+  if (remedies.empty()) remedies.push_back(Change("run", "ANOTHER_FOLDER"));
   throw data_error("E-RUN-ROOM", folder.path().string(), std::move(text), fmt::format("a folder with {} free", to_text(need)),
                    std::move(remedies));
 }

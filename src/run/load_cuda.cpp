@@ -14,7 +14,7 @@ namespace {
 constexpr const char* kModule = "plimsoll_cuda.so";
 
 Error cannot_load(const std::filesystem::path& module, const std::string& why, std::string expected,
-                  std::vector<std::string> remedies) {
+                  Remedies remedies) {
   return {ErrorKind::environment, ExitCode::configuration, "E-CUDA-LOAD", module.string(), why,
           std::move(expected),    std::move(remedies)};
 }
@@ -29,8 +29,8 @@ const CudaBackend& load() {
   std::error_code error;
   if (!std::filesystem::exists(module, error)) {
     throw cannot_load(module, "there is no such file: this build has no CUDA",
-                      "a build on a machine with nvcc 13, or the folder that scripts/package --cuda makes",
-                      {"scripts/build plimsoll_cuda", "plimsoll train CONFIG --device cpu"});
+                      "a build on a machine with nvcc 13, or a package with CUDA",
+                      {"scripts/build plimsoll_cuda", Remedy::of_command("train CONFIG", {{"machine.device", "cpu"}})});
   }
   void* const handle = dlopen(module.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) {

@@ -1,7 +1,10 @@
-// The commands that a user may type next, for the remedies of errors. Who parses the command line knows how they are written.
+// The commands that a user may type next, for the remedies of errors. The command line implements them.
 #pragma once
 
+#include <span>
 #include <string>
+
+#include "base/remedy.h"
 
 namespace plimsoll {
 
@@ -11,8 +14,8 @@ class NextCommands {
 
   // From the checkpoint of this run.
   virtual std::string resume() const = 0;
-  // The settings of this run in another folder beside it.
-  virtual std::string begin_beside() const = 0;
+  // The settings of this run, with changes, in another folder next to it.
+  virtual std::string begin_beside(std::span<const Change> changes) const = 0;
   // In the same folder, unless it tells of updates.
   virtual std::string again() const = 0;
   // Another run on the data that there are now, from the weights of this one where they have been saved.

@@ -23,11 +23,11 @@ namespace plimsoll {
 namespace {
 
 Error refused(const std::filesystem::path& run, const std::string& what, bool with_force) {
-  std::vector<std::string> remedies{fmt::format("plimsoll train --run {} --resume", shell_quoted(run.string()))};
-  if (with_force) remedies.push_back("--force");
+  Remedies remedies{Remedy::of_command("train", {{"run", run.string()}, {"resume"}})};
+  if (with_force) remedies.push_back(Change("force"));
   return config_error(
       "E-RESUME", run.string(), what,
-      with_force ? "the settings of the run; --force changes what its results come from" : "the settings of the run", remedies);
+      with_force ? "the settings of the run; force changes what its results come from" : "the settings of the run", remedies);
 }
 
 // The last one that says something about a key; null where none does.
@@ -221,7 +221,7 @@ ResumedConfig resume_config(const std::filesystem::path& run, const ResumeReques
     if (!stored) then.in_file = resumed.settings.in_file;
     keep_bases(resumed.settings.in_file, then.in_file);
   }
-  std::vector<Setting> typed = typed_settings(request.sets, request.budgets);
+  std::vector<Setting> typed = request.typed;
   resumed.settings.typed.insert(resumed.settings.typed.end(), typed.begin(), typed.end());
 
   RunSettings loaded = origins.stand_in(resumed.settings);
@@ -287,8 +287,8 @@ std::vector<std::string> check_resumed_origin(const Config& config, const Progre
   Error error = config_error(
       "E-RESUME", run.string(),
       fmt::format("{} computes something else than when the run began: {}", shown(init.string()), fmt::join(lines, "; ")),
-      "the model as it was; --force goes on with what it is now",
-      {fmt::format("plimsoll train --run {} --resume --force", shell_quoted(run.string()))});
+      "the model as it was; force goes on with what it is now",
+      {Remedy::of_command("train", {{"run", run.string()}, {"resume"}, {"force"}})});
   const std::filesystem::path kept = run / "weights" / "config.json";
   if (is_there(kept)) error.expected += fmt::format("; {} is what its config.json said", kept.string());
   throw error;

@@ -1,9 +1,8 @@
-// What a run goes on with: its own settings and budgets, unless they are given anew. What may change is a property of each key
-// (OnResume); every difference is told.
+// The configuration of a resumed run: its own settings and budgets, unless they are given anew. OnResume of each key permits
+// changes; every difference is reported.
 #pragma once
 
 #include <filesystem>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -16,9 +15,8 @@ namespace plimsoll {
 // As the command line has it.
 struct ResumeRequest {
   std::filesystem::path file;  // CONFIG; empty: the run's own settings
-  std::span<const std::string> sets;
-  BudgetOptions budgets;
-  bool force = false;  // what changes results may change
+  std::vector<Setting> typed;
+  bool force = false;  // permits changes of results
 };
 
 struct ResumedConfig {

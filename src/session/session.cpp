@@ -155,7 +155,7 @@ void Session::find_checkpoint() {
   reached_ = *resumed_;
 }
 
-Error Session::no_checkpoint(std::string message, std::vector<std::string> remedies) const {
+Error Session::no_checkpoint(std::string message, Remedies remedies) const {
   return data_error("E-CKPT-MISSING", folder_.checkpoint().string(), std::move(message), "a run that was saved or interrupted",
                     std::move(remedies));
 }
@@ -304,7 +304,7 @@ void Session::check_reserve(const Plan& plan, const Device& device) const {
 
 void Session::make_wrong(Trainer& trainer) {
   if (request_.fault.empty()) return;
-  emit(Said{fmt::format("note: this training is made wrong on purpose: --fault {}", request_.fault)});
+  emit(Said{fmt::format("note: this training is made wrong on purpose: {}", request_.fault)});
   trainer.make_wrong(parse_faults(request_.fault));
   emit(MadeWrong{request_.fault});
 }
@@ -342,7 +342,7 @@ Metrics Session::next_update(Trainer& trainer) {
     if (trainer.lost_data() && error.kind != ErrorKind::internal) keep_learned(trainer, error);
     if (error.code == "E-DIVERGED") error.remedies = {slower_command(trainer.progress().updates)};
     if (error.code != "E-SCALE-FLOOR") throw;
-    error.remedies = {commands_.begin_beside() + " --set precision.compute=bf16", slower_command(trainer.progress().updates)};
+    error.remedies = {commands_.begin_beside(std::vector<Change>{{"precision.compute", "bf16"}}), slower_command(trainer.progress().updates)};
     follow_folder();
     trainer.save_checkpoint_to(folder_.diverged());
     error.expected += fmt::format("; the state is in {}", folder_.diverged().string());

@@ -58,7 +58,7 @@ class Session {
   void record(Trainer& trainer, const Event& event);
 
   void find_checkpoint();
-  Error no_checkpoint(std::string message, std::vector<std::string> remedies) const;
+  Error no_checkpoint(std::string message, Remedies remedies) const;
   std::optional<Refused> prepare();
   void train();
   // Of the folder that the run began from.

@@ -11,7 +11,6 @@
 #include <sstream>
 #include <utility>
 
-#include "base/disk_folder.h"
 #include "formats/file.h"
 #include "formats/toml_nesting.h"
 
@@ -87,14 +86,14 @@ std::string file_text(const std::filesystem::path& file) {
     return read_text(file, kMaxFileBytes, "E-CONFIG-FILE");
   } catch (const Error& error) {
     throw config_error("E-CONFIG-FILE", file.string(), "the configuration cannot be read: " + error.message, error.expected,
-                       {"plimsoll init > run.toml"});
+                       {Remedy::of_command("init > run.toml")});
   }
 }
 
 void check_nesting(const std::string& text, const std::string& file) {
   if (const std::optional<int> line = toml_nesting_line(text)) {
     throw config_error("E-CONFIG-SYNTAX", fmt::format("{}:{}", file, *line), "tables are nested deeper than any key is",
-                       "lines such as: updates = 100", {"plimsoll init"});
+                       "lines such as: updates = 100", {Remedy::of_command("init")});
   }
 }
 
@@ -130,39 +129,30 @@ std::vector<Setting> read_settings(const std::filesystem::path& file) {
     const auto& begin = error.source().begin;
     throw config_error("E-CONFIG-SYNTAX", fmt::format("{}:{}:{}", file.string(), begin.line, begin.column),
                        fmt::format("this is not TOML: {}", error.description()), "lines such as: updates = 100",
-                       {"plimsoll init"});
+                       {Remedy::of_command("init")});
   }
 }
 
-Setting read_assignment(std::string_view assignment) {
+Change read_change(std::string_view assignment) {
   const std::size_t equals = assignment.find('=');
-  const std::string name = trimmed(assignment.substr(0, equals));
-  if (equals == std::string_view::npos || name.empty()) {
-    throw config_error("E-CONFIG-SET", "--set", fmt::format("'{}' has no key before an equals sign", assignment),
-                       "a key with its section, an equals sign and a value", {"--set train.updates=200"});
+  if (equals == std::string_view::npos) return {"", std::string(assignment)};
+  return {std::string(assignment.substr(0, equals)), std::string(assignment.substr(equals + 1))};
+}
+
+Setting typed_setting(const Change& change, std::string where) {
+  const std::string name = trimmed(change.key);
+  if (name.empty()) {
+    throw config_error("E-CONFIG-SET", std::move(where), fmt::format("'{}' has no key before an equals sign", change.value),
+                       "a key with its section, an equals sign and a value", {Change("train.updates", 200)});
   }
-  Setting setting = option_setting(name, "--set", trimmed(assignment.substr(equals + 1)));
-  if (auto value = toml_value(setting.text)) setting.value = std::move(*value);
-  return setting;
+  std::error_code gone;
+  return stored_setting(name, trimmed(change.value), std::move(where), std::filesystem::current_path(gone), /*typed=*/true);
 }
 
 Setting stored_setting(std::string name, std::string text, std::string where, std::filesystem::path base, bool typed) {
   std::optional<SettingValue> value = toml_value(text);
   if (!value) value = text;
   return {std::move(name), std::move(where), std::move(base), typed, *std::move(value), std::move(text)};
-}
-
-Setting budget_setting(std::string name, std::string option, std::string text) {
-  if (text.find_first_not_of(" \t") == std::string::npos) {
-    throw config_error("E-CONFIG-SIZE", option, "it is empty", "a size; leave the option out where there is no budget",
-                       {option == "--disk" ? advised_disk("4GiB") : option + " 2GiB"});
-  }
-  return option_setting(std::move(name), std::move(option), std::move(text));
-}
-
-Setting option_setting(std::string name, std::string option, std::string text) {
-  std::error_code gone;
-  return {std::move(name), std::move(option), std::filesystem::current_path(gone), true, text, text};
 }
 
 }  // namespace plimsoll

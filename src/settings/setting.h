@@ -1,5 +1,5 @@
-// Settings as they stand in a file or on the command line: a name, a value and where it was said, nothing yet understood.
-// The readers below turn a value into what a key wants, or say what it is and what was expected.
+// Settings as they stand in a file or on the command line: a name, a value and their place, not yet interpreted. The readers
+// below convert the value for a key, or report it with the expectation.
 #pragma once
 
 #include <cstdint>
@@ -16,13 +16,13 @@
 
 namespace plimsoll {
 
-// What a key may do to a run that is resumed.
+// The effect of a key on a run that is resumed.
 enum class OnResume : std::uint8_t {
-  never,    // the checkpoint holds what it says: it cannot change
-  forced,   // the run's samples, noise or arithmetic: --force alone changes it
-  results,  // the numbers from here on: it changes where it is given anew; an edited file needs --force
-  place,    // where something lies whose content is looked at, or that is used for this process alone
-  free,     // no result
+  never,    // the checkpoint holds its value: it cannot change
+  forced,   // the run's samples, noise or arithmetic: it changes by force alone
+  results,  // the numbers from here on: it changes if it is given anew; an edited file needs force
+  place,    // the place of something whose content is compared, or that serves this process alone
+  free,     // no effect on results
 };
 
 struct OtherValue {
@@ -34,28 +34,25 @@ using SettingValue =
 
 struct Setting {
   std::string name;            // as written, with its section: "train.micro_batch"
-  std::string where;           // "run.toml:12", "--set", "--memory"
-  std::filesystem::path base;  // what relative paths start from
+  std::string where;           // "run.toml:12", or the option
+  std::filesystem::path base;  // of relative paths
   bool typed = false;          // on the command line, where nobody writes quotes
   SettingValue value;
-  std::string text;      // what was typed
-  bool earlier = false;  // typed when the run began that is resumed: what is typed now counts before it
+  std::string text;      // as typed
+  bool earlier = false;  // typed when the resumed run began: settings that are typed now count before it
 };
 
 // Every value of a TOML file in the order of its lines, and every empty table. E-CONFIG-FILE, E-CONFIG-SYNTAX.
 std::vector<Setting> read_settings(const std::filesystem::path& file);
 
-// "a.b=c" of --set: c is a TOML value, or text where it is none. E-CONFIG-SET.
-Setting read_assignment(std::string_view assignment);
+// "a.b=c" as a change, whose key is empty if there is no equals sign.
+Change read_change(std::string_view assignment);
 
-// What was read before, from its name and its text.
+// A change as a setting: its value is TOML, or else text. E-CONFIG-SET without a key.
+Setting typed_setting(const Change& change, std::string where);
+
+// A setting that was read before, from its name and its text.
 Setting stored_setting(std::string name, std::string text, std::string where, std::filesystem::path base, bool typed);
-
-// A setting that an option of the command line stands for.
-Setting option_setting(std::string name, std::string option, std::string text);
-
-// That of a budget, which may not be empty (E-CONFIG-SIZE): a variable of a script that is not set is no wish for no limit.
-Setting budget_setting(std::string name, std::string option, std::string text);
 
 // E-CONFIG-TYPE: the value is not what `expected` says.
 Error type_error(const Setting& setting, const std::string& expected);

@@ -200,8 +200,8 @@ std::size_t choice(const Setting& setting, std::span<const std::string_view> nam
     list += fmt::format("{}\"{}\"", i == 0 ? "" : ", ", names[i]);
   }
   const std::string nearest = nearest_name(value, candidates);
-  std::vector<std::string> remedies;
-  if (!nearest.empty()) remedies.push_back(fmt::format("--set {}={}", setting.name, nearest));
+  Remedies remedies;
+  if (!nearest.empty()) remedies.push_back(Change(setting.name, nearest));
   throw config_error("E-CONFIG-VALUE", setting.where, fmt::format("{} is \"{}\"", setting.name, printable(value)),
                      (names.size() > 1 ? "one of " : "") + list, remedies);
 }

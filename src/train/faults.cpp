@@ -10,7 +10,7 @@ namespace plimsoll {
 namespace {
 
 Error no_fault(std::string_view text) {
-  return config_error("E-USAGE", "--fault", "'" + std::string(text) + "' is no fault",
+  return config_error("E-USAGE", "fault", "'" + std::string(text) + "' is no fault",
                       "keep_gradients, weights=0.5,1 or overflow=UPDATE:MICRO:TIMES");
 }
 

@@ -100,7 +100,7 @@ Trainer::~Trainer() = default;
 void Trainer::make_wrong(const Faults& faults) {
   const auto micros = static_cast<std::size_t>(plan_.decisions.accumulation);
   if (!faults.weights.empty() && faults.weights.size() != micros) {
-    throw config_error("E-USAGE", "--fault", fmt::format("it has {} weights", faults.weights.size()),
+    throw config_error("E-USAGE", "fault", fmt::format("it has {} weights", faults.weights.size()),
                        fmt::format("one for each of the {} micro-steps", micros));
   }
   faults_ = faults;
@@ -286,8 +286,8 @@ void Trainer::leave_window(LossScale::Next next, double scale) {
         ErrorKind::user, ExitCode::diverged, "E-SCALE-FLOOR", fmt::format("update {}", overflow.update),
         fmt::format("gradients overflow with a loss scale of {:g}; {} windows were skipped", scale, scale_->state().skipped),
         "gradients that fp16 can hold",
-        {"--set precision.compute=bf16",
-         "--set optimizer.learning_rate=" + fmt::format("{:g}", config_.optimizer.learning_rate / 10)});
+        {Change("precision.compute", "bf16"),
+         Change("optimizer.learning_rate", fmt::format("{:g}", config_.optimizer.learning_rate / 10))});
   }
   rewind();
 }
@@ -319,7 +319,7 @@ Metrics Trainer::update() {
     throw Error(ErrorKind::user, ExitCode::diverged, "E-DIVERGED", fmt::format("update {}", update),
                 fmt::format("DIVERGED_NONFINITE: the loss is {} and the gradient norm {}", metrics.loss, metrics.grad_norm),
                 "finite numbers; this update is not saved",
-                {"--set optimizer.learning_rate=" + fmt::format("{:g}", config_.optimizer.learning_rate / 10)});
+                {Change("optimizer.learning_rate", fmt::format("{:g}", config_.optimizer.learning_rate / 10))});
   }
   if (faults_.keep_gradients) executor_.keep_gradients();
   progress_.updates = update;

@@ -199,9 +199,12 @@ json Trials::plan(const TrialRequest& request) const {
   const json error = json::parse(ended.out, nullptr, /*allow_exceptions=*/false);
   const auto word = [&](const char* key) { return error.is_object() ? error.value(key, std::string()) : std::string(); };
   const auto exit = static_cast<ExitCode>(ended.exit_code);
+  Remedies remedies;
+  if (error.is_object()) {
+    for (std::string& advice : error.value("try", std::vector<std::string>{})) remedies.emplace_back(std::move(advice));
+  }
   throw Error(exit == ExitCode::internal ? ErrorKind::internal : ErrorKind::user, exit, word("code"), word("where"),
-              word("message"), word("expected"),
-              error.is_object() ? error.value("try", std::vector<std::string>{}) : std::vector<std::string>{});
+              word("message"), word("expected"), std::move(remedies));
 }
 
 void Trials::forget(const Trial& trial) {

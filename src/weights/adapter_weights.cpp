@@ -81,7 +81,7 @@ void check_tensors(const Graph& graph, const ModelConfig& config, const Safetens
     throw data_error("E-ADAPTER-TIED", file.path(),
                      fmt::format("{} and {} are one tensor in the base and differ", place->second->name, each.name),
                      "a base whose head is a tensor of its own: merging makes one",
-                     {merge_command(fs::path(file.path()).parent_path()).text});
+                     {merge_command(fs::path(file.path()).parent_path()).remedy});
   }
   for (const StoredTensor& tensor : file.tensors()) {
     if (known.contains(tensor.name)) continue;
@@ -215,7 +215,7 @@ void refuse_twice(const fs::path& base, const fs::path& adapter) {
     if (each != nlohmann::json(hash)) continue;
     throw data_error("E-ADAPTER-TWICE", base.string(), fmt::format("the adapter in {} has been merged into it", adapter.string()),
                      "the base without the adapter, or the merged model alone",
-                     {"--weights " + shell_quoted(base.string()) + "  # without --adapter"});
+                     {Remedy(Change("weights", base.string()), "without an adapter")});
   }
 }
 

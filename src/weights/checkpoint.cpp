@@ -31,14 +31,15 @@ constexpr const char* kFrozen = "plimsoll.frozen";
 constexpr std::int64_t kMostCounters = 1 << 14;  // bytes of the counters, as a run writes them
 constexpr const char* kChecksums = "checksums";  // a counter that says that the file has them
 
-std::string begin_anew(const std::filesystem::path& file) {
+Remedy begin_anew(const std::filesystem::path& file, std::vector<Change> changes = {}) {
   const std::filesystem::path run = file.parent_path();
-  return fmt::format("plimsoll train {} --run {}", shell_quoted((run / "config.resolved.toml").string()),
-                     shell_quoted(new_folder_beside(run).string()));
+  changes.emplace(changes.begin(), "run", new_folder_beside(run).string());
+  return Remedy::of_command("train " + shell_quoted((run / "config.resolved.toml").string()), std::move(changes));
 }
 
-std::string resume(const std::filesystem::path& file) {
-  return fmt::format("plimsoll train --run {} --resume", shell_quoted(file.parent_path().string()));
+Remedy resume(const std::filesystem::path& file, std::string init, std::string note = {}) {
+  return Remedy::of_command("train", {{"run", file.parent_path().string()}, {"resume"}, {"model.init", std::move(init)}},
+                            std::move(note));
 }
 
 Error corrupt(const std::filesystem::path& file, std::string what) {
@@ -199,7 +200,7 @@ Progress parse(const SafetensorsFile& file) {
 SafetensorsFile open(const std::filesystem::path& path) {
   if (!std::filesystem::exists(path)) {
     throw data_error("E-CKPT-MISSING", path.string(), "there is no checkpoint", "a run that was saved or interrupted",
-                     {"plimsoll train CONFIG --run ANOTHER_FOLDER"});
+                     {Remedy::of_command("train CONFIG", {{"run", "ANOTHER_FOLDER"}})});
   }
   try {
     return SafetensorsFile::open(path);
@@ -268,20 +269,19 @@ std::string shown(const WeightSource& source) {
 }
 
 // The remedies for a source that is there and holds other numbers. `before`: the place of the run's own, if it is another.
-std::vector<std::string> remedies_of(const SafetensorsFile& file, const WeightSource& now, const std::filesystem::path& before) {
+Remedies remedies_of(const SafetensorsFile& file, const WeightSource& now, const std::filesystem::path& before) {
   if (whole_path(now.folder) == whole_path(before)) return {begin_anew(file.path())};
-  std::vector<std::string> remedies;
+  Remedies remedies;
   if (before.empty() || is_there(before)) {
-    remedies.push_back(resume(file.path()) + " --set " +
-                       shell_quoted("model.init=" + (before.empty() ? "random" : before.string())));
+    remedies.push_back(resume(file.path(), before.empty() ? "random" : before.string()));
   }
   const std::string init = now.folder.empty() ? "random" : whole_path(now.folder);
-  remedies.push_back(begin_anew(file.path()) + " --set " + shell_quoted("model.init=" + init));
+  remedies.push_back(begin_anew(file.path(), {{"model.init", init}}));
   return remedies;
 }
 
 Error changed(const SafetensorsFile& file, const WeightSource& source, const std::string& what,
-              std::vector<std::string> remedies) {
+              Remedies remedies) {
   return data_error("E-CKPT-FROZEN", file.path(), fmt::format("frozen parameters come from {}: {}", shown(source), what),
                     "the bytes with which the run began, which a checkpoint does not hold", std::move(remedies));
 }
@@ -295,7 +295,7 @@ void load_frozen(const Graph& graph, const SafetensorsFile& file, const FrozenWe
     fill_parameters(graph, source, executor, Parameters::frozen);
   } catch (const Error& error) {
     if (error.kind == ErrorKind::internal || source.folder.empty() || error.code == "E-FORMAT-NAN") throw;
-    throw changed(file, source, error.message, {resume(file.path()) + " --set model.init=FOLDER  # where it lies now"});
+    throw changed(file, source, error.message, {resume(file.path(), "FOLDER", "where it lies now")});
   }
   const std::vector<std::string> now = hashes_of(values, executor);
   for (std::size_t i = 0; i < values.size(); ++i) {

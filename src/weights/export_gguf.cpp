@@ -243,8 +243,11 @@ class AdapterExport {
   Error refuse(const std::string& what) const {
     const MergeCommand merge = merge_command(request_.adapter);
     return data_error("E-EXPORT-ADAPTER", request_.adapter.string(), what, "LoRA on linear layers alone",
-                      {fmt::format("{} && plimsoll export --weights {} --gguf {} --type BF16", merge.text,
-                                   shell_quoted(merge.out.string()), shell_quoted(request_.out.string()))});
+                      {merge.remedy, Remedy::of_command("export",
+                                                        {{"weights", merge.out.string()},
+                                                         {"gguf", request_.out.string()},
+                                                         {"type", "BF16"}},
+                                                        "after it")});
   }
 
   std::vector<Exported> find_tensors() {

@@ -193,10 +193,10 @@ void append(SafetensorsWriter& writer, const std::string& name, std::span<const 
     bytes = std::as_bytes(std::span(narrow));
   }
   if (const auto bad = first_not_finite(type, bytes)) {
-    throw config_error("E-EXPORT-RANGE", "--type",
+    throw config_error("E-EXPORT-RANGE", "type",
                        fmt::format("{} would hold {:g}, which is beyond the numbers of {}", name,
                                    numbers[static_cast<std::size_t>(*bad)], plimsoll::name(type)),
-                       "a type that holds the sums", {"--type fp32"});
+                       "a type that holds the sums", {Change("type", "fp32")});
   }
   writer.append(name, bytes);
 }
@@ -282,12 +282,12 @@ class Merge {
     std::error_code error;
     for (const fs::path& folder : {source_.folder, source_.adapter.init}) {
       if (!fs::equivalent(folder, request_.out, error)) continue;
-      throw config_error("E-ADAPTER-OUT", "--out", fmt::format("it is {}, which is read", folder.string()), "a new folder");
+      throw config_error("E-ADAPTER-OUT", "out", fmt::format("it is {}, which is read", folder.string()), "a new folder");
     }
     const bool empty =
         !fs::exists(request_.out, error) || (fs::is_directory(request_.out, error) && fs::is_empty(request_.out, error));
     if (empty || is_there(request_.out / kMergedFile)) return;
-    throw config_error("E-ADAPTER-OUT", "--out", fmt::format("{} is there and holds something else", request_.out.string()),
+    throw config_error("E-ADAPTER-OUT", "out", fmt::format("{} is there and holds something else", request_.out.string()),
                        "a new folder, or one that was merged into before");
   }
 

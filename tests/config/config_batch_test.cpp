@@ -44,7 +44,7 @@ TEST(Batch, EveryProposalWorks) {
         EXPECT_EQ(*split.micro * *split.accumulation, effective);
       } catch (const Error& error) {
         ASSERT_EQ(error.remedies.size(), 1U);
-        const std::int64_t better = std::stoll(error.remedies[0].substr(error.remedies[0].find('=') + 1));
+        const std::int64_t better = std::stoll(error.remedies[0].changes.at(0).value);
         EXPECT_NO_THROW(resolve_batch(effective, better, kAuto, ""));
       }
     }

@@ -34,14 +34,15 @@ effective_batch = 100
 
 class ConfigTest : public testing::Test {
  protected:
-  Config load(const std::string& text, const std::vector<std::string>& sets = {}, const BudgetOptions& budgets = {},
-              const Bf16Speed& bf16 = bf16_speed_here()) {
+  // `sets`: "key=value".
+  Config load(const std::string& text, const std::vector<std::string>& sets = {}, const Bf16Speed& bf16 = bf16_speed_here()) {
     write_raw(folder_ / "run.toml", text);
-    return load_config(folder_ / "run.toml", sets, budgets, bf16);
+    std::vector<Change> changes;
+    for (const std::string& set : sets) changes.push_back(read_change(set));
+    return load_config(folder_ / "run.toml", typed_settings(changes), bf16);
   }
-  Config small(const std::vector<std::string>& sets = {}, const BudgetOptions& budgets = {},
-               const Bf16Speed& bf16 = bf16_speed_here()) {
-    return load(kSmall, sets, budgets, bf16);
+  Config small(const std::vector<std::string>& sets = {}, const Bf16Speed& bf16 = bf16_speed_here()) {
+    return load(kSmall, sets, bf16);
   }
 
   ScratchFolder folder_;
@@ -72,9 +73,9 @@ TEST_F(ConfigTest, ReadsTheFileAndFillsDefaults) {
 }
 
 TEST_F(ConfigTest, LaterOnesWin) {
-  const BudgetOptions budgets{"3GiB", "1KiB", "/tmp/there:5GB"};
   const Config config =
-      small({"train.updates=5", "memory.budget=1GiB", "train.updates=6", "optimizer.learning_rate=2e-5"}, budgets);
+      small({"train.updates=5", "memory.budget=1GiB", "train.updates=6", "optimizer.learning_rate=2e-5", "memory.budget=3GiB",
+             "memory.host_memory=1KiB", "memory.disk=/tmp/there:5GB"});
   EXPECT_EQ(config.train.updates, 6);
   EXPECT_EQ(config.optimizer.learning_rate, 2e-5);
   EXPECT_EQ(config.memory.budget, Bytes{3LL << 30});
@@ -145,8 +146,8 @@ TEST_F(ConfigTest, ResolvedTextReadsBackEqual) {
       small({"train.micro_batch=20", "schedule.name=cosine", "schedule.warmup=1Mtokens",
              "optimizer.learning_rate=0.1234567890123"}),
       small({"optimizer.name=sgd", "optimizer.momentum=0.9", "optimizer.nesterov=true", "optimizer.decay=all",
-             "plan.recompute=all", "plan.loss_chunks=4", "data.train=a\"b\\c", "machine.threads=3"},
-            {"1.5GiB", "1", "/a:b:7KiB"}),
+             "plan.recompute=all", "plan.loss_chunks=4", "data.train=a\"b\\c", "machine.threads=3", "memory.budget=1.5GiB",
+             "memory.host_memory=1", "memory.disk=/a:b:7KiB"}),
       load(init), load("[model]\npreset='gpt2'\n[data]\ntrain='t'\nvocabulary='v'\n[train]\neffective_batch=8\n")};
   for (const Config& config : configs) {
     const Config again = load(resolved_toml(config));
@@ -326,11 +327,11 @@ TEST_F(ConfigTest, AutoTakesAPrecisionThatIsAllowedAndSaysWhich) {
   const Config either = small({"precision.compute=auto"});
   EXPECT_EQ(either.precision.compute, multiplies_bf16() ? DType::bf16 : DType::f32);
   EXPECT_TRUE(has_note(either, "auto stands for"));
-  const Config gpu = small({"precision.compute=auto", "machine.device=cuda", "machine.unverified=true"}, {}, {false, "no"});
+  const Config gpu = small({"precision.compute=auto", "machine.device=cuda", "machine.unverified=true"}, {false, "no"});
   EXPECT_EQ(gpu.precision.compute, DType::bf16);
   const std::vector<std::string> sets{"precision.compute=auto"};
   for (const bool fast : {false, true}) {
-    const Config elsewhere = small(sets, {}, {fast, "so it is"});
+    const Config elsewhere = small(sets, {fast, "so it is"});
     EXPECT_EQ(elsewhere.precision.compute, fast ? DType::bf16 : DType::f32);
     EXPECT_TRUE(has_note(elsewhere, "so it is"));
   }
@@ -553,16 +554,11 @@ TEST_F(ConfigTest, DotsAreCountedOutsideOfTextAndPerKey) {
   EXPECT_ERROR(load("x = " + std::string(1000, '[')), "E-CONFIG-SYNTAX", "deeper");
 }
 
-TEST_F(ConfigTest, BudgetsOfTheCommandLineAreNotEmpty) {
-  EXPECT_ERROR(small({}, {""}), "E-CONFIG-SIZE", "--memory");
-  EXPECT_ERROR(small({}, {{}, "  "}), "E-CONFIG-SIZE", "--host-memory");
-  EXPECT_ERROR(small({}, {{}, {}, ""}), "E-CONFIG-SIZE", "--disk");
-  EXPECT_EQ(small({}, {"auto"}).memory.budget, std::nullopt);
-}
+TEST_F(ConfigTest, BudgetsMayBeAutomatic) { EXPECT_EQ(small({"memory.budget=auto"}).memory.budget, std::nullopt); }
 
 TEST_F(ConfigTest, PathsAreUtf8) {
   EXPECT_ERROR(small({"data.train=caf\xe9.txt"}), "E-CONFIG-VALUE", "data.train");
-  EXPECT_ERROR(small({}, {{}, {}, "caf\xe9:1GiB"}), "E-CONFIG-VALUE", "memory.disk");
+  EXPECT_ERROR(small({"memory.disk=caf\xe9:1GiB"}), "E-CONFIG-VALUE", "memory.disk");
   EXPECT_EQ(small({"data.train=caf\xc3\xa9.txt"}).data.train.names.at(0).filename(), "caf\xc3\xa9.txt");
 }
 

@@ -186,7 +186,7 @@ TEST(PageFile, RefusalsSayWhatToDo) {
     PageFile("/nowhere/at/all", {kMiB * 5 + Bytes{4096}, 1, kStaging, 1}, {});
     FAIL() << "no error";
   } catch (const Error& error) {
-    EXPECT_EQ(error.remedies, std::vector<std::string>{"--disk ANOTHER_FOLDER:6MiB"});
+    EXPECT_EQ(error.remedies, Remedies{Change("memory.disk", "ANOTHER_FOLDER:6MiB")});
   }
 }
 
@@ -203,7 +203,8 @@ TEST_P(PageFileOf, FailuresSayHowToContinue) {
     FAIL() << "no error";
   } catch (const Error& error) {
     EXPECT_EQ(error.code, "E-DISK-IO");
-    EXPECT_EQ(error.remedies, std::vector<std::string>{"plimsoll train CONFIG --run DIR --resume --disk ANOTHER_FOLDER:1MiB"});
+    const std::vector<Change> changes{{"run", "DIR"}, {"resume"}, {"memory.disk", "ANOTHER_FOLDER:1MiB"}};
+    EXPECT_EQ(error.remedies, Remedies{Remedy::of_command("train CONFIG", changes)});
   }
 }
 

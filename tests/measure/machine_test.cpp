@@ -262,13 +262,15 @@ TEST(AvailableMemory, NoLimitAndNonsense) {
 TEST(Child, AnswersAndErrorsComeBack) {
   EXPECT_EQ(run_in_child([] { return std::string(1 << 20, 'x'); }), std::string(1 << 20, 'x'));
   EXPECT_EQ(run_in_child([] { return std::string(); }), "");
+  static const Remedies kRemedies{"one", Remedy(Change("seed", 2), "two"),
+                                  Remedy::of_command("train CONFIG", {{"run", "DIR"}, {"resume"}})};
   try {
-    run_in_child([]() -> std::string { throw data_error("E-DATA-SHORT", "file", "what", "expected", {"one", "two"}); });
+    run_in_child([]() -> std::string { throw data_error("E-DATA-SHORT", "file", "what", "expected", kRemedies); });
     FAIL() << "no error";
   } catch (const Error& error) {
     EXPECT_EQ(error.code, "E-DATA-SHORT");
     EXPECT_EQ(error.exit, ExitCode::data);
-    EXPECT_EQ(error.remedies, (std::vector<std::string>{"one", "two"}));
+    EXPECT_EQ(error.remedies, kRemedies);
   }
   EXPECT_ERROR(run_in_child([]() -> std::string { throw std::runtime_error("odd"); }), "E-INTERNAL", "odd");
   EXPECT_ERROR(run_in_child([]() -> std::string { throw data_error("E-DATA-MISSING", "caf\xe9.txt", "what"); }), "E-DATA-MISSING",

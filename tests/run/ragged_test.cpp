@@ -51,9 +51,9 @@ Config gpt2_config() { return config_for({2, 32, 4, kContext, kVocab}, 6, 0.1); 
 Config llama_config() {
   Config config = gpt2_config();
   config.model.config = kLlama.defaults();
-  const std::vector<std::string> shape{"model.layers=2",   "model.width=32",     "model.heads=4",
-                                       "model.kv_heads=2", "model.mlp_width=48", fmt::format("model.vocab={}", kVocab)};
-  config = with_settings(std::move(config), shape);
+  const std::vector<Change> shape{{"model.layers", 2},   {"model.width", 32},     {"model.heads", 4},
+                                  {"model.kv_heads", 2}, {"model.mlp_width", 48}, {"model.vocab", kVocab}};
+  config = with_changes(std::move(config), shape);
   config.model.config = with_positions(config.model.config, kContext);
   config.model.context = kContext;
   return config;

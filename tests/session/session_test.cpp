@@ -91,7 +91,7 @@ struct Spy : Consumer {
 
 struct NoCommands final : NextCommands {
   std::string resume() const override { return "resume"; }
-  std::string begin_beside() const override { return "beside"; }
+  std::string begin_beside(std::span<const Change>) const override { return "beside"; }
   std::string again() const override { return "again"; }
   std::string other_data() const override { return "other"; }
   std::string go_on() const override { return "on"; }
@@ -118,7 +118,7 @@ class SessionTest : public testing::Test {
     for (int i = 0; i < 4000; ++i) text += static_cast<char>('a' + i * i % 23);
     write_raw(folder_ / "train.txt", text);
     write_raw(folder_ / "config.toml", kConfig);
-    settings_ = read_run_settings(folder_ / "config.toml", {}, {});
+    settings_ = {folder_ / "config.toml", read_settings(folder_ / "config.toml"), {}};
     config_ = load_config(settings_);
   }
 

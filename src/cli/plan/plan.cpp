@@ -24,6 +24,7 @@
 #include "cli/settings.h"
 #include "cli/shown_text.h"
 #include "cli/signals.h"
+#include "cli/spelling.h"
 #include "formats/atomic_file.h"
 #include "measure/simulated_machine.h"
 #include "prepare/planning.h"
@@ -38,7 +39,7 @@ constexpr int kFrontierPoints = 16;
 
 constexpr const char* kSimulated = "sim";
 
-// What is planned, and for which machine: this computer, a described one, or, once the threads are known, the simulated one.
+// A configuration, and its machine: this computer, a described one, or the simulated one with the threads of the configuration.
 struct Target {
   ConfigSource source;
   Config config;
@@ -71,8 +72,9 @@ class Printer {
  public:
   Printer(bool frontier, bool budget_given) : frontier_(frontier), budget_given_(budget_given) {}
 
-  void decided(const nlohmann::json& plan) {
+  void decided(nlohmann::json plan) {
     patience_.reset();
+    spell_changes(plan);
     if (shows_plan(plan)) print(shown_text(verdict_text(plan)));
     patience_.emplace(plan.at("status") == "fits" ? "looking at levers" : "looking for changes that make it fit");
   }
@@ -125,6 +127,7 @@ int plan_for(const PlanArguments& arguments, const Outputs& outputs, const Targe
   const PlanningResult result = arguments.solve.empty() ? plan_with_extras(config, input, extras)
                                                         : solve(config, std::move(input), arguments.solve, extras);
   nlohmann::json object = nlohmann::json::parse(result.text);
+  spell_changes(object);
   write_files(outputs, object, result.plan.has_value());
   if (!outputs.instance.empty() && result.plan) {
     write_file_atomically(outputs.instance, instance_text(config, input, *result.plan));

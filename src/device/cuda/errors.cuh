@@ -16,10 +16,10 @@ inline void check(cudaError_t result, const char* what) {
   const std::string text = std::string(what) + ": " + cudaGetErrorString(result) + " (" + cudaGetErrorName(result) + ")";
   if (result == cudaErrorMemoryAllocation) {
     throw Error(ErrorKind::environment, ExitCode::does_not_fit, "E-MEM-ARENA", "device cuda", text,
-                "memory that other processes leave free", {"nvidia-smi", "a smaller --memory"});
+                "memory that other processes leave free", {"nvidia-smi", "a smaller memory.budget"});
   }
   throw Error(ErrorKind::environment, ExitCode::data, "E-CUDA-DEVICE", "device cuda", text, "a GPU that works",
-              {"--resume, from the last checkpoint", "--set machine.gpu_graphs=false, to see which kernel it is"});
+              {Remedy(Change("resume"), "from the last checkpoint"), Remedy(Change("machine.gpu_graphs", "false"), "names the kernel")});
 }
 
 }  // namespace plimsoll::cuda

@@ -45,7 +45,7 @@ Error no_device(const std::string& why, int driver, int runtime) {
           "no GPU can be used: " + why + "; CUDA of the driver: " + version_text(driver) +
               ", of this module: " + version_text(runtime),
           "a GPU of NVIDIA's whose driver knows CUDA " + version_text(runtime),
-          {"nvidia-smi", "plimsoll train CONFIG --device cpu"}};
+          {"nvidia-smi", Remedy::of_command("train CONFIG", {{"machine.device", "cpu"}})}};
 }
 
 // In destructors, whose errors the next call tells again.
@@ -129,7 +129,7 @@ DeviceMemory::DeviceMemory(Bytes size) : size_(size) {
     cudaGetLastError();
     throw Error(ErrorKind::environment, ExitCode::does_not_fit, "E-MEM-ARENA", "device cuda",
                 "the arena takes " + to_text(size) + ", the device has " + to_text(free_memory()) + " left",
-                "memory that other processes leave free", {"--memory with what is free"});
+                "memory that other processes leave free", {"a memory.budget of what is free"});
   }
   check(result, "the arena");
   data_ = static_cast<std::byte*>(memory);

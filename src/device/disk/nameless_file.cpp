@@ -14,7 +14,7 @@ namespace plimsoll {
 namespace {
 
 // A folder elsewhere, with the size that is needed: the budget of the same command would do there.
-std::string elsewhere(Bytes size) { return fmt::format("--disk ANOTHER_FOLDER:{}MiB", ceil_div(size.n, kMiB.n)); }
+Change elsewhere(Bytes size) { return {"memory.disk", fmt::format("ANOTHER_FOLDER:{}MiB", ceil_div(size.n, kMiB.n))}; }
 
 // O_TMPFILE where the file system has it, else a file that loses its name at once.
 int open_nameless(const std::filesystem::path& folder) {
@@ -76,8 +76,8 @@ NamelessFile::~NamelessFile() { ::close(fd_); }
 
 bool NamelessFile::takes(const std::byte* memory) const { return reinterpret_cast<std::uintptr_t>(memory) % alignment_ == 0; }
 
-std::string NamelessFile::continue_elsewhere() const {
-  return fmt::format("plimsoll train CONFIG --run DIR --resume {}", elsewhere(size_));
+Remedy NamelessFile::continue_elsewhere() const {
+  return Remedy::of_command("train CONFIG", {{"run", "DIR"}, {"resume"}, elsewhere(size_)});
 }
 
 Error NamelessFile::failure(std::string message) const {

@@ -37,7 +37,7 @@ class NamelessFile {
   Error corruption(std::string message) const;
 
  private:
-  std::string continue_elsewhere() const;
+  Remedy continue_elsewhere() const;
 
   std::string folder_;
   Bytes size_;

@@ -25,7 +25,7 @@ namespace {
 
 Error no_ring(int error) {
   return data_error("E-DISK-IO", "disk tier", fmt::format("the kernel gives no io_uring: {}", std::strerror(error)),
-                    "a kernel and a container that allow it, as when the plan was made", {"--set plan.transfers=threads"});
+                    "a kernel and a container that allow it, as when the plan was made", {Change("plan.transfers", "threads")});
 }
 
 class Ring {
@@ -267,7 +267,7 @@ namespace plimsoll {
 
 std::unique_ptr<Transfers> make_ring_transfers(Transfers::Room) {
   throw data_error("E-DISK-IO", "disk tier", "this build has no io_uring: " + io_uring_refusal(), "a build with liburing",
-                   {"--set plan.transfers=threads"});
+                   {Change("plan.transfers", "threads")});
 }
 
 std::string io_uring_refusal() { return "liburing was not there when Plimsoll was built"; }

@@ -10,7 +10,7 @@ Error template_error(const std::string& name, int line, std::string message, std
   constexpr std::size_t kMost = 2000;
   if (message.size() > kMost) message = message.substr(0, kMost) + "...";
   return data_error("E-CHAT-TEMPLATE", fmt::format("{}, line {}", name, line), std::move(message), std::move(expected),
-                    {"--set data.template=FILE  # with a template for these conversations"});
+                    {Remedy(Change("data.template", "FILE"), "with a template for these conversations")});
 }
 
 }  // namespace plimsoll::jinja

@@ -8,7 +8,7 @@ Error tokenizer_error(std::string where, std::string message, std::string expect
   if (expected.empty()) expected = "a tokenizer.json that is computed here: docs/tokenizers.md lists its parts";
   return data_error(
       "E-TOKENIZER", std::move(where), std::move(message), std::move(expected),
-      {"--set data.train=TOKENS.bin --set data.format=u16  # or u32, with tokens that were made by the tokenizer itself"});
+      {Remedy::of_command("", {{"data.train", "TOKENS.bin"}, {"data.format", "u16"}}, "or u32, with tokens of the tokenizer itself")});
 }
 
 }  // namespace plimsoll

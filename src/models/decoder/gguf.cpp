@@ -14,7 +14,7 @@ namespace {
 using ops::RotaryScaling;
 
 Error refuse(const std::string& what, std::string expected) {
-  return config_error("E-EXPORT-MODEL", "--gguf", what, std::move(expected));
+  return config_error("E-EXPORT-MODEL", "gguf", what, std::move(expected));
 }
 
 // Mistral is a llama with another window.

@@ -8,7 +8,7 @@ namespace plimsoll {
 GgufModel gpt2_gguf(const ModelConfig& config) {
   const auto& c = config.as<Gpt2Config>();
   if (c.byte_vocabulary) {
-    throw config_error("E-EXPORT-MODEL", "--gguf", "its tokens are bytes, for which GGUF has no tokenizer",
+    throw config_error("E-EXPORT-MODEL", "gguf", "its tokens are bytes, for which GGUF has no tokenizer",
                        "a model with a tokenizer");
   }
   GgufModel model{.architecture = "gpt2", .keys = {}, .heads = c.heads, .kv_heads = c.heads, .rope_divisors = {}};

@@ -130,7 +130,7 @@ Bytes Resting::room_of_host() const {
   throw config_error("E-HOST-SIZE", "memory.host_memory",
                      fmt::format("the process on the host takes {} beside what rests there, its budget is {}", to_text(process),
                                  to_text(budget)),
-                     "a budget that holds it", {"--host-memory " + std::to_string(process.n)});
+                     "a budget that holds it", {Change("memory.host_memory", process.n)});
 }
 
 // What transfers take of the process on a host. What blocks fetch is not in this graph yet: as much again as what streams, twice.
@@ -151,7 +151,7 @@ Error Resting::no_room(Bytes least) const {
   return config_error("E-DISK-SIZE", on_disk ? "memory.disk" : "memory.host_memory",
                       fmt::format("{} takes {}, the budget is {}", what, to_text(least), to_text(request_->beyond.back())),
                       "a budget that holds it",
-                      {on_disk ? advised_disk(std::to_string(least.n)) : "--host-memory " + std::to_string(least.n)});
+                      {on_disk ? advised_disk(std::to_string(least.n)) : Change("memory.host_memory", least.n)});
 }
 
 std::optional<Resting::Beside> Resting::beside_process(Paging paging) const {
@@ -198,7 +198,7 @@ std::vector<std::int64_t> Resting::groups(const Paging& paging) const {
     const std::string problem = ragged.empty() ? why_not_grouped(model_->graph, model_->units, *request_->group) : ragged;
     if (problem.empty()) return {*request_->group};
     throw config_error("E-PLAN-GROUP", "plan.group", problem, "one micro-batch after the other, or the planner's choice",
-                       {"--set plan.group=auto"});
+                       {Change("plan.group", "auto")});
   }
   std::vector<std::int64_t> list{1};
   const bool fetches = paging.parameters && paging.resident == 0;

@@ -1,0 +1,47 @@
+// Remedies of errors as values: changes of settings, a command, or words. The command line knows how each is written
+// (cli/spelling.h).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace plimsoll {
+
+// One setting with its new value. The key is one of the configuration ("memory.budget"), or an input of a command, which has no
+// section ("weights", "run"); a switch has no value ("resume").
+struct Change {
+  Change(std::string key, std::string value = {}) : key(std::move(key)), value(std::move(value)) {}
+  Change(std::string key, std::int64_t number) : Change(std::move(key), std::to_string(number)) {}
+
+  std::string key, value;
+
+  friend bool operator==(const Change&, const Change&) = default;
+};
+
+struct Remedy {
+  // Words for people, or a command of another program.
+  Remedy(std::string words) : words(std::move(words)) {}
+  Remedy(const char* words) : words(words) {}
+  // The failed command again, with a change.
+  Remedy(Change change, std::string note = {}) : changes{std::move(change)}, note(std::move(note)) {}
+  Remedy(std::vector<Change> changes, std::string note = {}) : changes(std::move(changes)), note(std::move(note)) {}
+  // A command of this program with the words that it takes: "plan CONFIG".
+  static Remedy of_command(std::string command, std::vector<Change> changes = {}, std::string note = {}) {
+    Remedy remedy(std::move(changes), std::move(note));
+    remedy.command = std::move(command);
+    return remedy;
+  }
+
+  std::string words;    // alone if they are not empty
+  std::string command;  // empty: the command that failed
+  std::vector<Change> changes;
+  std::string note;  // a comment after the command
+
+  friend bool operator==(const Remedy&, const Remedy&) = default;
+};
+
+using Remedies = std::vector<Remedy>;
+
+}  // namespace plimsoll

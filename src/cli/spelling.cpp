@@ -1,0 +1,72 @@
+#include "cli/spelling.h"
+
+#include <algorithm>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <string_view>
+
+#include "base/shell.h"
+
+namespace plimsoll {
+namespace {
+
+using nlohmann::json;
+
+// Keys with an option of their own.
+constexpr struct {
+  std::string_view key, option;
+} kOptions[] = {{"memory.budget", "--memory"},
+                {"memory.host_memory", "--host-memory"},
+                {"memory.disk", "--disk"},
+                {"machine.device", "--device"},
+                {"machine.unverified", "--unverified"}};
+
+void spell_row(json& row) {
+  json arguments = json::array();
+  for (const json& change : row.at("changes")) {
+    for (std::string& word : arguments_of({change.at(0).get<std::string>(), change.at(1).get<std::string>()})) {
+      arguments.push_back(std::move(word));
+    }
+  }
+  row.erase("changes");
+  row["arguments"] = std::move(arguments);
+}
+
+}  // namespace
+
+std::vector<std::string> arguments_of(const Change& change) {
+  const auto& [key, value] = change;
+  const auto own = std::ranges::find(kOptions, key, [](const auto& each) { return each.key; });
+  if (key == "machine.unverified" && value == "true") return {"--unverified"};
+  if (own != std::end(kOptions) && !value.empty() && key != "machine.unverified") return {std::string(own->option), value};
+  if (key.empty()) return {"--set", value};
+  if (key.find('.') != std::string::npos) return {"--set", key + "=" + value};
+  return value.empty() ? std::vector{"--" + key} : std::vector{"--" + key, value};
+}
+
+std::string option_of(const Change& change) { return arguments_of(change).front(); }
+
+std::string words_of(std::span<const Change> changes) {
+  std::string text;
+  for (const Change& change : changes) {
+    for (const std::string& word : arguments_of(change)) text += " " + shell_quoted(word);
+  }
+  return text;
+}
+
+std::string text_of(const Remedy& remedy) {
+  if (!remedy.words.empty()) return remedy.words;
+  const std::string words = words_of(remedy.changes);
+  const std::string text = remedy.command.empty() ? words.substr(1) : "plimsoll " + remedy.command + words;
+  return remedy.note.empty() ? text : text + "  # " + remedy.note;
+}
+
+void spell_changes(json& plan) {
+  for (json& lever : plan.at("levers")) spell_row(lever);
+  if (json& infeasible = plan.at("infeasible"); !infeasible.is_null()) {
+    for (json& remedy : infeasible.at("remedies")) spell_row(remedy);
+  }
+  if (const auto solve = plan.find("solve"); solve != plan.end()) spell_row(*solve);
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,23 @@
+// The way changes and remedies are written on the command line: for the shell, and in JSON.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/remedy.h"
+
+namespace plimsoll {
+
+// {"--memory", "2GiB"}, {"--set", "train.updates=5"}, {"--run", "DIR"}, {"--resume"}.
+std::vector<std::string> arguments_of(const Change& change);
+// "--memory", "--set".
+std::string option_of(const Change& change);
+// A space and a word of the shell for each argument.
+std::string words_of(std::span<const Change> changes);
+std::string text_of(const Remedy& remedy);
+// In an object of plimsoll.plan/1, `arguments` take the place of `changes`: in levers, remedies and a solved key.
+void spell_changes(nlohmann::json& plan);
+
+}  // namespace plimsoll

@@ -1,0 +1,64 @@
+#include "prepare/changed_config.h"
+
+#include <algorithm>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "base/error.h"
+#include "config/config_keys.h"
+#include "data/sample_file.h"
+#include "prepare/requests.h"
+
+namespace plimsoll {
+
+Changes both(Changes a, const Changes& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+nlohmann::json to_json(const Changes& changes) {
+  nlohmann::json list = nlohmann::json::array();
+  for (const Change& change : changes) list.push_back({change.key, change.value});
+  return list;
+}
+
+std::string budget_text(Bytes size) {
+  if (size.n % kGiB.n == 0) return std::to_string(size.n / kGiB.n) + "GiB";
+  return size.n % kMiB.n == 0 ? std::to_string(size.n / kMiB.n) + "MiB" : std::to_string(size.n);
+}
+
+namespace {
+
+// The windows come from the data if updates are cut as they were when these were read, else they are assumed as for missing data.
+DataFacts facts_of(const Config& config, const PlanningInput& input) {
+  DataFacts facts = input.facts;
+  const bool same = input.request.units_per_sample == config.model.context &&
+                    input.request.effective_batch == config.train.effective_batch && facts.packed == config.batch.packing;
+  if (same) return facts;
+  facts.packed = config.batch.packing;
+  facts.ragged = assumed_windows(config);
+  if (facts.packed) facts.bytes_per_row = StoredSamples::staging_bytes_per_row(config.model.context, true);
+  return facts;
+}
+
+}  // namespace
+
+ChangedConfig with_changes(const PlanningInput& input, const Changes& changes) {
+  ensure(input.source.has_value(), "planning", "nobody knows what the configuration was made of");
+  RunSettings settings = input.source->settings;
+  std::ranges::move(typed_settings(changes), std::back_inserter(settings.typed));
+  ChangedConfig changed{load_config(settings, input.source->bf16), {}, {}, {}, {}};
+  const bool splits = std::ranges::find(changes, "train.micro_batch", &Change::key) != changes.end();
+  // A resumed run has decided it.
+  if (!splits && !changed.config.train.micro_batch) changed.config.train.micro_batch = input.request.micro_batch;
+  changed.facts = facts_of(changed.config, input);
+  changed.request = plan_request(changed.config, changed.facts.ragged);
+  changed.budget = plan_budget(changed.config);
+  if (!changed.budget.memory) changed.budget.memory = input.budget.memory;
+  changed.request.beyond = rooms_beyond(changed.budget, has_host(input.machine.machine));
+  changed.settings = std::move(settings);
+  return changed;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,32 @@
+// A configuration with changes, and its request: levers, remedies, solved keys and first configurations are planned from it.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "base/remedy.h"
+#include "prepare/planning.h"
+
+namespace plimsoll {
+
+using Changes = std::vector<Change>;
+
+Changes both(Changes a, const Changes& b);
+// [[key, value], ...]: the field "changes" of levers, remedies and solved keys. The command line makes `arguments` of it.
+nlohmann::json to_json(const Changes& changes);
+// A size of a budget: whole GiB, else whole MiB, else all bytes.
+std::string budget_text(Bytes size);
+
+struct ChangedConfig {
+  Config config;
+  PlanRequest request;
+  Budget budget;         // without one of memory: the one that was settled before
+  RunSettings settings;  // with the changes
+  DataFacts facts;
+};
+
+// Requires `input.source`. Throws config_error if the configuration refuses the changes.
+ChangedConfig with_changes(const PlanningInput& input, const Changes& changes);
+
+}  // namespace plimsoll
