@@ -11,7 +11,6 @@
 #include "base/error.h"
 #include "base/memory_limit.h"
 #include "formats/atomic_file.h"
-#include "formats/bpe_vocabulary.h"
 #include "formats/file.h"
 #include "formats/gguf/gguf_tokenizer.h"
 #include "formats/tokenizer_folder.h"
@@ -79,7 +78,8 @@ void save_companions(const Config& config, const PrepareOptions& options) {
   } else if (!tokens.empty()) {
     copy_files(tokens, folder, tokenizer_files(), replace);
     if (!has(tokens, "vocab.json") && has(tokens, "encoder.json") && (replace || !has(folder, "vocab.json"))) {
-      BpeVocabulary::load(tokens).save(folder);
+      copy_whole(tokens / "encoder.json", folder / "vocab.json");
+      copy_whole(tokens / "vocab.bpe", folder / "merges.txt");
     }
   }
   // Conversations use the template of the training.

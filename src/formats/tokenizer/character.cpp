@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "base/error.h"
-#include "formats/byte_alphabet.h"
 
 namespace plimsoll {
 namespace {
@@ -77,6 +76,21 @@ utf8proc_category_t category(char32_t character) { return utf8proc_category(stat
 
 bool is_between(char32_t character, char32_t first, char32_t last) { return character >= first && character <= last; }
 
+// GPT-2 writes each byte as one printable character: itself where it is printable in Latin-1, else 256 and up in order.
+struct ByteAlphabet {
+  std::array<std::uint16_t, 256> character{};
+  std::array<std::int16_t, 324> byte{};
+
+  constexpr ByteAlphabet() {
+    byte.fill(-1);
+    std::uint16_t next = 256;
+    for (unsigned b = 0; b < 256; ++b) {
+      const bool printable = (b >= 33 && b <= 126) || (b >= 161 && b <= 172) || b >= 174;
+      character[b] = printable ? static_cast<std::uint16_t>(b) : next++;
+      byte[character[b]] = static_cast<std::int16_t>(b);
+    }
+  }
+};
 constexpr ByteAlphabet kAlphabet;
 
 using Points = std::vector<utf8proc_int32_t>;
@@ -234,6 +248,16 @@ std::string in_byte_characters(std::string_view bytes) {
   text.reserve(2 * bytes.size());
   for (const char byte : bytes) append_character(text, byte_character(static_cast<unsigned char>(byte)));
   return text;
+}
+
+std::optional<std::string> from_byte_characters(std::string_view text) {
+  std::string bytes;
+  for (std::size_t at = 0; at < text.size();) {
+    const int byte = byte_of_character(next_character(text, at));
+    if (byte < 0) return {};
+    bytes += static_cast<char>(byte);
+  }
+  return bytes;
 }
 
 std::string normalized(NormalForm form, std::string_view text) {

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -36,8 +37,9 @@ void append_lowercase(std::string& text, char32_t character);
 // The character that stands for a byte in byte-level vocabularies, and back: -1 where there is none.
 char32_t byte_character(unsigned char byte);
 int byte_of_character(char32_t character);
-// All bytes so.
+// All bytes so, and back: nothing where the text has a character that stands for no byte.
 std::string in_byte_characters(std::string_view bytes);
+std::optional<std::string> from_byte_characters(std::string_view text);
 
 enum class NormalForm { nfc, nfd, nfkc, nfkd };
 // O(n log n) in any text. Characters that the tables of tokenizers lack stay as they are.

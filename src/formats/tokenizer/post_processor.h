@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "formats/bpe_vocabulary.h"
+#include "formats/tokenizer/token.h"
 #include "formats/tokenizer/component.h"
 
 namespace plimsoll {

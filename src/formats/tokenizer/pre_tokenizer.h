@@ -21,6 +21,7 @@ struct Piece {
 struct Pieces {
   std::string text;
   std::vector<Piece> pieces;  // none is empty
+  bool bytes = false;         // each byte stands for its character (byte_character())
 
   std::string_view of(const Piece& piece) const { return std::string_view(text).substr(piece.begin, piece.end - piece.begin); }
 };
@@ -39,7 +40,7 @@ class PreTokenizer {
 
   // Of text below 1 GiB. E-TOKENIZER: it grows out of bounds.
   Pieces cut(Fragment fragment) const;
-  // Its pieces have a character for each byte (byte_character()).
+  // Its pieces have a character for each byte.
   bool byte_level() const { return byte_level_; }
 
  private:

@@ -24,16 +24,8 @@ void replace_all(std::string& text, std::string_view what, std::string_view with
   if (done > 0) text = out.append(text, done);
 }
 
-// The bytes of a token in byte characters; a token that has others stays as it is.
-std::string unwritten(const std::string& token) {
-  std::string bytes;
-  for (std::size_t at = 0; at < token.size();) {
-    const int byte = byte_of_character(next_character(token, at));
-    if (byte < 0) return token;
-    bytes += static_cast<char>(byte);
-  }
-  return bytes;
-}
+// A token that is not in byte characters stays as it is.
+std::string unwritten(const std::string& token) { return from_byte_characters(token).value_or(token); }
 
 class BytesStep : public DecoderStep {
  public:

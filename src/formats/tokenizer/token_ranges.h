@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "formats/byte_range.h"
-#include "formats/token.h"
+#include "formats/tokenizer/token.h"
 #include "formats/tokenizer/normalizer.h"
 
 namespace plimsoll {
