@@ -265,10 +265,10 @@ class Tokeniser {
                       });
       counts.own_begins = encoder.began_itself() ? 1 : 0;
     } else {
-      read = tokenise(text, narrow, Tokenizer::kMostLeft, out,
-                      [&](std::string_view piece, bool last, std::vector<Token>& tokens) {
-                        return tokenizer_->encode_bytes(piece, last, tokens);
-                      });
+      read =
+          tokenise(text, narrow, Tokenizer::kMostLeft, out, [&](std::string_view piece, bool last, std::vector<Token>& tokens) {
+            return tokenizer_->encode_bytes(piece, last, tokens);
+          });
     }
     // The tokens would lie under the name of what was there before.
     if (read != facts.hash) throw changed_data(text.path());

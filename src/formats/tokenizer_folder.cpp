@@ -15,17 +15,17 @@ namespace {
 
 constexpr std::int64_t kPieceBytes = 256 << 10;
 
-constexpr std::array<std::string_view, 10> kTokenizerFiles{"vocab.json",
-                                                           "vocab.txt",
-                                                           "merges.txt",
-                                                           "added_tokens.json",
-                                                           "special_tokens_map.json",
-                                                           "tokenizer.json",
-                                                           "tokenizer_config.json",
-                                                           "tokenizer.model",
-                                                           "chat_template.jinja",
-                                                           "chat_template.json"};
-constexpr std::array<std::string_view, 1> kGenerationFiles{"generation_config.json"};
+constexpr std::string_view kTokenizerFiles[] = {"vocab.json",
+                                                "vocab.txt",
+                                                "merges.txt",
+                                                "added_tokens.json",
+                                                "special_tokens_map.json",
+                                                "tokenizer.json",
+                                                "tokenizer_config.json",
+                                                "tokenizer.model",
+                                                "chat_template.jinja",
+                                                "chat_template.json"};
+constexpr std::string_view kGenerationFiles[] = {"generation_config.json"};
 
 }  // namespace
 

@@ -14,6 +14,7 @@
 #include "formats/file.h"
 #include "formats/gguf/gguf_tokenizer.h"
 #include "formats/tokenizer_folder.h"
+#include "models/gguf.h"
 #include "ops/op_catalogue.h"
 #include "plan/build_plan.h"
 #include "prepare/plan_file.h"

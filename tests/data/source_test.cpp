@@ -8,8 +8,8 @@
 #include <random>
 #include <tuple>
 
-#include "formats/tokenizer/tokenizer.h"
 #include "formats/expect_error.h"
+#include "formats/tokenizer/tokenizer.h"
 #include "token_files.h"
 
 namespace plimsoll {

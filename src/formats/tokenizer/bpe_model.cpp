@@ -127,10 +127,10 @@ struct BpeModel::State {
   BpeRules rules;
   std::string where;
   Token unknown = kNoToken;
-  std::array<Token, 0x180> low{};         // tokens of single characters
-  std::array<Token, 256> bytes{};         // of their characters
+  std::array<Token, 0x180> low{};          // tokens of single characters
+  std::array<Token, 256> bytes{};          // of their characters
   std::array<Token, 256> bytes_by_code{};  // of "<0x00>" and so on
-  bool plain = true;                      // a symbol is a character, and every byte has one
+  bool plain = true;                       // every byte has a token
   PieceCache cache;
   std::vector<Token> symbols;
   Merger merger;
@@ -144,23 +144,12 @@ struct BpeModel::State {
   }
 
   void find_symbols(std::string_view piece) {
-    const bool decorated = !rules.continuing_prefix.empty() || !rules.end_suffix.empty();
     std::size_t waiting = 0;  // unknown tokens
-    std::string text;
     for (std::size_t at = 0; at < piece.size();) {
       const std::size_t begin = at;
       const char32_t character = next_character(piece, at);
-      std::string_view symbol = piece.substr(begin, at - begin);
-      Token token;
-      if (decorated) {
-        text = begin == 0 ? "" : rules.continuing_prefix;
-        text += symbol;
-        if (at == piece.size()) text += rules.end_suffix;
-        symbol = text;
-        token = tokens.find(text);
-      } else {
-        token = character < low.size() ? low[character] : tokens.find(symbol);
-      }
+      const std::string_view symbol = piece.substr(begin, at - begin);
+      const Token token = character < low.size() ? low[character] : tokens.find(symbol);
       if (token != kNoToken) {
         for (; waiting > 0; --waiting) symbols.push_back(unknown);
         symbols.push_back(token);
@@ -201,7 +190,6 @@ BpeModel::BpeModel(const TokenTable& tokens, MergeTable merges, BpeRules rules, 
     append_character(text, static_cast<char32_t>(i));
     s.low[i] = tokens.find(text);
   }
-  s.plain = s.rules.continuing_prefix.empty() && s.rules.end_suffix.empty();
   for (unsigned byte = 0; byte < 256; ++byte) {
     s.bytes[byte] = s.low[byte_character(static_cast<unsigned char>(byte))];
     s.plain = s.plain && s.bytes[byte] != kNoToken;

@@ -15,7 +15,6 @@ namespace plimsoll {
 // Settings of the model next to its tokens and merges.
 struct BpeRules {
   std::string unknown;  // text of the token for characters that the vocabulary lacks; empty: they vanish
-  std::string continuing_prefix, end_suffix;
   bool fuse_unknown = false, byte_fallback = false, ignore_merges = false;
 };
 

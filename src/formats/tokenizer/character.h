@@ -23,13 +23,12 @@ bool is_white_space(char32_t character);
 bool is_numeric(char32_t character);
 // Punctuation, and the symbols of ASCII.
 bool is_punctuation(char32_t character);
-// What BERT's clean_text drops beside U+0000 and U+FFFD: controls, formats, private use; not tab and line ends.
+// Characters that BERT's clean_text drops next to U+0000 and U+FFFD: controls, formats, private use; not tab and line ends.
 bool is_bert_control(char32_t character);
 // Blocks that BERT puts spaces around.
 bool is_bert_ideograph(char32_t character);
-// The marks that BERT's strip_accents removes, and those of the normalizer StripAccents.
+// The marks that BERT's strip_accents removes.
 bool is_bert_accent(char32_t character);
-bool is_accent(char32_t character);
 
 // Each character by itself; only U+0130 becomes two.
 void append_lowercase(std::string& text, char32_t character);

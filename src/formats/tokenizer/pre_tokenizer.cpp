@@ -305,9 +305,6 @@ void PreTokenizer::add(const Component& component) {
   } else if (type == "BertPreTokenizer") {
     steps_.push_back(at_characters(is_white_space, SplitBehavior::removed));
     steps_.push_back(at_characters(is_punctuation, SplitBehavior::isolated));
-  } else if (type == "CharDelimiterSplit") {
-    const char32_t delimiter = component.character("delimiter");
-    steps_.push_back(at_characters([delimiter](char32_t c) { return c == delimiter; }, SplitBehavior::removed));
   } else {
     component.refuse_type();
   }

@@ -18,6 +18,7 @@
 #include "formats/bounded_json.h"
 #include "formats/file.h"
 #include "formats/gguf/scored_merges.h"
+#include "formats/tokenizer/post_processor.h"
 #include "formats/tokenizer/token_table.h"
 #include "formats/tokenizer/tokenizer_error.h"
 #include "formats/utf8.h"
@@ -280,27 +281,14 @@ class Writer {
   // A token before a text unless the configuration says otherwise, and behind it where it says so, as the classes of Llama and
   // Gemma do.
   Json post_processor() const {
-    Json single = Json::array(), pair = Json::array(), tokens = Json::object();
-    const auto token = [&](const char* flag, bool usual, const char* key, std::int64_t piece) {
+    const auto token = [&](const char* flag, bool usual, const char* key, std::int64_t piece) -> std::optional<InsertedToken> {
       const Json said = config_.value(flag, Json());
-      std::string text = (said.is_boolean() ? said.get<bool>() : usual) ? content(key, piece) : std::string();
+      const std::string text = (said.is_boolean() ? said.get<bool>() : usual) ? content(key, piece) : std::string();
       const auto id = id_by_text(text);
-      if (!id) return std::string();
-      tokens[text] = {{"id", text}, {"ids", {*id}}, {"tokens", {text}}};
-      return text;
+      return id ? std::optional(InsertedToken{text, *id}) : std::nullopt;
     };
-    const std::string before = token("add_bos_token", true, "bos_token", model_.begin),
-                      behind = token("add_eos_token", false, "eos_token", model_.end);
-    if (before.empty() && behind.empty()) return {};
-    for (const auto& [name, type] : {std::pair("A", 0), std::pair("B", 1)}) {
-      Json part = Json::array();
-      if (!before.empty()) part.push_back({{"SpecialToken", {{"id", before}, {"type_id", type}}}});
-      part.push_back({{"Sequence", {{"id", name}, {"type_id", type}}}});
-      if (!behind.empty()) part.push_back({{"SpecialToken", {{"id", behind}, {"type_id", type}}}});
-      if (type == 0) single = part;
-      pair.insert(pair.end(), part.begin(), part.end());
-    }
-    return {{"type", "TemplateProcessing"}, {"single", single}, {"pair", pair}, {"special_tokens", tokens}};
+    return template_processing(token("add_bos_token", true, "bos_token", model_.begin),
+                               token("add_eos_token", false, "eos_token", model_.end));
   }
 
   std::optional<std::int64_t> id_by_text(const std::string& text) const {

@@ -177,20 +177,6 @@ class WordPieceStep : public DecoderStep {
   bool cleanup_;
 };
 
-class SuffixStep : public DecoderStep {
- public:
-  explicit SuffixStep(const Component& component) : suffix_(component.text("suffix")) {
-    if (suffix_.empty()) component.refuse("its suffix is empty");
-  }
-  void apply(std::vector<std::string>& tokens) const override {
-    for (std::size_t i = 0; i < tokens.size(); ++i) replace_all(tokens[i], suffix_, i + 1 == tokens.size() ? "" : " ");
-  }
-  void apply_inside(std::string& token) const override { replace_all(token, suffix_, " "); }
-
- private:
-  std::string suffix_;
-};
-
 }  // namespace
 
 TokenDecoder::TokenDecoder(const Component& component) : where_(component.where()), given_(true) {
@@ -251,8 +237,6 @@ void TokenDecoder::add(const Component& component) {
     steps_.push_back(std::make_unique<MetaspaceStep>(component));
   } else if (type == "WordPiece") {
     steps_.push_back(std::make_unique<WordPieceStep>(component));
-  } else if (type == "BPEDecoder") {
-    steps_.push_back(std::make_unique<SuffixStep>(component));
   } else {
     component.refuse_type();
   }

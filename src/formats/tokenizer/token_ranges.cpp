@@ -153,7 +153,7 @@ std::vector<ByteRange> trace_tokens(std::string_view text, std::span<const Token
   for (ByteRange& range : ranges) {
     while (range.begin > 0 && range.begin < text.size() && is_utf8_continuation(text[range.begin])) --range.begin;
     while (range.end < text.size() && is_utf8_continuation(text[range.end])) ++range.end;
-    // What was put before a text counts as its first character.
+    // Characters that were put before a text count as its first character.
     if (range.begin == range.end && range.begin == 0 && !text.empty()) {
       do {
         ++range.end;

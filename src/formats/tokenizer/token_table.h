@@ -15,7 +15,7 @@ inline constexpr std::size_t kMostTokens = 1 << 20;
 
 class TokenTable {
  public:
-  // Of tokens in any order; finish() makes the table usable. E-TOKENIZER (in `where`): an id that is too high, an id or a text
+  // Tokens come in any order; finish() makes the table usable. E-TOKENIZER (in `where`): an id that is too high, an id or a text
   // that repeats.
   void add(std::string_view text, std::uint64_t id, const std::string& where);
   void finish(const std::string& where);

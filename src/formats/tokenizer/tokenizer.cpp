@@ -12,9 +12,8 @@
 
 #include "base/error.h"
 #include "formats/tokenizer/added_tokens.h"
-#include "formats/tokenizer/character.h"
 #include "formats/tokenizer/bpe_model.h"
-#include "formats/tokenizer/gpt2_files.h"
+#include "formats/tokenizer/character.h"
 #include "formats/tokenizer/normalizer.h"
 #include "formats/tokenizer/post_processor.h"
 #include "formats/tokenizer/pre_tokenizer.h"
@@ -22,6 +21,7 @@
 #include "formats/tokenizer/token_ranges.h"
 #include "formats/tokenizer/tokenizer_error.h"
 #include "formats/tokenizer/tokenizer_file.h"
+#include "formats/tokenizer/vocab_merges.h"
 #include "formats/tokenizer/word_piece.h"
 #include "formats/tokenizer_folder.h"
 #include "formats/utf8.h"
@@ -41,7 +41,7 @@ struct Tokenizer::State {
   std::optional<std::variant<BpeModel, WordPieceModel>> model;
   PostProcessor post_processor;
   TokenDecoder decoder;
-  std::filesystem::path gpt2_folder;              // of GPT-2's two files
+  std::filesystem::path vocab_folder;             // of GPT-2's two files
   std::optional<std::vector<AddedToken>> unread;  // of that folder, once somebody asks
   std::int64_t size = 0;
 
@@ -63,7 +63,7 @@ struct Tokenizer::State {
     return trace_tokens(text, traces, pre_tokenizer.byte_level(), where);
   }
 
-  // Where to cut a text so that the model makes no special token of bytes that are ordinary: behind the first character of each.
+  // Places to cut a text so that the model makes no special token of ordinary bytes: after the first character of each.
   std::vector<std::size_t> cuts_within_special(std::string_view text, std::span<const Token> made,
                                                const std::vector<ByteRange>& ranges, std::size_t begin,
                                                const std::vector<ByteRange>& ordinary) const {
@@ -115,8 +115,6 @@ BpeRules bpe_rules(const Component& model) {
     model.refuse("its dropout drops merges at random");
   BpeRules rules;
   rules.unknown = model.text("unk_token", "");
-  rules.continuing_prefix = model.text("continuing_subword_prefix", "");
-  rules.end_suffix = model.text("end_of_word_suffix", "");
   rules.fuse_unknown = model.flag("fuse_unk", false);
   rules.byte_fallback = model.flag("byte_fallback", false);
   rules.ignore_merges = model.flag("ignore_merges", false);
@@ -126,7 +124,7 @@ BpeRules bpe_rules(const Component& model) {
 }  // namespace
 
 Tokenizer::State::State(TokenizerFile file)
-    : where(file.where), hash(file.hash), tokens(std::move(file.tokens)), gpt2_folder(file.gpt2_folder) {
+    : where(file.where), hash(file.hash), tokens(std::move(file.tokens)), vocab_folder(file.vocab_folder) {
   const auto component = [&](const char* name) -> std::optional<Component> {
     const Json* part = file.part(name);
     if (part == nullptr) return {};
@@ -174,13 +172,13 @@ const std::vector<AddedToken>& Tokenizer::unread() {
   if (!state.unread) {
     state.unread.emplace();
     if (takes_any_bytes()) {
-      state.unread = unread_tokens(state.gpt2_folder, state.tokens, std::get<BpeModel>(*state.model).merges());
+      state.unread = unread_tokens(state.vocab_folder, state.tokens, std::get<BpeModel>(*state.model).merges());
     }
   }
   return *state.unread;
 }
 
-bool Tokenizer::takes_any_bytes() const { return !state_->gpt2_folder.empty(); }
+bool Tokenizer::takes_any_bytes() const { return !state_->vocab_folder.empty(); }
 std::int64_t Tokenizer::size() const { return state_->size; }
 const std::string& Tokenizer::hash() const { return state_->hash; }
 const std::vector<Token>& Tokenizer::before() const { return state_->post_processor.before(); }
@@ -198,7 +196,7 @@ void Tokenizer::encode_part(std::string_view text, TextPart part, std::vector<To
   encode_into(text, part, out, nullptr);
 }
 
-// What encode_traced() keeps of a text.
+// The record that encode_traced() keeps of a text.
 struct Tokenizer::Trace {
   std::span<const ByteRange> ordinary;
   std::vector<ByteRange> ranges;

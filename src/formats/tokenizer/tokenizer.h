@@ -1,12 +1,12 @@
 // Text to tokens and back as a Hugging Face folder has it (formats/tokenizer/tokenizer_file.h).
 // encode() and decode() give what the package `tokenizers` gives for the same file. The file is parsed as hostile: what is broken
 // or not computed is data_error E-TOKENIZER.
-// GPT-2's two files take any bytes, and decode() gives them back: bytes that are not valid UTF-8 belong to no class of the pattern, and
-// each maximal run of them is a word of its own. A word longer than kMostWord is cut there (published tokenizers never cut).
-// Memory: about 60 bytes a token and its merge, a word cache of 1 MiB; up to twice the tables while the file is read. A text
-// between special tokens that is longer than 320 KiB is encoded in sections of 16 to 64 KiB, which end where tokens do: after a
-// letter or digit and before a line end, or else before a space. So the memory between a long text and its tokens stays below 42
-// MiB.
+// GPT-2's two files take any bytes, and decode() gives them back: bytes that are not valid UTF-8 belong to no class of the
+// pattern, and each maximal run of them is a word of its own. A word longer than kMostWord is cut there (published tokenizers
+// never cut). Memory: about 60 bytes a token and its merge, a word cache of 1 MiB; up to twice the tables while the file is read.
+// A text between special tokens that is longer than 320 KiB is encoded in sections of 16 to 64 KiB, which end where tokens do:
+// after a letter or digit and before a line end, or else before a space. So the memory between a long text and its tokens stays
+// below 42 MiB.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +20,8 @@
 #include <vector>
 
 #include "formats/byte_range.h"
-#include "formats/tokenizer/gpt2_files.h"
 #include "formats/tokenizer/tokenizer_file.h"
+#include "formats/tokenizer/vocab_merges.h"
 
 namespace plimsoll {
 
@@ -56,7 +56,7 @@ class Tokenizer {
   const std::string& hash() const;
   // It is of GPT-2's two files.
   bool takes_any_bytes() const;
-  // Tokens that such a folder adds beyond them (formats/tokenizer/gpt2_files.h), read by the first call.
+  // Tokens that such a folder adds beyond them (formats/tokenizer/vocab_merges.h), read by the first call.
   const std::vector<AddedToken>& unread();
 
   // The tokens of a whole text. data_error E-DATA-TEXT where it is not UTF-8. `insert`: with what the post-processor puts before

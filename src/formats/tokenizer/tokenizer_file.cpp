@@ -7,9 +7,9 @@
 #include "formats/file.h"
 #include "formats/gguf/gguf_tokenizer.h"
 #include "formats/temporary_folder.h"
-#include "formats/tokenizer/gpt2_files.h"
 #include "formats/tokenizer/sentencepiece.h"
 #include "formats/tokenizer/tokenizer_json.h"
+#include "formats/tokenizer/vocab_merges.h"
 
 namespace plimsoll {
 namespace {
@@ -38,7 +38,7 @@ bool is_true(const Json* part, const char* key, bool fallback) {
 }
 
 // A tokenizer.json with nothing that GPT-2's two files lack.
-bool is_gpt2(const TokenizerFile& file) {
+bool is_vocab_merges(const TokenizerFile& file) {
   const Json *cut = file.part("pre_tokenizer"), *post = file.part("post_processor"), *decoder = file.part("decoder");
   const Json* model = file.part("model");
   const auto absent = [&](const char* key) {
@@ -79,15 +79,15 @@ TokenizerFile read_tokenizer(const fs::path& path) {
     const fs::path model = alone ? path / kSentencePieceFile : path;
     return made_tokenizer(model, [&](const fs::path& folder) { write_sentencepiece_json(model, folder / "tokenizer.json"); });
   }
-  return file == path || is_there(file) ? read_tokenizer_json(file) : read_gpt2_files(path);
+  return file == path || is_there(file) ? read_tokenizer_json(file) : read_vocab_merges(path);
 }
 
 TokenizerFile read_vocabulary(const fs::path& path) {
   if (!is_gguf(path) && !has_sentencepiece_alone(path)) {
-    if (!is_there(path / "tokenizer.json")) return read_gpt2_files(path);
+    if (!is_there(path / "tokenizer.json")) return read_vocab_merges(path);
     if (is_there(path / "vocab.json") && is_there(path / "merges.txt")) {
       TokenizerFile file = read_tokenizer_json(path / "tokenizer.json");
-      return is_gpt2(file) ? read_gpt2_files(path) : std::move(file);
+      return is_vocab_merges(file) ? read_vocab_merges(path) : std::move(file);
     }
   }
   return read_tokenizer(path);

@@ -29,7 +29,7 @@ struct TokenizerFile {
   std::vector<AddedTokenEntry> added;
   // "normalizer", "pre_tokenizer", "post_processor", "decoder", and "model" without its tokens and merges.
   std::unique_ptr<nlohmann::json> parts;
-  std::filesystem::path gpt2_folder;  // of GPT-2's two files; empty: of another kind
+  std::filesystem::path vocab_folder;  // of GPT-2's two files; empty: of another kind
 };
 
 // The tokenizer of a folder, of the file tokenizer.json or tokenizer.model itself, or of a GGUF file. A folder's tokenizer.json

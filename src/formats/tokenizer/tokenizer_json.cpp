@@ -20,7 +20,7 @@ using Json = nlohmann::json;
 constexpr std::int64_t kMostBytes = 256 << 20;
 constexpr std::size_t kMostText = 1 << 20, kMostDepth = 32, kMostValues = 100'000;
 
-// What both passes over the file share: where the parser is.
+// The place of the parser, which both passes over the file need.
 class Events : public nlohmann::json_sax<Json> {
  public:
   explicit Events(std::string where) : where_(std::move(where)) {}
@@ -58,7 +58,7 @@ class Events : public nlohmann::json_sax<Json> {
   virtual void end() {}
 
   std::size_t depth() const { return path_.size(); }
-  // Of the list or object that is open: the key at this depth, "[]" for an element.
+  // The key at this depth of the list or object that is open; "[]" for an element.
   const std::string& key_at(std::size_t depth) const { return path_[depth]; }
   bool at_model(std::size_t depth, const char* key) const {
     return path_.size() == depth && path_[0] == "model" && path_[1] == key;
@@ -203,7 +203,7 @@ class PartEvents : public Events {
 // The merges, whose tokens are known by now.
 class MergeEvents : public Events {
  public:
-  MergeEvents(TokenizerFile& file, std::size_t prefix) : Events(file.where), file_(file), prefix_(prefix) {}
+  explicit MergeEvents(TokenizerFile& file) : Events(file.where), file_(file) {}
 
   bool string(std::string& text) override {
     if (!in_merges()) return true;
@@ -247,16 +247,15 @@ class MergeEvents : public Events {
                          left.substr(0, 40), right.substr(0, 40)));
     };
     if (file_.merges.size() == kMostTokens) refuse("it has more merges than there can be tokens");
-    if (left.empty() || right.size() <= prefix_) refuse_tokens();
+    if (left.empty() || right.empty()) refuse_tokens();
     both_ = left;
-    both_ += right.substr(prefix_);
+    both_ += right;
     const Token l = file_.tokens.find(left), r = file_.tokens.find(right), result = file_.tokens.find(both_);
     if (l == kNoToken || r == kNoToken || result == kNoToken) refuse_tokens();
     file_.merges.add(l, r, result);
   }
 
   TokenizerFile& file_;
-  std::size_t prefix_;
   std::string left_, right_, both_;
   int paired_ = 0;
 };
@@ -301,8 +300,12 @@ TokenizerFile read_tokenizer_json(const std::filesystem::path& path) {
   }
   result.tokens.finish(result.where);
   if (type == "BPE") {
-    const Json prefix = model.value("continuing_subword_prefix", Json());
-    MergeEvents merges(result, prefix.is_string() ? prefix.get<std::string>().size() : 0);
+    for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"}) {
+      const Json mark = model.value(key, Json());
+      if (mark.is_null() || mark == Json("")) continue;
+      throw tokenizer_error(result.where, fmt::format("its {} is {}, which is not computed", key, mark.dump()));
+    }
+    MergeEvents merges(result);
     parse(file, nullptr, merges);
   }
   return result;

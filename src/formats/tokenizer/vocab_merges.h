@@ -17,15 +17,15 @@ namespace plimsoll {
 inline constexpr std::string_view kEndOfText = "<|endoftext|>";
 
 // E-IO-MISSING where the folder has no such files.
-TokenizerFile read_gpt2_files(const std::filesystem::path& folder);
+TokenizerFile read_vocab_merges(const std::filesystem::path& folder);
 
 struct AddedToken {
   std::string text;
   std::string file;  // that names it
 };
 
-// The tokens that the folder adds and Plimsoll would split, each once. E-TOKENIZER where a file is broken, or where tokenizer.json
-// is another tokenizer than that of the two files, which has these tokens and merges.
+// The tokens that the folder adds and Plimsoll would split, each once. E-TOKENIZER where a file is broken, or where
+// tokenizer.json is another tokenizer than that of the two files, which has these tokens and merges.
 std::vector<AddedToken> unread_tokens(const std::filesystem::path& folder, const TokenTable& tokens, const MergeTable& merges);
 
 // E-TOKENIZER: such a token is in a text.

@@ -1,4 +1,4 @@
-#include "formats/tokenizer/gpt2_files.h"
+#include "formats/tokenizer/vocab_merges.h"
 
 #include <fmt/core.h>
 
@@ -223,11 +223,11 @@ void check_settings(const fs::path& path, const Json& json) {
 
 }  // namespace
 
-TokenizerFile read_gpt2_files(const fs::path& folder) {
+TokenizerFile read_vocab_merges(const fs::path& folder) {
   const auto [tokens, merges] = files_in(folder);
   TokenizerFile file;
   file.where = folder.string();
-  file.gpt2_folder = folder;
+  file.vocab_folder = folder;
   read_tokens(tokens, file.tokens);
   read_merges(merges, file.tokens, file.merges);
   file.hash = hash_of(file.tokens, file.merges);
