@@ -10,9 +10,8 @@ namespace plimsoll {
 inline constexpr const char* kGgufTokens = "tokenizer.ggml.tokens";
 inline constexpr const char* kGgufTokenTypes = "tokenizer.ggml.token_type";
 // Values of tokenizer.ggml.model. The first one is also the architecture of the first files, which lack the key of cutting.
-inline constexpr std::string_view kGgufByteLevel = "gpt2";      // byte-level BPE
-inline constexpr std::string_view kGgufScored = "llama";        // SentencePiece
-inline constexpr std::string_view kSpaceMark = "\xE2\x96\x81";  // U+2581, which stands for a space
+inline constexpr std::string_view kGgufByteLevel = "gpt2";  // byte-level BPE
+inline constexpr std::string_view kGgufScored = "llama";    // SentencePiece
 
 enum class GgufTokenKind { normal = 1, unknown, control, user, unused, byte };
 

@@ -14,6 +14,7 @@
 #include "formats/gguf/gguf_tokenizer_keys.h"
 #include "formats/gguf/scored_merges.h"
 #include "formats/tokenizer/post_processor.h"
+#include "formats/tokenizer/sentencepiece.h"
 #include "formats/tokenizer/token_table.h"
 #include "formats/utf8.h"
 
@@ -134,16 +135,6 @@ std::optional<std::string> token_of(const GgufFile& file, const char* key) {
     if (tokens.id == static_cast<std::uint64_t>(*id)) break;
   }
   return std::string(tokens.text);
-}
-
-std::string without_marks(std::string_view text) {
-  std::string result;
-  for (std::size_t at = 0; at < text.size();) {
-    const bool mark = text.substr(at).starts_with(kSpaceMark);
-    result += mark ? ' ' : text[at];
-    at += mark ? kSpaceMark.size() : 1;
-  }
-  return result;
 }
 
 void put_added_tokens(const GgufFile& file, bool scored, Out& out) {
@@ -292,10 +283,7 @@ Parts scored_parts(const GgufFile& file) {
     parts.normalizer = {{"type", "Sequence"}, {"normalizers", both}};
   }
   parts.post_processor = post_processor(file, true);
-  OrderedJson steps = OrderedJson::array({OrderedJson{{"type", "Replace"}, {"pattern", {{"String", mark}}}, {"content", " "}},
-                                          OrderedJson{{"type", "ByteFallback"}}, OrderedJson{{"type", "Fuse"}}});
-  if (prefix) steps.push_back({{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}});
-  parts.decoder = {{"type", "Sequence"}, {"decoders", steps}};
+  parts.decoder = marks_decoder(prefix);
   const auto unknown = token_of(file, "tokenizer.ggml.unknown_token_id");
   parts.model = {{"type", "BPE"},
                  {"dropout", nullptr},

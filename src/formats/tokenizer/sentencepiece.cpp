@@ -30,7 +30,6 @@ namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
 constexpr std::int64_t kMostBytes = 64 << 20;
-constexpr std::string_view kMark = "\u2581";
 
 // A message of protobuf: its fields one after the other. What a field means is up to the reader.
 class Fields {
@@ -165,12 +164,6 @@ Json read_json(const fs::path& path) {
   return read_ordered_json_object(path, kTokenizerConfigLimits, "E-TOKENIZER");
 }
 
-std::string without_marks(std::string_view text) {
-  std::string result(text);
-  for (std::size_t at = 0; (at = result.find(kMark, at)) != std::string::npos; ++at) result.replace(at, kMark.size(), " ");
-  return result;
-}
-
 // A piece as the vocabulary has it. One of the user stands for its text, spaces and all, before there are marks.
 std::string vocabulary_text(const Piece& piece) {
   return piece.kind == PieceKind::user ? without_marks(piece.text) : std::string(piece.text);
@@ -194,7 +187,7 @@ class Writer {
                         {"normalizer", normalizer()},
                         {"pre_tokenizer", pre_tokenizer()},
                         {"post_processor", post_processor()},
-                        {"decoder", decoder()}};
+                        {"decoder", marks_decoder(model_.prefix)}};
     std::string text = dump(parts);
     text.pop_back();  // the brace
     std::string model = dump(rules());
@@ -268,14 +261,14 @@ class Writer {
       for (const auto& [pattern, by] : {std::pair("^ +| +$", ""), {" {2,}", " "}}) replace({{"Regex", pattern}}, by);
     }
     if (before_texts()) return steps.empty() ? Json() : Json{{"type", "Sequence"}, {"normalizers", steps}};
-    if (model_.prefix) steps.push_back({{"type", "Prepend"}, {"prepend", kMark}});
-    replace({{"String", " "}}, kMark);
+    if (model_.prefix) steps.push_back({{"type", "Prepend"}, {"prepend", kSpaceMark}});
+    replace({{"String", " "}}, kSpaceMark);
     return {{"type", "Sequence"}, {"normalizers", steps}};
   }
 
   Json pre_tokenizer() const {
     if (!before_texts()) return {};
-    return {{"type", "Metaspace"}, {"replacement", kMark}, {"prepend_scheme", "first"}, {"split", false}};
+    return {{"type", "Metaspace"}, {"replacement", kSpaceMark}, {"prepend_scheme", "first"}, {"split", false}};
   }
 
   // A token before a text unless the configuration says otherwise, and behind it where it says so, as the classes of Llama and
@@ -300,13 +293,6 @@ class Writer {
       if (model_.pieces[id].text == text) return static_cast<std::int64_t>(id);
     }
     return {};
-  }
-
-  Json decoder() const {
-    Json steps = Json::array({Json{{"type", "Replace"}, {"pattern", {{"String", kMark}}}, {"content", " "}},
-                              Json{{"type", "ByteFallback"}}, Json{{"type", "Fuse"}}});
-    if (model_.prefix) steps.push_back({{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}});
-    return {{"type", "Sequence"}, {"decoders", steps}};
   }
 
   Json rules() const {
@@ -355,6 +341,20 @@ class Writer {
 };
 
 }  // namespace
+
+std::string without_marks(std::string_view text) {
+  std::string result(text);
+  for (std::size_t at = 0; (at = result.find(kSpaceMark, at)) != std::string::npos; ++at)
+    result.replace(at, kSpaceMark.size(), " ");
+  return result;
+}
+
+Json marks_decoder(bool prefix) {
+  Json steps = Json::array({Json{{"type", "Replace"}, {"pattern", {{"String", kSpaceMark}}}, {"content", " "}},
+                            Json{{"type", "ByteFallback"}}, Json{{"type", "Fuse"}}});
+  if (prefix) steps.push_back({{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}});
+  return {{"type", "Sequence"}, {"decoders", steps}};
+}
 
 bool has_sentencepiece_alone(const fs::path& folder) {
   for (const char* other : {"tokenizer.json", "vocab.json", "encoder.json"}) {
