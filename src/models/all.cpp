@@ -28,11 +28,6 @@ std::span<const Family* const> families() { return list(); }
 
 void add_family(const Family& family) { list().push_back(&family); }
 
-const Family* find_family(std::string_view kind) {
-  const auto found = std::ranges::find(list(), kind, &Family::kind);
-  return found == list().end() ? nullptr : *found;
-}
-
 // First of all: what another kind of model calls its sizes says nothing here.
 ModelConfig read_model(const std::filesystem::path& folder) {
   const ConfigReader reader = config_of_model(folder);
