@@ -130,8 +130,7 @@ ModelGraph build(const ModelConfig& config, const BatchShape& shape, const Build
   return model;
 }
 
-ModelConfig read(const std::filesystem::path& folder) {
-  const ConfigReader reader(folder / "config.json");
+ModelConfig read(const ConfigReader& reader) {
   ToyConfig config;
   config.blocks = reader.count("blocks", 100);
   config.width = reader.count("width", 1 << 16);
