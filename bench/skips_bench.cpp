@@ -42,7 +42,7 @@ struct Case {
 
   // Of its fastest run; with a disk, whose rates differ from run to run, the medians of all.
   std::pair<double, double> predicted_and_measured() const {
-    if (plan.decisions.paging.active()) return {median(predicted), median(measured)};
+    if (plan.decisions.residency.active()) return {median(predicted), median(measured)};
     return {plan.update_seconds, *std::ranges::min_element(measured)};
   }
 };
@@ -65,7 +65,7 @@ struct Place {
 
   // Seconds of an update of the plan with the rates that the disk has now.
   double predicted(const Plan& plan, const Graph& graph) const {
-    if (!plan.decisions.paging.active()) return plan.update_seconds;
+    if (!plan.decisions.residency.active()) return plan.update_seconds;
     Machine now = machine;
     measure_disk();
     add_disk_tier(now, {folder, kDisk}, {}, cache, nullptr);
@@ -171,8 +171,8 @@ int main(int argc, char** argv) {
     errors.push_back(std::abs(error));
     fmt::print("{:>12}{:>12}{:>5}x{}{:>8}{:>7}{:>10.1f}ms{:>10.1f}ms{:>8.1f}%\n", to_text(one.budget), to_text(one.plan.process),
                one.plan.decisions.micro_batch, one.plan.decisions.accumulation, one.plan.decisions.replays.size(),
-               one.plan.decisions.paging.active() ? "yes" : "no", 1e3 * predicted, 1e3 * measured, 100 * error);
-    for (std::size_t run = 0; run < one.measured.size() && one.plan.decisions.paging.active(); ++run) {
+               one.plan.decisions.residency.active() ? "yes" : "no", 1e3 * predicted, 1e3 * measured, 100 * error);
+    for (std::size_t run = 0; run < one.measured.size() && one.plan.decisions.residency.active(); ++run) {
       fmt::print("{:>58}{:>10.1f}ms{:>10.1f}ms{:>8.1f}%\n", "run", 1e3 * one.predicted[run], 1e3 * one.measured[run],
                  100 * (one.predicted[run] / one.measured[run] - 1));
     }

@@ -212,8 +212,7 @@ class Chat {
   }
 
   // Of the largest context that fits.
-  InferencePlan planned(const InferenceRoom& room, const ModelFacts& facts, const Vocabulary& vocabulary,
-                        BaseFormat format) {
+  InferencePlan planned(const InferenceRoom& room, const ModelFacts& facts, const Vocabulary& vocabulary, BaseFormat format) {
     if (arguments_.context < 0 || arguments_.context == 1 || arguments_.context > facts.positions) {
       throw config_error("E-USAGE", "--context", fmt::format("it is {}", arguments_.context),
                          fmt::format("from 2 to {}, the positions of the model", facts.positions));

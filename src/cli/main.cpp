@@ -42,7 +42,8 @@ void add_budgets(CLI::App& command, std::vector<Change>& changes, const std::str
     const std::string option = option_of(example);
     const auto take = [&changes, example, option](const std::string& text) {
       if (text.find_first_not_of(" \t") == std::string::npos) {  // a variable of a script that is not set is no wish for no limit
-        throw config_error("E-CONFIG-SIZE", option, "it is empty", "a size; leave the option out where there is no budget", {example});
+        throw config_error("E-CONFIG-SIZE", option, "it is empty", "a size; leave the option out where there is no budget",
+                           {example});
       }
       changes.emplace_back(example.key, text);
     };
@@ -62,8 +63,7 @@ void add_sets(CLI::App& command, std::vector<Change>& changes, const std::string
 }
 
 CLI::Option* add_config_file(CLI::App& command, ConfigArguments& config) {
-  add_sets(command, config.changes,
-           "a key of the configuration: --set train.updates=50, --set 'optimizer.betas=[0.9,0.95]'");
+  add_sets(command, config.changes, "a key of the configuration: --set train.updates=50, --set 'optimizer.betas=[0.9,0.95]'");
   return command.add_option("CONFIG", config.file, "a TOML file; `plimsoll init` writes one");
 }
 

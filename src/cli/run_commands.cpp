@@ -28,7 +28,8 @@ std::string RunCommands::resume() const {
 }
 
 std::string RunCommands::begin(const std::filesystem::path& run) const {
-  return "plimsoll train " + shell_quoted((folder_.path() / "config.resolved.toml").string()) + words_of(std::vector<Change>{{"run", run.string()}});
+  return "plimsoll train " + shell_quoted((folder_.path() / "config.resolved.toml").string()) +
+         words_of(std::vector<Change>{{"run", run.string()}});
 }
 
 std::string RunCommands::begin_beside(std::span<const Change> changes) const {

@@ -1,6 +1,6 @@
-// The configuration of a run as one typed struct. It is parsed once, from a TOML file, then from the settings of the command line;
-// the last one wins. Every default is filled in and every rule between keys is checked, so no later stage parses a key or a text
-// again. Mistakes throw config_error, codes E-CONFIG-* and E-BATCH-3, with file and line.
+// The configuration of a run as one typed struct. It is parsed once, from a TOML file, then from the settings of the command
+// line; the last one wins. Every default is filled in and every rule between keys is checked, so no later stage parses a key or a
+// text again. Mistakes throw config_error, codes E-CONFIG-* and E-BATCH-3, with file and line.
 #pragma once
 
 #include <array>
@@ -172,8 +172,8 @@ struct Bf16Speed {
 };
 Bf16Speed bf16_speed_here();
 
-// Reads `path`, then the typed settings in order. Paths in the file are relative to its folder, others to the current one; all are
-// absolute afterwards. Reads config.json of an init folder, and no data. `bf16` decides precision.compute = "auto".
+// Reads `path`, then the typed settings in order. Paths in the file are relative to its folder, others to the current one; all
+// are absolute afterwards. Reads config.json of an init folder, and no data. `bf16` decides precision.compute = "auto".
 Config load_config(const std::filesystem::path& path, std::vector<Setting> typed = {}, const Bf16Speed& bf16 = bf16_speed_here());
 
 // The configuration with further keys set. The rules between keys are not applied again.

@@ -63,7 +63,8 @@ void refuse_other_kinds(const SourceRequest& request, const File& file) {
   if (!foreign) return;
   Remedies remedies{foreign->remedy, Remedy(Change("data.format", "bytes"), "which takes it as it is")};
   if (!given && tokens) remedies.back() = Remedy(Change("data.format", "u16"), "which takes it as it is");
-  if (foreign->json) remedies.insert(remedies.begin(), Remedy(Change("data.format", "chat"), "for conversations and other samples"));
+  if (foreign->json)
+    remedies.insert(remedies.begin(), Remedy(Change("data.format", "chat"), "for conversations and other samples"));
   const std::string expected = given ? fmt::format("{}, as data.format = \"{}\" says", tokens ? "tokens" : "text", request.format)
                                : tokens ? "uint16 tokens, as .bin says"
                                         : "text";

@@ -38,7 +38,7 @@ class Plans {
 
   Plan plan(std::size_t number, const std::vector<Bytes>* offsets = nullptr) {
     PlanDecisions decisions{.micro_batch = size_};
-    decisions.paging = paging(number);
+    decisions.residency = residency(number);
     PlanRequest request;
     request.saves = false;
     Plan plan = build_plan(graph_.model.graph, units_, decisions, request, room_.machine.machine, catalogue_, offsets);
@@ -63,14 +63,14 @@ class Plans {
   InferenceGraph take() { return std::move(graph_); }
 
  private:
-  Paging paging(std::size_t number) const {
+  Residency residency(std::size_t number) const {
     if (number == 0) return {};
-    Paging paging{.page = kLargePage, .slots = kPageSlots, .parameters = true};
-    paging.resident = static_cast<int>(block_count_ - std::min(number, block_count_));
-    paging.tables = number > block_count_;
-    paging.narrow = number > block_count_ + 1;
-    if (number > block_count_ + 2) paging.page = kSmallPage;
-    return paging;
+    Residency residency{.pages = {kLargePage, kPageSlots}, .parameters = kBeyond};
+    residency.keep(static_cast<int>(block_count_ - std::min(number, block_count_)));
+    residency.tables.beyond = number > block_count_;
+    residency.by_matrix = number > block_count_ + 1;
+    if (number > block_count_ + 2) residency.pages.elements = kSmallPage;
+    return residency;
   }
 
   Bytes heap_;

@@ -59,7 +59,7 @@ class MeasuringLock {
 std::optional<MachineRecord> known_machine(const std::filesystem::path& path, const MachineFacts& facts) {
   std::optional<MachineRecord> known = kept_machine(path);
   if (!known) return {};
-  known->machine.tiers = {{"ram", facts.memory}};
+  known->machine.tiers = {{TierKind::compute, "ram", facts.memory}};
   return describes(*known, facts) ? std::move(known) : std::nullopt;
 }
 
@@ -80,7 +80,7 @@ Machine machine_of(const MachineFacts& facts, const Rates& rates) {
   machine.instruction_set = facts.instruction_set;
   machine.libraries = facts.libraries;
   machine.threads = facts.threads;
-  machine.tiers = {{"ram", facts.memory}};
+  machine.tiers = {{TierKind::compute, "ram", facts.memory}};
   machine.rates = rates.roofline;
   return machine;
 }

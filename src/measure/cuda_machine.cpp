@@ -30,8 +30,8 @@ std::filesystem::path file_of(const std::string& name, const std::vector<std::st
   return cache / fmt::format("machine-cuda-{}.json", hasher.hex().substr(0, 16));
 }
 
-Link link_of(std::string from, std::string to, const CudaRates::Way& way) {
-  Link link{.from = std::move(from), .to = std::move(to)};
+Link link_of(std::size_t from, std::size_t to, const CudaRates::Way& way) {
+  Link link{.from = from, .to = to};
   link.bytes_per_second = way.bytes_per_second;
   link.alone_bytes_per_second = way.alone_bytes_per_second;
   link.latency_seconds = 10e-6;
@@ -43,10 +43,11 @@ MachineRecord measured(const CudaFacts& facts, const CudaRates& rates, const Mac
   MachineRecord record = here;
   Machine& machine = record.machine;
   machine.name = facts.name;
-  machine.instruction_set = kCudaInstructions;
+  machine.backend = Backend::cuda;
+  machine.instruction_set = std::string(name(machine.backend));
   machine.libraries = facts.libraries;
-  machine.tiers = {{"device", facts.memory}, {"host", here.machine.tiers.front().capacity}};
-  machine.links = {link_of("device", "host", rates.out), link_of("host", "device", rates.in)};
+  machine.tiers = {{TierKind::compute, "device", facts.memory}, {TierKind::host, "host", here.machine.tiers.front().capacity}};
+  machine.links = {link_of(0, 1, rates.out), link_of(1, 0, rates.in)};
   machine.rates = rates.peaks;
   machine.host_reserve = here.machine.reserve;
   machine.host_reserve.code += module + kHostLater;

@@ -88,9 +88,7 @@ ReserveModel reserve_of(const json& object) {
 }
 
 json to_json(const Link& link) {
-  return {{"from", link.from},
-          {"to", link.to},
-          {"bytes_per_second", link.bytes_per_second},
+  return {{"bytes_per_second", link.bytes_per_second},
           {"latency_seconds", link.latency_seconds},
           {"beside_compute", link.beside_compute},
           {"alone_bytes_per_second", link.alone()},
@@ -105,10 +103,9 @@ double positive_if_given(const json& object, const char* key, double most) {
   return object.contains(key) ? positive(object, key, most) : 0;
 }
 
+// Without its ends.
 Link link_of(const json& object) {
-  return {.from = object.at("from"),
-          .to = object.at("to"),
-          .bytes_per_second = positive(object, "bytes_per_second", kMostRate),
+  return {.bytes_per_second = positive(object, "bytes_per_second", kMostRate),
           .latency_seconds = positive(object, "latency_seconds", kMostSeconds),
           .beside_compute = object.at("beside_compute"),
           .alone_bytes_per_second = positive_if_given(object, "alone_bytes_per_second", kMostRate),
@@ -125,9 +122,12 @@ json to_json(const Machine& machine) {
   json tiers = json::array(), links = json::array();
   for (const Tier& tier : machine.tiers) {
     tiers.push_back({{"name", tier.name}, {"capacity", tier.capacity.n}});
-    if (tier.name == "disk") tiers.back()["transfers"] = name(tier.transfers);
+    if (tier.kind == TierKind::disk) tiers.back()["transfers"] = name(tier.transfers);
   }
-  for (const Link& link : machine.links) links.push_back(to_json(link));
+  for (const Link& link : machine.links) {
+    links.push_back(to_json(link));
+    links.back().update({{"from", machine.tiers[link.from].name}, {"to", machine.tiers[link.to].name}});
+  }
   return {{"name", machine.name},
           {"instruction_set", machine.instruction_set},
           {"libraries", machine.libraries},
@@ -145,14 +145,35 @@ json to_json(const Machine& machine) {
           {"hash", machine.hash}};
 }
 
+// Files name what the program tells apart by types.
+Backend backend_named(std::string_view instruction_set) {
+  constexpr std::array kGpus{Backend::cuda};
+  const auto* const found = std::ranges::find(kGpus, instruction_set, [](Backend backend) { return name(backend); });
+  return found == kGpus.end() ? Backend::cpu : *found;
+}
+
+TierKind kind_named(std::string_view name, bool first) {
+  constexpr std::array<std::string_view, 1> kDisks{"disk"};
+  if (first) return TierKind::compute;
+  return std::ranges::find(kDisks, name) == kDisks.end() ? TierKind::host : TierKind::disk;
+}
+
+std::size_t tier_named(const Machine& machine, const std::string& name) {
+  const auto found = std::ranges::find(machine.tiers, name, &Tier::name);
+  if (found == machine.tiers.end()) refuse(fmt::format("a link ends at \"{}\", which is none of its tiers", name));
+  return static_cast<std::size_t>(found - machine.tiers.begin());
+}
+
 Machine machine_of(const json& object) {
   Machine machine;
   machine.name = object.at("name");
   machine.instruction_set = object.at("instruction_set");
+  machine.backend = backend_named(machine.instruction_set);
   machine.libraries = object.at("libraries").get<std::vector<std::string>>();
   machine.threads = thread_count(object);
   for (const json& tier : object.at("tiers")) {
-    machine.tiers.push_back({tier.at("name"), bytes(tier, "capacity"), transfers(tier)});
+    const std::string name = tier.at("name");
+    machine.tiers.push_back({kind_named(name, machine.tiers.empty()), name, bytes(tier, "capacity"), transfers(tier)});
   }
   if (machine.tiers.empty() || machine.tiers.size() > kMostTiers) {
     refuse(fmt::format("it has {} tiers, not 1 to {}", machine.tiers.size(), kMostTiers));
@@ -160,7 +181,11 @@ Machine machine_of(const json& object) {
   if (machine.tiers.size() == kMostTiers && (disk_of(machine) != 2 || !has_host(machine))) {
     refuse("the last of its tiers is no \"disk\" behind a host");
   }
-  for (const json& link : object.at("links")) machine.links.push_back(link_of(link));
+  for (const json& link : object.at("links")) {
+    machine.links.push_back(link_of(link));
+    machine.links.back().from = tier_named(machine, link.at("from"));
+    machine.links.back().to = tier_named(machine, link.at("to"));
+  }
   const json& rates = object.at("rates");
   machine.rates = {.flops_per_second = positive(rates, "flops_per_second", kMostRate),
                    .bf16_flops_per_second = positive_if_given(rates, "bf16_flops_per_second", kMostRate),
@@ -219,7 +244,7 @@ std::string machine_hash(const Machine& machine) {
     if (tier.transfers != TransferEngine::threads) hasher.add(name(tier.transfers));
   }
   for (const Link& link : machine.links) {
-    hasher.add(link.from).add(link.to);
+    hasher.add(machine.tiers[link.from].name).add(machine.tiers[link.to].name);
     hasher.add(fmt::format("{} {} {} {} {} {} {} {}", link.bytes_per_second, link.latency_seconds, link.beside_compute,
                            link.alone(), link.kernel_seconds_per_byte, link.kernel_seconds_per_piece, link.tail_seconds,
                            link.tail_seconds_per_byte));

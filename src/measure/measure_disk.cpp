@@ -41,14 +41,14 @@ MeasuredStore store_of(const DiskBudget& disk, TransferEngine engine) {
 }
 
 void append_disk(Machine& machine, Bytes size, TransferEngine engine, const Link& measured) {
-  const std::string near = machine.tiers.back().name;
-  machine.tiers.push_back({"disk", size, engine});
-  machine.links.push_back(between(near, "disk", measured));
+  const std::size_t far = machine.tiers.size(), near = far - 1;
+  machine.tiers.push_back({TierKind::disk, "disk", size, engine});
+  machine.links.push_back(between(near, far, measured));
   // Not measured: what is written alone is no slower than beside reads, and nobody waits for what goes out.
   Link& out = machine.links.back();
   out.alone_bytes_per_second = out.tail_seconds = out.tail_seconds_per_byte = 0;
   out.alone_latency_seconds.reset();
-  machine.links.push_back(between("disk", near, measured));
+  machine.links.push_back(between(far, near, measured));
   machine.hash = machine_hash(machine);
 }
 

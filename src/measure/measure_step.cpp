@@ -50,7 +50,7 @@ std::optional<Plan> plan_for(const Graph& graph, std::int64_t micro_batch, const
   for (const bool again : {false, true}) {
     PlanDecisions decisions{.micro_batch = micro_batch, .accumulation = 2};
     if (again) decisions.replays = replays_of_all(graph, units);
-    OpCatalogue catalogue({}, {}, machine.instruction_set == kCudaInstructions ? kCudaKernels : kCpuKernels);
+    OpCatalogue catalogue({}, {}, machine.backend == Backend::cuda ? kCudaKernels : kCpuKernels);
     Plan plan = build_plan(graph, units, decisions, request, machine, catalogue, nullptr);
     if (plan.arena <= memory) return plan;
   }
@@ -117,7 +117,7 @@ StepMeasurement measure_step(const Graph& graph, std::int64_t micro_batch, const
   const double most = seconds_now() + limits.step_seconds;
   cpu::set_thread_count(machine.threads);
   const Program program = lower(*plan);
-  const bool cuda = machine.instruction_set == kCudaInstructions;
+  const bool cuda = machine.backend == Backend::cuda;
   Place place(program, *plan, {.cuda = cuda});
   Executor executor(plan->graph, program, place.device(), machine.threads, 1);
   executor.load([&] {

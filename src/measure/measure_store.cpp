@@ -271,9 +271,9 @@ Link store_link(const MeasuredStore& store, int threads, const std::filesystem::
   return link;
 }
 
-Link between(std::string from, std::string to, Link link) {
-  link.from = std::move(from);
-  link.to = std::move(to);
+Link between(std::size_t from, std::size_t to, Link link) {
+  link.from = from;
+  link.to = to;
   return link;
 }
 

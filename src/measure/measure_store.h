@@ -29,6 +29,6 @@ Link store_link(const MeasuredStore& store, int threads, const std::filesystem::
                 const std::function<void(const std::string&)>& say);
 // What the file in the cache holds; nothing is measured.
 std::optional<Link> known_store_link(const MeasuredStore& store, int threads, const std::filesystem::path& cache);
-Link between(std::string from, std::string to, Link link);
+Link between(std::size_t from, std::size_t to, Link link);
 
 }  // namespace plimsoll

@@ -18,13 +18,14 @@ MachineRecord simulated_machine(int threads) {
   machine.name = "sim";
   machine.instruction_set = "none";
   machine.threads = threads;
-  machine.tiers = {{"device", kGiB * 16}, {"host", kGiB * 64}, {"disk", kGiB * 1024}};
-  const auto link = [&](const char* from, const char* to, double rate, double latency) {
+  machine.tiers = {
+      {TierKind::compute, "device", kGiB * 16}, {TierKind::host, "host", kGiB * 64}, {TierKind::disk, "disk", kGiB * 1024}};
+  const auto link = [&](std::size_t from, std::size_t to, double rate, double latency) {
     machine.links.push_back({from, to, rate, latency});
     machine.links.push_back({to, from, rate, latency});
   };
-  link("device", "host", 5e9, 10e-6);
-  link("host", "disk", 1e9, 100e-6);
+  link(0, 1, 5e9, 10e-6);
+  link(1, 2, 1e9, 100e-6);
   machine.rates = {.flops_per_second = 50e9 * threads, .bytes_per_second = 10e9, .step_seconds = 2e-6};
   machine.reserve = {kMiB * 16, kKiB * 128, kKiB * 4, kMiB * 2 * (threads + 1), kMiB};
   machine.hash = machine_hash(machine);
@@ -43,14 +44,14 @@ void simulate_device(Machine& machine, const std::filesystem::path& cache, const
                               return std::make_unique<HostStore>(size, events, pieces);
                             }};
   const Link measured = store_link(store, machine.threads, cache, say);
-  machine.tiers = {{"device", capacity}, {"host", capacity}};
-  machine.links = {between("device", "host", measured), between("host", "device", measured)};
+  machine.tiers = {{TierKind::compute, "device", capacity}, {TierKind::host, "host", capacity}};
+  machine.links = {between(0, 1, measured), between(1, 0, measured)};
   machine.host_reserve = std::exchange(machine.reserve, {});
 }
 
 void limit_links(Machine& machine, const LinkRates& rates) {
   for (Link& link : machine.links) {
-    const double most = link.from == "disk" || link.to == "disk" ? rates.disk : rates.host;
+    const double most = machine.tiers[std::max(link.from, link.to)].kind == TierKind::disk ? rates.disk : rates.host;
     if (most <= 0) continue;
     link.alone_bytes_per_second = std::min(link.alone(), most);
     link.bytes_per_second = std::min(link.bytes_per_second, most);

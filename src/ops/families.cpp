@@ -19,7 +19,8 @@ std::vector<const OpDef*> gather() {
 
 void require_on_gpu(bool ok, const KernelRequest& request, const std::string& what, const std::string& expected) {
   if (ok) return;
-  throw config_error("E-CUDA-OP", std::string(request.op->name), "a GPU has no kernel for " + what, expected, {Change("machine.device", "cpu")});
+  throw config_error("E-CUDA-OP", std::string(request.op->name), "a GPU has no kernel for " + what, expected,
+                     {Change("machine.device", "cpu")});
 }
 
 const std::vector<const OpDef*>& all_ops() {

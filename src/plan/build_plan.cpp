@@ -126,15 +126,15 @@ std::string hash_plan(const Plan& plan) {
   hasher.add(plan.graph_hash).add(plan.machine_hash);
   hasher.add(fmt::format("{} {} {} {} {}", plan.decisions.micro_batch, plan.decisions.accumulation, plan.decisions.group,
                          plan.decisions.loss_chunks, plan.threads));
-  if (plan.decisions.paging.active()) {
-    hasher.add(fmt::format("pages {} {}", plan.decisions.paging.page, plan.decisions.paging.slots));
-    if (plan.decisions.paging.parameters) hasher.add("parameters");
-    if (plan.decisions.paging.accumulators) hasher.add("accumulators");
-    hasher.add(fmt::format("resident {}", plan.decisions.paging.resident));
-    if (plan.decisions.paging.tables) hasher.add("tables");
-    if (plan.decisions.paging.narrow) hasher.add("narrow");
-    hasher.add(fmt::format("activations {}", plan.decisions.paging.activations));
-    if (plan.decisions.paging.near != Paging::kAllNear) hasher.add(fmt::format("near {}", plan.decisions.paging.near.n));
+  if (plan.decisions.residency.active()) {
+    hasher.add(fmt::format("pages {} {}", plan.decisions.residency.pages.elements, plan.decisions.residency.pages.slots));
+    if (plan.decisions.residency.parameters.beyond) hasher.add("parameters");
+    if (plan.decisions.residency.accumulators.beyond) hasher.add("accumulators");
+    hasher.add(fmt::format("resident {}", plan.decisions.residency.kept()));
+    if (plan.decisions.residency.tables.beyond) hasher.add("tables");
+    if (plan.decisions.residency.by_matrix) hasher.add("narrow");
+    hasher.add(fmt::format("activations {}", plan.decisions.residency.inputs));
+    if (plan.decisions.residency.near != Residency::kAllNear) hasher.add(fmt::format("near {}", plan.decisions.residency.near.n));
   }
   for (const NodeReplay& replay : plan.decisions.replays) {
     hasher.add(fmt::format("replay {} {}", replay.node.index, replay.before.index));
@@ -165,8 +165,8 @@ Launches kept_launches(const Plan& plan, const Simulation& simulation, const Mac
   const std::size_t disk = disk_of(machine);
   if (machine.reserve.per_launch.n == 0 || (disk != 0 && plan.stored[disk].n > 0)) return {};
   const Timeline& timeline = simulation.timeline;
-  const Paging& paging = plan.decisions.paging;
-  const std::int64_t page = paging.active() ? page_elements(simulation.graph, paging) : 1;
+  const Residency& residency = plan.decisions.residency;
+  const std::int64_t page = residency.active() ? page_elements(simulation.graph, residency) : 1;
   Launches sum;
   for (const Step& step : timeline.steps) {
     if (step.kind != Step::Kind::node) continue;
@@ -181,7 +181,7 @@ Launches kept_launches(const Plan& plan, const Simulation& simulation, const Mac
 
 // What tiers past the first hold, and what lies outside the arenas.
 void count_reserves(Plan& plan, const Simulation& simulation, const Machine& machine) {
-  const Paging& paging = plan.decisions.paging;
+  const Residency& residency = plan.decisions.residency;
   plan.stored = stored_layout(simulation.graph).ends;
   const Launches launches = kept_launches(plan, simulation, machine);
   ReserveCounts counts{.primitives = count_primitives(simulation, plan.decisions.loss_chunks, machine.threads),
@@ -190,14 +190,14 @@ void count_reserves(Plan& plan, const Simulation& simulation, const Machine& mac
   const bool host = has_host(machine);                 // which then loads
   if (!host) counts.encoding = encoding_bytes(simulation.graph);
   plan.reserve = reserve_items(machine.reserve, counts, plan.arena);
-  std::ranges::move(paging_reserve(simulation.graph, paging, machine, 0), std::back_inserter(plan.reserve));
+  std::ranges::move(paging_reserve(simulation.graph, residency, machine, 0), std::back_inserter(plan.reserve));
   plan.process = plan.arena + total(plan.reserve);
   if (!host) return;
   counts.encoding = encoding_bytes(simulation.graph);
   counts.launches += launches.copies;
   plan.host_reserve = reserve_items(machine.host_reserve, counts, plan.stored[1]);
-  std::ranges::move(paging_reserve(simulation.graph, paging, machine, 1), std::back_inserter(plan.host_reserve));
-  if (machine.instruction_set == kCudaInstructions) {
+  std::ranges::move(paging_reserve(simulation.graph, residency, machine, 1), std::back_inserter(plan.host_reserve));
+  if (machine.backend == Backend::cuda) {
     plan.host_reserve.push_back({"pinned: fed and fetched", pinned_bytes(simulation.graph, simulation.timeline), "counted"});
   }
   plan.host = plan.stored[1] + total(plan.host_reserve);
@@ -213,10 +213,10 @@ Plan build_plan(const Graph& graph, const std::vector<Unit>& units, const PlanDe
 
 Plan build_plan(const Graph& graph, const std::vector<Unit>& units, const PlanDecisions& decisions, const PlanRequest& request,
                 const Machine& machine, NodeKernels& kernels, const std::vector<Bytes>* offsets) {
-  Simulation simulation = simulate(apply_decisions(graph, units, decisions.replays, decisions.paging, decisions.window()),
+  Simulation simulation = simulate(apply_decisions(graph, units, decisions.replays, decisions.residency, decisions.window()),
                                    decisions.window().rounds(), decisions.loss_chunks, request.saves, kernels);
   Placed placed = place_buffers(simulation.lifetimes, simulation.timeline, offsets);
-  const Costs costs = costs_of(simulation, decisions.paging, machine);
+  const Costs costs = costs_of(simulation, decisions.residency, machine);
   Plan plan;
   plan.decisions = decisions;
   plan.units = describe_units(graph, units, decisions.replays);
@@ -231,8 +231,8 @@ Plan build_plan(const Graph& graph, const std::vector<Unit>& units, const PlanDe
   }
   plan.load = placed.load;
   count_reserves(plan, simulation, machine);
-  if (decisions.paging.active()) plan.transfers = transfers_of(machine);
-  for (std::size_t i = 0; i < std::min(machine.tiers.size(), plan.tiers.size()); ++i) plan.tiers[i] = machine.tiers[i].name;
+  if (decisions.residency.active()) plan.transfers = transfers_of(machine);
+  plan.tiers = machine.tiers;
   const auto micro_steps = static_cast<double>(decisions.window().rounds());
   plan.stall_seconds = micro_steps * costs.micro_stall + costs.update_stall;
   plan.lanes.kernels = micro_steps * costs.micro_lanes.kernels + costs.update_lanes.kernels;

@@ -32,17 +32,17 @@ BatchModel::BatchModel(Graph training, std::int64_t micro_batch, std::int64_t ac
       blocks(block_count(units)),
       kernels(threads, catalogue) {}
 
-BatchCandidates::BatchCandidates(BatchModel& model, const Paging& paging, std::int64_t group, const PlanRequest& request,
+BatchCandidates::BatchCandidates(BatchModel& model, const Residency& residency, std::int64_t group, const PlanRequest& request,
                                  const Machine& machine, Floor floor, const Wanted& wanted)
     : model_(&model),
       request_(&request),
       machine_(&machine),
-      paging_(paging),
+      residency_(residency),
       window_{model.accumulation, group},
       chunks_simulated_(request.loss_chunks.value_or(1)),
       only_offloaded_(request.activations == RestPolicy::disk),
       looks_for_floor_(floor.counts) {
-  const Graph paged = apply_paging(model.graph, model.units, paging);
+  const Graph paged = apply_paging(model.graph, model.units, residency);
   {
     const Simulation keep = simulate_window(keeping_all(paged, 0));
     look_at(keep, floor);
@@ -53,10 +53,10 @@ BatchCandidates::BatchCandidates(BatchModel& model, const Paging& paging, std::i
 }
 
 void BatchCandidates::complete() {
-  const bool ends_suffice = paging_.narrow || window_.group > 1;  // for little memory; a level of so many nodes takes long
+  const bool ends_suffice = residency_.by_matrix || window_.group > 1;  // for little memory; a level of so many nodes takes long
   if (offloads() && offloading_waits() && (only_offloaded_ || !ends_suffice)) {
     const int most = model_->blocks - 1;
-    const Graph paged = apply_paging(model_->graph, model_->units, paging_);
+    const Graph paged = apply_paging(model_->graph, model_->units, residency_);
     for (const int part : {1, 2}) {
       const int activations = most * part / 3;
       if (activations > 0) add_offloaded(paged, activations);
@@ -87,24 +87,24 @@ void BatchCandidates::forget_plans() {
 bool BatchCandidates::adds_schedules() const {
   constexpr std::int64_t kMostSteps = 1500;
   const bool wanted = decides_on_nodes() && (model_->blocks <= 1 || least_counts_.steps <= kMostSteps);
-  const bool possible =
-      request_->recompute == RecomputePolicy::automatic && !paging_.parameters && !paging_.accumulators && window_.group == 1;
+  const bool possible = request_->recompute == RecomputePolicy::automatic && !residency_.parameters.beyond &&
+                        !residency_.accumulators.beyond && window_.group == 1;
   return wanted && possible;
 }
 
 void BatchCandidates::add_level(int activations, const Simulation& keep) {
   std::vector<LossChunks> chunks;
   for (const ChunkChoice& choice : chunks_) chunks.push_back({choice.scratch, choice.seconds + choice.stall});
-  const Paging paging = paging_of(activations);
-  levels_.push_back({activations, total(paging_reserve(keep.graph, paging, *machine_, 0)),
-                     RegionPlans(keep, model_->units, paging, *machine_, chunks, request_->recompute, model_->ways)});
+  const Residency residency = residency_of(activations);
+  levels_.push_back({activations, total(paging_reserve(keep.graph, residency, *machine_, 0)),
+                     RegionPlans(keep, model_->units, residency, *machine_, chunks, request_->recompute, model_->ways)});
   if (levels_.size() > 1 || !adds_schedules()) levels_.back().regions.end_schedules();
 }
 
 // What crosses into the first blocks rests on another tier between the passes, if that has room for it.
 void BatchCandidates::add_offloaded(const Graph& paged, int activations) {
   Graph graph = keeping_all(paged, activations);
-  if (!has_room(stored_layout(graph), paging_, request_->beyond)) return;
+  if (!has_room(stored_layout(graph), residency_, request_->beyond)) return;
   add_level(activations, simulate_window(std::move(graph)));
 }
 
@@ -135,14 +135,14 @@ std::vector<Candidate> BatchCandidates::all(std::size_t batch_index) const {
   return candidates;
 }
 
-Paging BatchCandidates::paging_of(int activations) const {
-  Paging paging = paging_;
-  paging.activations = activations;
-  return paging;
+Residency BatchCandidates::residency_of(int activations) const {
+  Residency residency = residency_;
+  residency.inputs = activations;
+  return residency;
 }
 
 Graph BatchCandidates::keeping_all(const Graph& paged, int activations) const {
-  return apply_choices(paged, model_->units, {}, paging_of(activations), window_);
+  return apply_choices(paged, model_->units, {}, residency_of(activations), window_);
 }
 
 Simulation BatchCandidates::simulate_window(Graph graph) {
@@ -161,16 +161,16 @@ void BatchCandidates::look_at(const Simulation& keep, Floor floor) {
 }
 
 bool BatchCandidates::offloads() const {
-  const bool wanted = paging_.active() && (only_offloaded_ || paging_.resident == 0);
+  const bool wanted = residency_.active() && (only_offloaded_ || residency_.kept() == 0);
   const bool allowed = request_->activations != RestPolicy::memory && request_->recompute != RecomputePolicy::none;
   return wanted && allowed && model_->blocks > 1;
 }
 
 void BatchCandidates::find_chunks(const Simulation& simulation) {
   const std::vector<int> losses = find_losses(simulation);
-  const Costs costs = costs_of(simulation, paging_, *machine_);
+  const Costs costs = costs_of(simulation, residency_, *machine_);
   const bool write = window_.rounds() == 1;
-  const LaneModel model(simulation, paging_, *machine_);
+  const LaneModel model(simulation, residency_, *machine_);
   // With one number of chunks: of each loss the kernel, and what the kernels wait.
   const auto node_of = [&](int step) { return simulation.timeline.steps[static_cast<std::size_t>(step)].node; };
   const auto kernels = [&](int chunks) {
@@ -224,16 +224,16 @@ void BatchCandidates::find_chunks(const Simulation& simulation) {
 }
 
 void BatchCandidates::simulate(std::span<Candidate* const> candidates) const {
-  const Graph paged = apply_paging(model_->graph, model_->units, paging_);
+  const Graph paged = apply_paging(model_->graph, model_->units, residency_);
   for (Candidate* candidate : candidates) {
-    const Paging own = paging(*candidate);
+    const Residency own = residency(*candidate);
     Graph graph = apply_choices(paged, model_->units, replays(*candidate), own, window_);
     take_from(plimsoll::simulate(std::move(graph), window_.rounds(), candidate->loss_chunks, request_->saves, model_->kernels),
               own, *candidate);
   }
 }
 
-void BatchCandidates::take_from(const Simulation& simulation, const Paging& paging, Candidate& candidate) const {
+void BatchCandidates::take_from(const Simulation& simulation, const Residency& residency, Candidate& candidate) const {
   candidate.simulated = true;
   candidate.live = {};
   for (const Phase phase : simulation.timeline.phases()) {
@@ -242,8 +242,8 @@ void BatchCandidates::take_from(const Simulation& simulation, const Paging& pagi
   ReserveCounts counts = least_counts_;
   counts.steps = static_cast<std::int64_t>(simulation.timeline.steps.size());
   candidate.reserve = total(reserve_items(machine_->reserve, counts, Bytes{0})) +
-                      total(paging_reserve(simulation.graph, paging, *machine_, 0)) - candidate.outside;
-  const Costs costs = costs_of(simulation, paging, *machine_);
+                      total(paging_reserve(simulation.graph, residency, *machine_, 0)) - candidate.outside;
+  const Costs costs = costs_of(simulation, residency, *machine_);
   const double rounds = static_cast<double>(window_.rounds());
   candidate.update_seconds = without_last_bits(rounds * (costs.micro + costs.micro_stall) + costs.update + costs.update_stall);
 }

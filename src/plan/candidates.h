@@ -42,7 +42,7 @@ class BatchCandidates {
   using Wanted = std::function<bool(const BatchCandidates&)>;
   // All references outlive this.
   BatchCandidates(
-      BatchModel& model, const Paging& paging, std::int64_t group, const PlanRequest& request, const Machine& machine,
+      BatchModel& model, const Residency& residency, std::int64_t group, const PlanRequest& request, const Machine& machine,
       Floor floor, const Wanted& wanted = [](const BatchCandidates&) { return true; });
   // Adds levels and schedules of single nodes.
   void complete();
@@ -51,10 +51,10 @@ class BatchCandidates {
   void forget_plans();
 
   BatchModel& model() const { return *model_; }
-  const Paging& paging() const { return paging_; }
+  const Residency& residency() const { return residency_; }
   const WindowOrder& window() const { return window_; }
   std::vector<NodeReplay> replays(const Candidate& candidate) const;
-  Paging paging(const Candidate& candidate) const { return paging_of(levels_[candidate.level].activations); }
+  Residency residency(const Candidate& candidate) const { return residency_of(levels_[candidate.level].activations); }
   // The fastest and the smallest candidate of each level, including levels without offloaded activations.
   std::vector<Candidate> ends(std::size_t batch_index) const;
   // All candidates found so far that the request allows.
@@ -111,7 +111,7 @@ class BatchCandidates {
   };
 
   Bytes least_reserve(Bytes arena, std::int64_t more_steps) const;
-  Paging paging_of(int activations) const;
+  Residency residency_of(int activations) const;
   Graph keeping_all(const Graph& paged, int activations) const;
   Simulation simulate_window(Graph graph);
   void look_at(const Simulation& keep, Floor floor);
@@ -121,14 +121,14 @@ class BatchCandidates {
   bool adds_schedules() const;
   void add_level(int activations, const Simulation& keep);
   void add_offloaded(const Graph& paged, int activations);
-  void take_from(const Simulation& simulation, const Paging& paging, Candidate& candidate) const;
+  void take_from(const Simulation& simulation, const Residency& residency, Candidate& candidate) const;
   Candidate candidate_of(std::size_t batch_index, std::size_t level, std::size_t chain) const;
   std::vector<Candidate> of_level(std::size_t batch_index, std::size_t level) const;
 
   BatchModel* model_;
   const PlanRequest* request_;
   const Machine* machine_;
-  Paging paging_;
+  Residency residency_;
   WindowOrder window_;
   int chunks_simulated_;
   bool only_offloaded_;  // activations have to leave memory

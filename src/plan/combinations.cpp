@@ -18,17 +18,17 @@ enum class Stage { ends, choices, middle_levels, levels };
 
 struct Combination {
   BatchModel* model;
-  Paging paging;
+  Residency residency;
   std::int64_t group;
   bool floor;  // looks for the floor
   Stage stage;
 };
 
 // The last level of a paging has the fewest blocks that keep their values.
-Stage stage_of(const std::vector<Paging>& choices, std::size_t choice) {
-  const Paging& paging = choices[choice];
-  if (choice + 1 == choices.size() || !paging.active()) return Stage::ends;
-  const auto like = [&](const Paging& other) { return paging.like(other); };
+Stage stage_of(const std::vector<Residency>& choices, std::size_t choice) {
+  const Residency& residency = choices[choice];
+  if (choice + 1 == choices.size() || !residency.active()) return Stage::ends;
+  const auto like = [&](const Residency& other) { return residency.like(other); };
   const auto first = std::ranges::find_if(choices, like) - choices.begin();
   const auto levels = std::ranges::count_if(choices, like) - 1, level = static_cast<std::ptrdiff_t>(choice) - first;
   if (level == levels) return Stage::choices;
@@ -38,12 +38,12 @@ Stage stage_of(const std::vector<Paging>& choices, std::size_t choice) {
 // The floor is that of the smallest micro-batch, in memory alone or with as much as possible on the disk.
 std::vector<Combination> combinations_of(BatchModel& model, bool smallest, const PlanRequest& request, const Machine& machine) {
   const Resting resting(model, smallest, request, machine);
-  const std::vector<Paging> choices = resting.choices();
+  const std::vector<Residency> choices = resting.choices();
   std::vector<Combination> list;
   for (std::size_t choice = choices.size(); choice-- > 0;) {
     const Stage stage = stage_of(choices, choice);
     for (const std::int64_t group : resting.groups(choices[choice])) {
-      const std::optional<Paging> own = resting.beside_group(choices[choice], group);
+      const std::optional<Residency> own = resting.beside_group(choices[choice], group);
       const bool end = stage == Stage::ends && group == 1;
       if (own) list.push_back({&model, *own, group, smallest && end, stage == Stage::ends && !end ? Stage::choices : stage});
     }
@@ -99,7 +99,7 @@ class Finder {
   void find_narrow(const std::vector<Combination>& list) {
     std::vector<const Combination*> some;
     for (const Combination& each : list) {
-      if (each.stage == Stage::choices && each.paging.narrow && each.group == 1) some.push_back(&each);
+      if (each.stage == Stage::choices && each.residency.by_matrix && each.group == 1) some.push_back(&each);
     }
     find(some);
   }
@@ -114,7 +114,7 @@ class Finder {
         const std::lock_guard lock(mutex);
         floor.enough = least_bound_;
       }
-      found[i].emplace(*some[i]->model, some[i]->paging, some[i]->group, request_, machine_, floor,
+      found[i].emplace(*some[i]->model, some[i]->residency, some[i]->group, request_, machine_, floor,
                        [&](const BatchCandidates& batch) { return wanted(batch); });
       found[i]->forget_other_edges();
       const Bytes bound = found[i]->bound();
@@ -140,9 +140,9 @@ class Finder {
 
   // In memory alone kernels are all that takes time. What is slower with a larger micro-batch never pays.
   bool wanted(const BatchCandidates& batch) const {
-    if (batch.paging().active()) return true;
+    if (batch.residency().active()) return true;
     const auto beats = [&](const BatchCandidates& other) {
-      const bool smaller = other.model().micro_batch < batch.model().micro_batch && !other.paging().active();
+      const bool smaller = other.model().micro_batch < batch.model().micro_batch && !other.residency().active();
       return smaller && other.window().group == batch.window().group &&
              batch.kernel_seconds() > (1 + kMargin) * other.kernel_seconds();
     };
@@ -154,7 +154,8 @@ class Finder {
   bool gains_by_levels(const Combination& level, std::size_t middle) const {
     const BatchCandidates *few = nullptr, *some = nullptr;
     for (const BatchCandidates& batch : batches_) {
-      if (&batch.model() != level.model || batch.window().group != level.group || !batch.paging().like(level.paging)) continue;
+      if (&batch.model() != level.model || batch.window().group != level.group || !batch.residency().like(level.residency))
+        continue;
       (&batch - batches_.data() < static_cast<std::ptrdiff_t>(middle) ? few : some) = &batch;
     }
     constexpr int kFewBlocks = 8;  // each is a large step
@@ -163,9 +164,9 @@ class Finder {
       return std::ranges::min(batch.all(0), {}, &Candidate::update_seconds);
     };
     const Bytes more = fastest(*some).held() - fastest(*few).held();
-    const std::int64_t blocks = level.paging.resident - some->paging().resident;
+    const std::int64_t blocks = level.residency.kept() - some->residency().kept();
     std::vector<Candidate> candidates = some->all(0);
-    for (Candidate& each : candidates) each.live.n += more.n * blocks / (some->paging().resident - few->paging().resident);
+    for (Candidate& each : candidates) each.live.n += more.n * blocks / (some->residency().kept() - few->residency().kept());
     return !front_.covers(candidates, kLeastGain);
   }
 

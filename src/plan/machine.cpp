@@ -16,19 +16,19 @@ std::vector<ReserveItem> reserve_items(const ReserveModel& model, const ReserveC
   return items;
 }
 
+std::string_view name(Backend backend) { return backend == Backend::cuda ? "cuda" : "cpu"; }
+
 const Link* link_between(const Machine& machine, std::size_t from, std::size_t to) {
   if (std::max(from, to) >= machine.tiers.size()) return nullptr;
   for (const Link& link : machine.links) {
-    if (link.from == machine.tiers[from].name && link.to == machine.tiers[to].name) return &link;
+    if (link.from == from && link.to == to) return &link;
   }
   return nullptr;
 }
 
-bool has_host(const Machine& machine) { return machine.tiers.size() > 1 && machine.tiers[1].name != "disk"; }
-
-std::size_t disk_of(const Machine& machine) {
-  for (std::size_t i = 1; i < machine.tiers.size(); ++i) {
-    if (machine.tiers[i].name == "disk") return i;
+std::size_t tier_of(const std::vector<Tier>& tiers, TierKind kind) {
+  for (std::size_t i = 1; i < tiers.size(); ++i) {
+    if (tiers[i].kind == kind) return i;
   }
   return 0;
 }

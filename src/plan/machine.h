@@ -3,8 +3,11 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/bytes.h"
@@ -13,18 +16,27 @@
 
 namespace plimsoll {
 
+// The processors that run kernels.
+enum class Backend : std::uint8_t { cpu, cuda };
+std::string_view name(Backend backend);
+
+// A kind of place where values rest: the memory in which kernels run, the memory of its host, a disk.
+enum class TierKind : std::uint8_t { compute, host, disk };
+
 // Up to three: a device, the memory of its host, a disk.
 inline constexpr std::size_t kMostTiers = 3;
 
+// The first tier of a machine computes; each next one is farther from it.
 struct Tier {
-  std::string name;  // "ram", "device", "host", "disk"; the first one computes, each next one is farther from it
+  TierKind kind = TierKind::compute;
+  std::string name;  // for people: "ram", "device", "host", "disk"
   Bytes capacity;
   TransferEngine transfers = TransferEngine::threads;  // to and from a disk
 };
 
 struct Link {
-  std::string from, to;
-  double bytes_per_second = 0;  // while the other direction is as busy
+  std::size_t from = 0, to = 0;  // indices of tiers
+  double bytes_per_second = 0;   // while the other direction is as busy
   double latency_seconds = 0;
   bool beside_compute = true;
   double alone_bytes_per_second = 0;                 // while the other direction is idle; 0: the same
@@ -55,11 +67,10 @@ struct ReserveItem {
   std::string source;  // "measured", "counted", "bound"
 };
 
-inline constexpr const char* kCudaInstructions = "cuda";
-
 struct Machine {
   std::string name;
-  std::string instruction_set;  // kCudaInstructions: a GPU runs the kernels
+  Backend backend = Backend::cpu;
+  std::string instruction_set;  // for people; name(backend) for a GPU
   std::vector<std::string> libraries;
   int threads = 1;
   std::vector<Tier> tiers;
@@ -77,10 +88,10 @@ struct ReserveCounts {
 };
 // The bytes that such a program needs outside its arena.
 std::vector<ReserveItem> reserve_items(const ReserveModel& model, const ReserveCounts& counts, Bytes arena);
-// True if tier 1 is the memory of a host.
-bool has_host(const Machine& machine);
-// The tier that is a disk; 0: none.
-std::size_t disk_of(const Machine& machine);
+// The nearest tier of a kind past the first; 0: none.
+std::size_t tier_of(const std::vector<Tier>& tiers, TierKind kind);
+inline std::size_t disk_of(const Machine& machine) { return tier_of(machine.tiers, TierKind::disk); }
+inline bool has_host(const Machine& machine) { return tier_of(machine.tiers, TierKind::host) != 0; }
 // The link between two tiers; null: none.
 const Link* link_between(const Machine& machine, std::size_t from, std::size_t to);
 // The number of tiers past the first with links in both directions.

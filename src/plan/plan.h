@@ -20,6 +20,7 @@
 #include "plan/passes/grouping.h"
 #include "plan/passes/paging.h"
 #include "plan/passes/replay.h"
+#include "plan/residency.h"
 #include "plan/tiers/lanes.h"
 #include "plan/timeline.h"
 #include "plan/unit_decisions.h"
@@ -103,7 +104,7 @@ struct PlanDecisions {
   std::int64_t accumulation = 1;
   std::int64_t group = 1;  // micro-batches that a block takes before the next one does
   int loss_chunks = 1;
-  Paging paging;
+  Residency residency;
   std::vector<NodeReplay> replays;
 
   WindowOrder window() const { return {accumulation, group}; }
@@ -140,12 +141,12 @@ struct Plan {
   std::vector<ReserveItem> host_reserve;               // of the host process of a device, outside its arena
   Bytes host;                                          // arena and reserve of the host process; 0 if kernels run on the host
   TransferEngine transfers = TransferEngine::threads;  // to and from the disk
-  std::array<std::string, kMostTiers> tiers{"ram", "disk"};
-  LaneSeconds lanes;                             // of an update: busy seconds of its kernels and transfers
-  double stall_seconds = 0;                      // of an update: seconds in which kernels wait for transfers
-  Bytes load;                                    // peak live bytes of the layout: a lower bound on its height
-  TimeBound bound_seconds;                       // for all plans of these kernels within the budget
-  double micro_seconds = 0, update_seconds = 0;  // one micro-step (a whole group); one update
+  std::vector<Tier> tiers;                             // of its machine
+  LaneSeconds lanes;                                   // of an update: busy seconds of its kernels and transfers
+  double stall_seconds = 0;                            // of an update: seconds in which kernels wait for transfers
+  Bytes load;                                          // peak live bytes of the layout: a lower bound on its height
+  TimeBound bound_seconds;                             // for all plans of these kernels within the budget
+  double micro_seconds = 0, update_seconds = 0;        // one micro-step (a whole group); one update
   int costs_measured = 0, costs_recorded = 0, costs_bound = 0;
 
   std::string graph_hash, machine_hash, plan_hash;

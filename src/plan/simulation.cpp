@@ -26,25 +26,25 @@ Simulation simulate(Graph graph, std::int64_t rounds, int loss_chunks, bool save
   return simulation;
 }
 
-Graph apply_choices(Graph paged, const std::vector<Unit>& units, const std::vector<NodeReplay>& replays, const Paging& paging,
-                    const WindowOrder& window) {
+Graph apply_choices(Graph paged, const std::vector<Unit>& units, const std::vector<NodeReplay>& replays,
+                    const Residency& residency, const WindowOrder& window) {
   Graph result = apply_replays(std::move(paged), replays);
-  result = apply_grouping(std::move(result), units, window.group, paging.narrow);
-  if (paging.parameters || paging.accumulators) {
-    result = apply_fetching(std::move(result), units, paging.narrow, window.rounds() > 1);
+  result = apply_grouping(std::move(result), units, window.group, residency.by_matrix);
+  if (residency.parameters.beyond || residency.accumulators.beyond) {
+    result = apply_fetching(std::move(result), units, residency.by_matrix, window.rounds() > 1);
   }
-  return apply_offload(std::move(result), units, static_cast<std::size_t>(paging.activations), paging.near);
+  return apply_offload(std::move(result), units, static_cast<std::size_t>(residency.inputs), residency.near);
 }
 
 Graph apply_decisions(const Graph& graph, const std::vector<Unit>& units, const std::vector<NodeReplay>& replays,
-                      const Paging& paging, const WindowOrder& window) {
-  return apply_choices(apply_paging(graph, units, paging), units, replays, paging, window);
+                      const Residency& residency, const WindowOrder& window) {
+  return apply_choices(apply_paging(graph, units, residency), units, replays, residency, window);
 }
 
-Costs costs_of(const Simulation& simulation, const Paging& paging, const Machine& machine) {
+Costs costs_of(const Simulation& simulation, const Residency& residency, const Machine& machine) {
   Costs costs;
   const bool always_first = simulation.timeline.rounds == 1;
-  const LaneModel model(simulation, paging, machine);
+  const LaneModel model(simulation, residency, machine);
   LaneEvents micro;
   LaneClock update;
   for (std::size_t i = 0; i < simulation.kernels.size(); ++i) {

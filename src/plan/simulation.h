@@ -12,11 +12,11 @@ namespace plimsoll {
 
 // The graph that a plan runs.
 Graph apply_decisions(const Graph& graph, const std::vector<Unit>& units, const std::vector<NodeReplay>& replays,
-                      const Paging& paging, const WindowOrder& window);
+                      const Residency& residency, const WindowOrder& window);
 
 // The same for a graph after apply_paging.
-Graph apply_choices(Graph paged, const std::vector<Unit>& units, const std::vector<NodeReplay>& replays, const Paging& paging,
-                    const WindowOrder& window);
+Graph apply_choices(Graph paged, const std::vector<Unit>& units, const std::vector<NodeReplay>& replays,
+                    const Residency& residency, const WindowOrder& window);
 
 // A graph with decisions applied, simulated.
 struct Simulation {
@@ -35,7 +35,7 @@ struct Costs {
 };
 
 Simulation simulate(Graph graph, std::int64_t rounds, int loss_chunks, bool saves, NodeKernels& kernels);
-Costs costs_of(const Simulation& simulation, const Paging& paging, const Machine& machine);
+Costs costs_of(const Simulation& simulation, const Residency& residency, const Machine& machine);
 
 // Pieces of generated code: kernels that differ in implementation, attributes or types, each counted once. `loss`: includes those
 // of the chunked loss, whose number depends on the chunks.

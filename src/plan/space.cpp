@@ -262,7 +262,7 @@ Plan PlanSpace::State::plan_of(const Candidate& candidate, const std::vector<Byt
                                 .accumulation = model.accumulation,
                                 .group = batch.window().group,
                                 .loss_chunks = candidate.loss_chunks,
-                                .paging = batch.paging(candidate),
+                                .residency = batch.residency(candidate),
                                 .replays = batch.replays(candidate)};
   Plan plan = build_plan(model.graph, model.units, decisions, request, machine, model.kernels, offsets);
   // The sum that put the rung into its place, not the same sum in another order: no rung is faster than those before it.

@@ -49,11 +49,11 @@ json reserve_json(const std::vector<ReserveItem>& items) {
 }
 
 json tiers_json(const Plan& plan) {
-  json tiers = json::array({{{"name", plan.tiers[0]}, {"arena_bytes", plan.arena.n}, {"live_bytes", plan.live.n}}});
+  json tiers = json::array({{{"name", plan.tiers[0].name}, {"arena_bytes", plan.arena.n}, {"live_bytes", plan.live.n}}});
   for (std::size_t i = 1; i < plan.stored.size(); ++i) {
     if (plan.stored[i].n == 0) continue;
-    tiers.push_back({{"name", plan.tiers[i]}, {"arena_bytes", plan.stored[i].n}, {"live_bytes", plan.stored[i].n}});
-    if (plan.tiers[i] == "disk") tiers.back()["transfers"] = name(plan.transfers);
+    tiers.push_back({{"name", plan.tiers[i].name}, {"arena_bytes", plan.stored[i].n}, {"live_bytes", plan.stored[i].n}});
+    if (plan.tiers[i].kind == TierKind::disk) tiers.back()["transfers"] = name(plan.transfers);
   }
   return tiers;
 }
@@ -101,46 +101,49 @@ json units_json(const std::vector<UnitDecision>& units) {
   return list;
 }
 
-json paging_json(const Paging& paging) {
-  if (!paging.active()) return nullptr;
+json paging_json(const Residency& residency) {
+  if (!residency.active()) return nullptr;
   json what = json::array({"optimizer state"});
-  if (paging.parameters) what.push_back("parameters");
-  if (paging.accumulators) what.push_back("gradients");
-  if (paging.tables) what.push_back("tables");
-  if (paging.activations > 0) what.push_back("activations");
+  if (residency.parameters.beyond) what.push_back("parameters");
+  if (residency.accumulators.beyond) what.push_back("gradients");
+  if (residency.tables.beyond) what.push_back("tables");
+  if (residency.inputs > 0) what.push_back("activations");
   return {{"what", what},
-          {"page_elements", paging.page},
-          {"slots", paging.slots},
-          {"resident_blocks", paging.resident},
-          {"activation_blocks", paging.activations},
-          {"nearest_bytes", paging.near == Paging::kAllNear ? json(nullptr) : json(paging.near.n)},
-          {"fetched", paging.narrow ? "by matrix" : "by block"}};
+          {"page_elements", residency.pages.elements},
+          {"slots", residency.pages.slots},
+          {"resident_blocks", residency.kept()},
+          {"activation_blocks", residency.inputs},
+          {"nearest_bytes", residency.near == Residency::kAllNear ? json(nullptr) : json(residency.near.n)},
+          {"fetched", residency.by_matrix ? "by matrix" : "by block"}};
 }
 
-Paging paging_from(const json& object) {
+Residency paging_from(const json& object) {
   constexpr std::int64_t kMostElements = std::int64_t{1} << 30, kMostSlots = 64, kAligned = kPageStep;
   if (object.is_null()) return {};
-  Paging paging{object.at("page_elements").get<std::int64_t>(), object.at("slots").get<std::int64_t>()};
+  Residency residency{.pages = {object.at("page_elements").get<std::int64_t>(), object.at("slots").get<std::int64_t>()},
+                      .optimizer_state = kBeyond};
   for (const json& what : object.at("what")) {
-    paging.parameters = paging.parameters || what == "parameters";
-    paging.accumulators = paging.accumulators || what == "gradients";
-    paging.tables = paging.tables || what == "tables";
+    residency.parameters.beyond = residency.parameters.beyond || what == "parameters";
+    residency.accumulators.beyond = residency.accumulators.beyond || what == "gradients";
+    residency.tables.beyond = residency.tables.beyond || what == "tables";
   }
-  paging.resident = object.value("resident_blocks", 0);
-  paging.activations = object.value("activation_blocks", 0);
-  paging.narrow = object.value("fetched", "by block") == "by matrix";
-  if (const json near = object.value("nearest_bytes", json()); !near.is_null()) paging.near = Bytes{near.get<std::int64_t>()};
-  if (paging.activations < 0 || paging.resident < 0 || paging.near.n < 0) {
+  residency.keep(object.value("resident_blocks", 0));
+  residency.inputs = object.value("activation_blocks", 0);
+  residency.by_matrix = object.value("fetched", "by block") == "by matrix";
+  if (const json near = object.value("nearest_bytes", json()); !near.is_null()) residency.near = Bytes{near.get<std::int64_t>()};
+  if (residency.inputs < 0 || residency.kept() < 0 || residency.near.n < 0) {
     throw config_error("E-PLAN-FILE", "plan",
-                       fmt::format("{} and {} blocks, {} bytes", paging.activations, paging.resident, paging.near.n),
+                       fmt::format("{} and {} blocks, {} bytes", residency.inputs, residency.kept(), residency.near.n),
                        "no fewer than none");
   }
-  const bool page = paging.page > 0 && paging.page <= kMostElements && paging.page % kAligned == 0;
-  if (!page || paging.slots < 2 || paging.slots > kMostSlots) {
-    throw config_error("E-PLAN-FILE", "plan", fmt::format("{} slots of {} elements", paging.slots, paging.page),
+  const bool page =
+      residency.pages.elements > 0 && residency.pages.elements <= kMostElements && residency.pages.elements % kAligned == 0;
+  if (!page || residency.pages.slots < 2 || residency.pages.slots > kMostSlots) {
+    throw config_error("E-PLAN-FILE", "plan",
+                       fmt::format("{} slots of {} elements", residency.pages.slots, residency.pages.elements),
                        fmt::format("2 to {} slots of a multiple of {} elements", kMostSlots, kAligned));
   }
-  return paging;
+  return residency;
 }
 
 // One row per replay: a node, and the node before which it runs again.
@@ -159,7 +162,7 @@ std::vector<NodeReplay> replays_from(const json& rows) {
 // `late` is always empty: no transfer begins later than it could. The key stays for programs that read the format.
 json decisions_json(const PlanDecisions& decisions, const std::vector<UnitDecision>& units) {
   return {{"loss_chunks", decisions.loss_chunks},       {"group", decisions.group}, {"recompute", units_json(units)},
-          {"replays", replays_json(decisions.replays)}, {"late", json::array()},    {"paging", paging_json(decisions.paging)}};
+          {"replays", replays_json(decisions.replays)}, {"late", json::array()},    {"paging", paging_json(decisions.residency)}};
 }
 
 std::string action_of(const Value& value) {
@@ -198,7 +201,7 @@ json stored_json(const Plan& plan, ValueId id, Bytes offset) {
           {"dtype", name(value.type.dtype)},
           {"shape", std::vector(value.type.shape.begin(), value.type.shape.end())},
           {"bytes", align_up(value.bytes(), kStoredAlignment).n},
-          {"tier", plan.tiers[value.tier]},
+          {"tier", plan.tiers[value.tier].name},
           {"alias_of", nullptr},
           {"action", "paged"},
           {"ranges", ranges}};
@@ -225,7 +228,7 @@ json values_json(const Plan& plan) {
                     {"dtype", name(value.type.dtype)},
                     {"shape", std::vector(value.type.shape.begin(), value.type.shape.end())},
                     {"bytes", align_up(value.bytes(), kAlignment).n},
-                    {"tier", plan.tiers[0]},
+                    {"tier", plan.tiers[0].name},
                     {"alias_of", where.value == id ? json(nullptr) : json(where.value.index)},
                     {"action", action_of(value)},
                     {"ranges", ranges_json(plan, where, buffer.index)}});
@@ -244,7 +247,7 @@ json values_json(const Plan& plan) {
                     {"dtype", "u8"},
                     {"shape", {where.bytes.n}},
                     {"bytes", where.bytes.n},
-                    {"tier", plan.tiers[0]},
+                    {"tier", plan.tiers[0].name},
                     {"alias_of", nullptr},
                     {"action", "scratch"},
                     {"ranges", ranges_json(plan, where, buffer.index)}});
@@ -353,7 +356,7 @@ json to_json(const PlanRecord& record) {
           {"group", record.decisions.group},
           {"loss_chunks", record.decisions.loss_chunks},
           {"replays", replays_json(record.decisions.replays)},
-          {"paging", paging_json(record.decisions.paging)},
+          {"paging", paging_json(record.decisions.residency)},
           {"offsets", offsets},
           {"graph_hash", record.graph_hash},
           {"plan_hash", record.plan_hash}};
@@ -383,7 +386,7 @@ PlanRecord record_from_json(const json& object) {
     }
     record.decisions.loss_chunks = static_cast<int>(count("loss_chunks"));
     record.decisions.replays = replays_from(object.at("replays"));
-    record.decisions.paging = paging_from(object.at("paging"));
+    record.decisions.residency = paging_from(object.at("paging"));
     for (const std::int64_t offset : object.at("offsets").get<std::vector<std::int64_t>>()) {
       if (offset < 0 || offset > kFarthest) {
         throw config_error("E-PLAN-FILE", "plan", fmt::format("an offset is {}", offset), fmt::format("0 to {}", kFarthest));
@@ -394,8 +397,8 @@ PlanRecord record_from_json(const json& object) {
     record.plan_hash = object.at("plan_hash").get<std::string>();
     return record;
   } catch (const json::exception& error) {
-    throw config_error("E-PLAN-FILE", "plan", fmt::format("it is not a plan: {}", error.what()),
-                       "a plan file", {Remedy::of_command("plan CONFIG", {{"out", "plan.json"}})});
+    throw config_error("E-PLAN-FILE", "plan", fmt::format("it is not a plan: {}", error.what()), "a plan file",
+                       {Remedy::of_command("plan CONFIG", {{"out", "plan.json"}})});
   }
 }
 

@@ -106,7 +106,7 @@ json machine_json(const MachineRecord& record, const Plan& plan) {
 }  // namespace
 
 const OpKernels& kernels_of(const Machine& machine) {
-  if (machine.instruction_set == kCudaInstructions) return kCudaKernels;
+  if (machine.backend == Backend::cuda) return kCudaKernels;
   return machine.libraries.empty() ? kOwnCpuKernels : kCpuKernels;
 }
 
@@ -137,8 +137,8 @@ void settle_budget(Budget& budget, const MemoryFact& available, bool runs_now,
     const std::string message = fmt::format("the budget is {}, the machine has {} ({})", to_text(*budget.memory),
                                             to_text(available.bytes), available.source);
     if (runs_now) {
-      throw Error(ErrorKind::user, ExitCode::does_not_fit, "E-MEM-MACHINE", "memory.budget", message, "a budget that this machine has",
-                  {Change("memory.budget", usual.n)});
+      throw Error(ErrorKind::user, ExitCode::does_not_fit, "E-MEM-MACHINE", "memory.budget", message,
+                  "a budget that this machine has", {Change("memory.budget", usual.n)});
     }
     if (say) say("note: " + message + ": this plan cannot run there now");
   }
@@ -154,7 +154,8 @@ void check_host_memory(const PlanningInput& input, const std::function<void(cons
                        "a folder and a size for what leaves memory, or a machine with a device",
                        {advised_disk("16GiB"), Change("machine.device", "sim")});
   }
-  if (say) say("note: kernels run in the memory of the host, whose budget is memory.budget: memory.host_memory says nothing here");
+  if (say)
+    say("note: kernels run in the memory of the host, whose budget is memory.budget: memory.host_memory says nothing here");
 }
 
 }  // namespace
@@ -372,7 +373,7 @@ Error stored_passes(std::string message, Change budget) {
 
 bool fits_blocks(const PlanDecisions& decisions, const std::vector<Unit>& units) {
   const int count = block_count(units);
-  return decisions.paging.activations <= count && decisions.paging.resident <= count;
+  return decisions.residency.inputs <= count && decisions.residency.kept() <= count;
 }
 
 }  // namespace
@@ -382,7 +383,7 @@ PlanningResult replay_plan(const Config& config, const PlanningInput& input, con
   const Graph graph = build_training_graph(config, input.facts, record.decisions.micro_batch).graph;
   const std::vector<Unit> units = find_units(graph);
   check_replayed_batch(input, record);
-  if (record.decisions.paging.active() && input.request.beyond.empty()) {
+  if (record.decisions.residency.active() && input.request.beyond.empty()) {
     const bool host = has_host(input.machine.machine);
     throw stored_passes(
         fmt::format("the plan keeps a part of the training on {}, and none is given", host ? "the memory of a host" : "a disk"),

@@ -61,20 +61,23 @@ SolveKey memory_key(const Config&, const PlanningInput& input) {
           .budget = SolvedBudget::memory,
           .step = kPage.n,
           .now = input.budget.memory.value_or(Bytes{}).n,
-          .with = [](std::int64_t value) { return Changes{{"memory.budget", value}}; }};
+          .with = [](std::int64_t value) {
+            return Changes{{"memory.budget", value}};
+          }};
 }
 
 SolveKey host_memory_key(const Config&, const PlanningInput& input) {
   if (!has_host(input.machine.machine)) {
-    throw config_error("E-CONFIG-MISSING", "solve",
-                       "kernels run in the memory of the host, whose budget is memory.budget", "a machine with a device and a host",
-                       {Change("solve", "memory"), Change("machine.device", "sim")});
+    throw config_error("E-CONFIG-MISSING", "solve", "kernels run in the memory of the host, whose budget is memory.budget",
+                       "a machine with a device and a host", {Change("solve", "memory"), Change("machine.device", "sim")});
   }
   return {.name = "host_memory",
           .budget = SolvedBudget::host_memory,
           .step = kMiB.n,
           .now = input.budget.host_memory.value_or(Bytes{}).n,
-          .with = [](std::int64_t value) { return Changes{{"memory.host_memory", value}}; }};
+          .with = [](std::int64_t value) {
+            return Changes{{"memory.host_memory", value}};
+          }};
 }
 
 SolveKey disk_key(const Config& config, const PlanningInput&) {
@@ -87,7 +90,9 @@ SolveKey disk_key(const Config& config, const PlanningInput&) {
           .budget = SolvedBudget::disk,
           .step = kMiB.n,
           .now = config.memory.disk->size.n,
-          .with = [folder](std::int64_t value) { return Changes{{"memory.disk", fmt::format("{}:{}", folder, value)}}; }};
+          .with = [folder](std::int64_t value) {
+            return Changes{{"memory.disk", fmt::format("{}:{}", folder, value)}};
+          }};
 }
 
 struct Entry {

@@ -41,8 +41,8 @@ std::int64_t checkpoints_of(const Config& config, double update_seconds) {
 }
 
 Written on_disk(const Plan& plan) {
-  const auto disk = static_cast<std::size_t>(std::ranges::find(plan.tiers, "disk") - plan.tiers.begin());
-  if (disk == plan.tiers.size() || plan.stored[disk].n == 0) return {};
+  const std::size_t disk = tier_of(plan.tiers, TierKind::disk);
+  if (disk == 0 || plan.stored[disk].n == 0) return {};
   return written_by(lower(plan), plan.graph, disk);
 }
 

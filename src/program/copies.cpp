@@ -6,11 +6,11 @@
 
 namespace plimsoll {
 
-Copies::Copies(const Graph& graph, const PerValue<Operand>& operands, const Paging& paging, std::int64_t rounds,
+Copies::Copies(const Graph& graph, const PerValue<Operand>& operands, const Residency& residency, std::int64_t rounds,
                std::uint32_t first_event)
     : graph_(graph),
       operands_(operands),
-      page_(paging.active() ? page_elements(graph, paging) : 0),
+      page_(residency.active() ? page_elements(graph, residency) : 0),
       rounds_(rounds),
       next_event_(first_event) {}
 

@@ -11,7 +11,7 @@ namespace plimsoll {
 class Copies {
  public:
   // For one section; events are numbered from `first_event`.
-  Copies(const Graph& graph, const PerValue<Operand>& operands, const Paging& paging, std::int64_t rounds,
+  Copies(const Graph& graph, const PerValue<Operand>& operands, const Residency& residency, std::int64_t rounds,
          std::uint32_t first_event);
 
   // Called for the transfers of the section in order.

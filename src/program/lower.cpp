@@ -105,7 +105,7 @@ class Lowering {
     Streamed streamed;
     for (const std::vector<StreamedNodes>& nodes : streams) {
       auto instructions =
-          stream_nodes(graph_, program_.operands, plan_.decisions.paging, plan_.timeline.rounds, nodes, streamed.events);
+          stream_nodes(graph_, program_.operands, plan_.decisions.residency, plan_.timeline.rounds, nodes, streamed.events);
       for (std::size_t i = 0; i < nodes.size(); ++i) {
         for (const Instruction& instruction : instructions[i]) {
           if (const auto* copy = std::get_if<StartCopy>(&instruction)) {
@@ -121,7 +121,7 @@ class Lowering {
 
   std::vector<Instruction> section(StepRange range) const {
     Streamed streamed = stream(range);
-    Copies copies(graph_, program_.operands, plan_.decisions.paging, plan_.timeline.rounds, streamed.events);
+    Copies copies(graph_, program_.operands, plan_.decisions.residency, plan_.timeline.rounds, streamed.events);
     std::vector<Instruction> instructions;
     for (int step = range.begin; step < range.end; ++step) {
       const Step& what = plan_.timeline.steps[static_cast<std::size_t>(step)];

@@ -17,15 +17,15 @@ struct Piece {
 
 class Stream {
  public:
-  Stream(const Graph& graph, const PerValue<Operand>& operands, const Paging& paging, std::int64_t rounds,
+  Stream(const Graph& graph, const PerValue<Operand>& operands, const Residency& residency, std::int64_t rounds,
          const std::vector<StreamedNodes>& nodes, std::uint32_t first_event)
       : graph_(graph),
         operands_(operands),
         rounds_(rounds),
         nodes_(nodes),
         first_event_(first_event),
-        slots_(static_cast<std::size_t>(paging.slots)),
-        page_(page_elements(graph, paging)) {
+        slots_(static_cast<std::size_t>(residency.pages.slots)),
+        page_(page_elements(graph, residency)) {
     ring_ = operands[graph.nodes[nodes.front().front().node].pages];
     std::vector<NodeId> streaming;
     for (const StreamedNodes& each : nodes) streaming.push_back(each.front().node);
@@ -170,10 +170,10 @@ class Stream {
 
 }  // namespace
 
-std::vector<std::vector<Instruction>> stream_nodes(const Graph& graph, const PerValue<Operand>& operands, const Paging& paging,
-                                                   std::int64_t rounds, const std::vector<StreamedNodes>& nodes,
-                                                   std::uint32_t first_event) {
-  return Stream(graph, operands, paging, rounds, nodes, first_event).run();
+std::vector<std::vector<Instruction>> stream_nodes(const Graph& graph, const PerValue<Operand>& operands,
+                                                   const Residency& residency, std::int64_t rounds,
+                                                   const std::vector<StreamedNodes>& nodes, std::uint32_t first_event) {
+  return Stream(graph, operands, residency, rounds, nodes, first_event).run();
 }
 
 }  // namespace plimsoll

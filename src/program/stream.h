@@ -14,8 +14,8 @@ using StreamedNodes = std::vector<RunKernel>;
 // and copies beside them. All slots fill before the first range is worked on; a slot takes its next range, which may be another
 // node's, once the range before it is back, which is waited for one range later. At the end nothing is on its way.
 // Events are numbered from `first_event`.
-std::vector<std::vector<Instruction>> stream_nodes(const Graph& graph, const PerValue<Operand>& operands, const Paging& paging,
-                                                   std::int64_t rounds, const std::vector<StreamedNodes>& nodes,
-                                                   std::uint32_t first_event);
+std::vector<std::vector<Instruction>> stream_nodes(const Graph& graph, const PerValue<Operand>& operands,
+                                                   const Residency& residency, std::int64_t rounds,
+                                                   const std::vector<StreamedNodes>& nodes, std::uint32_t first_event);
 
 }  // namespace plimsoll

@@ -114,12 +114,12 @@ json RunReport::to_json() const {
   const bool has_host = predicted_host_.n > 0;
   const json live = measured_live_ ? json(measured_live_->n) : json(nullptr);
   const bool updated = progress_.updates > 0;
-  json tiers =
-      json::array({{{"name", tiers_[0]}, {"arena_bytes", ended ? json(measured_arena.n) : json(nullptr)}, {"live_bytes", live}}});
+  json tiers = json::array(
+      {{{"name", tiers_[0].name}, {"arena_bytes", ended ? json(measured_arena.n) : json(nullptr)}, {"live_bytes", live}}});
   for (std::size_t i = 1; i < measured_tiers_.size(); ++i) {
     const std::optional<TierUse>& facts = measured_tiers_[i];
     if (!facts) continue;
-    tiers.push_back({{"name", tiers_[i]}, {"arena_bytes", facts->height.n}, {"live_bytes", facts->written.n}});
+    tiers.push_back({{"name", tiers_[i].name}, {"arena_bytes", facts->height.n}, {"live_bytes", facts->written.n}});
     if (facts->transfers) tiers.back()["transfers"] = name(*facts->transfers);
   }
   json measured = {{"process_hwm_bytes", ended ? json(process_hwm.n) : json(nullptr)},

@@ -69,7 +69,7 @@ struct RunReport {
   std::vector<Phases> measured_phases_;
   std::optional<Bytes> measured_live_, measured_device_;
   std::array<std::optional<TierUse>, kMostTiers> measured_tiers_;
-  std::array<std::string, kMostTiers> tiers_;
+  std::vector<Tier> tiers_;
   std::string method_ = "resident";
   Bytes warm_, grown_;  // resident after warm-up, and how much more after a later update
   std::int64_t noted_ = 0;

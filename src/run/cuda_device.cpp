@@ -33,11 +33,6 @@ std::map<Bytes, Bytes> mirrored_places(const Program& program) {
   return places;
 }
 
-std::size_t tier_named(const Plan& plan, const char* name) {
-  const auto found = std::find(plan.tiers.begin(), plan.tiers.end(), name);
-  return static_cast<std::size_t>(found - plan.tiers.begin());
-}
-
 }  // namespace
 
 Bytes CudaDevice::host_bytes(const Program& program) {
@@ -48,8 +43,7 @@ Bytes CudaDevice::host_bytes(const Program& program) {
 
 CudaDevice::CudaDevice(const Program& program, const Plan& plan, const CudaOptions& options)
     : arena_(program.arena + options.beyond), pace_(options.pace) {
-  const std::size_t host_tier = tier_named(plan, "host");
-  if (host_tier < plan.tiers.size()) {
+  if (const std::size_t host_tier = tier_of(plan.tiers, TierKind::host); host_tier > 0) {
     const Moved moved = moved_by(program, host_tier);
     host_tier_ = static_cast<std::uint8_t>(host_tier);
     held_ = program.stored[host_tier];
@@ -82,8 +76,8 @@ void CudaDevice::place_mirrors(const Program& program) {
 }
 
 void CudaDevice::open_disk(const Program& program, const Plan& plan, const std::filesystem::path& folder) {
-  const std::size_t tier = tier_named(plan, "disk");
-  if (tier >= plan.tiers.size() || program.stored[tier].n == 0) return;
+  const std::size_t tier = tier_of(plan.tiers, TierKind::disk);
+  if (tier == 0 || program.stored[tier].n == 0) return;
   disk_tier_ = static_cast<std::uint8_t>(tier);
   Moved moved = moved_by(program, tier);
   PageFile::Sizes sizes{program.stored[tier], kTransfers, kTransferStaging, moved.events, plan.transfers};

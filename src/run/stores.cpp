@@ -25,12 +25,12 @@ void demand_io_uring() {
 
 Stores::Stores(const Program& program, const Plan& plan, const std::filesystem::path& folder, const LinkLimits& limits) {
   std::vector<std::shared_ptr<LinkLimit>> links;
-  for (std::size_t tier = 1; tier < kMostTiers; ++tier) {
+  for (std::size_t tier = 1; tier < plan.tiers.size(); ++tier) {
     if (limits[tier - 1] > 0) links.push_back(std::make_shared<LinkLimit>(LinkLimit{limits[tier - 1]}));
     const Bytes size = program.stored[tier];
     if (size.n == 0) continue;
     const Moved moved = moved_by(program, tier);
-    if (plan.tiers[tier] == "disk") {
+    if (plan.tiers[tier].kind == TierKind::disk) {
       if (plan.transfers == TransferEngine::io_uring) demand_io_uring();
       const PageFile::Sizes sizes{size, kTransfers, kTransferStaging, moved.events, plan.transfers};
       auto file = std::make_unique<PageFile>(folder, sizes, moved.pieces);

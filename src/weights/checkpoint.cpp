@@ -280,8 +280,7 @@ Remedies remedies_of(const SafetensorsFile& file, const WeightSource& now, const
   return remedies;
 }
 
-Error changed(const SafetensorsFile& file, const WeightSource& source, const std::string& what,
-              Remedies remedies) {
+Error changed(const SafetensorsFile& file, const WeightSource& source, const std::string& what, Remedies remedies) {
   return data_error("E-CKPT-FROZEN", file.path(), fmt::format("frozen parameters come from {}: {}", shown(source), what),
                     "the bytes with which the run began, which a checkpoint does not hold", std::move(remedies));
 }

@@ -41,8 +41,8 @@ MachineRecord example() {
   record.machine.instruction_set = "avx2, AVX2";
   record.machine.libraries = {"oneDNN 2.6.3"};
   record.machine.threads = 2;
-  record.machine.tiers = {{"ram", kGiB * 8}};
-  record.machine.links = {{"ram", "disk", 1.5e9, 1e-4, false}};
+  record.machine.tiers = {{TierKind::compute, "ram", kGiB * 8}, {TierKind::disk, "disk", kGiB * 8}};
+  record.machine.links = {{0, 1, 1.5e9, 1e-4, false}};
   record.machine.links[0].alone_latency_seconds = 3e-5;
   record.machine.rates = {.flops_per_second = 4.1e11 / 3,
                           .bf16_flops_per_second = 7e11 / 3,

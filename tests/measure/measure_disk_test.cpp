@@ -20,7 +20,7 @@ class MeasureDisk : public testing::Test {
  protected:
   Machine measured(TransferPolicy policy) {
     Machine machine;
-    machine.tiers = {{"ram", kGiB}};
+    machine.tiers = {{TierKind::compute, "ram", kGiB}};
     add_disk_tier(machine, {folder_.path(), kMiB * 8}, policy, folder_ / "cache",
                   [&](const std::string& text) { said_.push_back(text); });
     return machine;
@@ -58,7 +58,7 @@ TEST_F(MeasureDisk, WhereIoUringIsRefusedThreadsAreChosenAloud) {
 
 TEST_F(MeasureDisk, MachinesDifferByTheirEngine) {
   Machine machine;
-  machine.tiers = {{"ram", kGiB}, {"disk", kGiB}};
+  machine.tiers = {{TierKind::compute, "ram", kGiB}, {TierKind::disk, "disk", kGiB}};
   const std::string threads = machine_hash(machine);
   machine.tiers[1].transfers = TransferEngine::io_uring;
   EXPECT_NE(machine_hash(machine), threads);

@@ -120,7 +120,7 @@ void trains_at_five_budgets(const std::string& more, const std::vector<Bytes>& b
     const Bytes budget{space.floor().n + (space.ceiling().n - space.floor().n) * i / (kBudgets - 1)};
     const Plan plan = std::get<Plan>(space.best({budget, {}, {}}));
     EXPECT_LE(plan.process, budget);
-    with_disk += plan.decisions.paging.active();
+    with_disk += plan.decisions.residency.active();
     expect_statistics_once(plan.graph);
     ToyRun run(config, plan);
     const ScratchFolder folder;

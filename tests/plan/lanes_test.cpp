@@ -61,16 +61,17 @@ TEST(LaneClock, KernelsLoseWhatPassesBesideThem) {
 // State comes in and goes out once an update, in pages.
 TEST(LaneModel, KernelsLoseTimeForEachByteAndForEachPiece) {
   const Config config = config_for({2, 256, 4, 16, 301}, 2);
-  const Paging paging{kPageStep, 4};
+  const Residency residency{.pages = {kPageStep, 4}, .optimizer_state = kBeyond};
   const Graph graph = build_training_graph(config, kTrainAndValidate, 2).graph;
   OpCatalogue catalogue = round_catalogue();
   NodeKernels kernels(2, catalogue);
-  const Simulation simulation = simulate(apply_paging(graph, find_units(graph), paging), 1, 1, true, kernels);
+  const Simulation simulation = simulate(apply_paging(graph, find_units(graph), residency), 1, 1, true, kernels);
   double bytes = 0, pieces = 0;
   for (const Value& value : simulation.graph.values) {
     if (!value.persistent() || value.tier == 0) continue;
     bytes += 2 * static_cast<double>(value.bytes().n);
-    pieces += 2 * static_cast<double>(ceil_div(value.bytes().n, paging.page * static_cast<std::int64_t>(sizeof(float))));
+    pieces +=
+        2 * static_cast<double>(ceil_div(value.bytes().n, residency.pages.elements * static_cast<std::int64_t>(sizeof(float))));
   }
   ASSERT_GT(pieces, 0);
   const auto lost = [&](double per_byte, double per_piece) {
@@ -79,7 +80,7 @@ TEST(LaneModel, KernelsLoseTimeForEachByteAndForEachPiece) {
       link.kernel_seconds_per_byte = per_byte;
       link.kernel_seconds_per_piece = per_piece;
     }
-    const LaneModel model(simulation, paging, machine);
+    const LaneModel model(simulation, residency, machine);
     double sum = 0;
     for (std::size_t step = 0; step < simulation.timeline.steps.size(); ++step) {
       for (const LaneEvent& event : model.events_of(static_cast<int>(step))) sum += event.lost;
@@ -94,19 +95,19 @@ TEST(LaneModel, KernelsLoseTimeForEachByteAndForEachPiece) {
 // Of what blocks fetch, and of what an update streams in and out.
 TEST(LaneModel, APageHasALatencyOfItsOwnWhileTheOtherWayIsIdle) {
   const Config config = config_for({2, 256, 4, 16, 301}, 2);
-  const Paging paging{kPageStep, 4, true, true};
+  const Residency residency{.pages = {kPageStep, 4}, .optimizer_state = kBeyond, .parameters = kBeyond, .accumulators = kBeyond};
   const std::vector<Unit> units = find_units(build_training_graph(config, kTrainAndValidate, 2).graph);
   OpCatalogue catalogue = round_catalogue();
   NodeKernels kernels(2, catalogue);
-  const Graph paged = apply_paging(build_training_graph(config, kTrainAndValidate, 2).graph, units, paging);
-  const Simulation simulation = simulate(apply_choices(paged, units, {}, paging, {1, 1}), 1, 1, true, kernels);
+  const Graph paged = apply_paging(build_training_graph(config, kTrainAndValidate, 2).graph, units, residency);
+  const Simulation simulation = simulate(apply_choices(paged, units, {}, residency, {1, 1}), 1, 1, true, kernels);
   constexpr double kBoth = 4, kAlone = 1, kRate = 1e18;
   Machine machine = round_machine();
   for (Link& link : machine.links) {
     link = {.from = link.from, .to = link.to, .bytes_per_second = kRate, .latency_seconds = kBoth};
     link.alone_latency_seconds = kAlone;
   }
-  const LaneModel model(simulation, paging, machine);
+  const LaneModel model(simulation, residency, machine);
   int starts = 0, streams = 0;
   for (std::size_t step = 0; step < simulation.timeline.steps.size(); ++step) {
     for (const LaneEvent& event : model.events_of(static_cast<int>(step))) {

@@ -77,13 +77,22 @@ std::string text_of(const BatchCandidates& batch, const Candidate& candidate) {
 }
 
 // What may rest elsewhere, on small pages.
-const Paging kPagings[] = {{},
-                           {1024, 4},
-                           {1024, 2, true, false},
-                           {1024, 4, true, true},
-                           {kPageStep, 2, true, true, 1, true},
-                           {1024, 3, true, true, 0, false, true},
-                           {kPageStep, 3, true, false, 2, true, true}};
+const Residency kPagings[] = {
+    {},
+    {.pages = {1024, 4}, .optimizer_state = kBeyond},
+    {.pages = {1024, 2}, .optimizer_state = kBeyond, .parameters = kBeyond},
+    {.pages = {1024, 4}, .optimizer_state = kBeyond, .parameters = kBeyond, .accumulators = kBeyond},
+    {.pages = {kPageStep, 2},
+     .optimizer_state = kBeyond,
+     .parameters = {.beyond = true, .kept = 1},
+     .accumulators = {.beyond = true, .kept = 1},
+     .tables = kBeyond},
+    {.pages = {1024, 3}, .optimizer_state = kBeyond, .parameters = kBeyond, .accumulators = kBeyond, .by_matrix = true},
+    {.pages = {kPageStep, 3},
+     .optimizer_state = kBeyond,
+     .parameters = {.beyond = true, .kept = 2},
+     .tables = kBeyond,
+     .by_matrix = true}};
 
 Bytes most_live(const Simulation& simulation) {
   Bytes live;
@@ -135,32 +144,32 @@ TEST(Candidates, AnyPathOfEdgesIsTheFullSimulation) {
       OpCatalogue catalogue = round_catalogue();
       BatchModel model(build_training_graph(config, kTrainAndValidate, micro).graph, micro, 6 / micro, machine.threads,
                        catalogue);
-      for (const Paging& paging : kPagings) {
+      for (const Residency& residency : kPagings) {
         for (const std::int64_t group : {std::int64_t{1}, 6 / micro}) {
-          if (group > 1 && paging.narrow) continue;  // the order of its segments follows from what runs again: simulated
-          const BatchCandidates batch(model, paging, group, request, machine, {.counts = true});
+          if (group > 1 && residency.by_matrix) continue;  // the order of its segments follows from what runs again: simulated
+          const BatchCandidates batch(model, residency, group, request, machine, {.counts = true});
           for (int round = 0; round < 8; ++round) {
             const std::size_t level = group > 1 ? 0 : random() % batch.levels();  // grouped, a level is simulated
             const RegionPlans& regions = batch.regions(level);
             const regions::ChainPlan plan = random_path(regions, random);
-            const Paging own = batch.paging({.level = level});
+            const Residency own = batch.residency({.level = level});
             const Simulation full =
                 simulate(apply_decisions(model.graph, model.units, regions.replays(plan), own, batch.window()),
                          batch.window().rounds(), 1, true, model.kernels);
             expect_clones_are_read(full.graph);
             const Bytes live = most_live(full);
             SCOPED_TRACE(testing::Message() << shape.layers << " layers, micro " << micro << ", group " << group << ", page "
-                                            << own.page << ", parameters " << own.parameters << ", activations "
-                                            << own.activations << ", narrow " << own.narrow);
+                                            << own.page << ", parameters " << own.parameters << ", activations " << own.inputs
+                                            << ", narrow " << own.by_matrix);
             if (regions.exact()) {
               EXPECT_EQ(plan.bytes, live.n);
             } else {
               EXPECT_GE(plan.bytes, live.n);
             }
-            away += own.activations > 0;
+            away += own.inputs > 0;
             ++paths;
             grouped += group > 1;
-            paged += paging.active();
+            paged += residency.active();
             early += full.timeline.early_updates;
           }
         }
@@ -185,12 +194,12 @@ TEST(Candidates, ComposedProfileIsTheFullSimulation) {
       const Config config = config_for(shape, 6);
       OpCatalogue catalogue = round_catalogue();
       const Machine machine = round_machine();
-      const Paging paging = kPagings[static_cast<std::size_t>(round) % std::size(kPagings)];
+      const Residency residency = kPagings[static_cast<std::size_t>(round) % std::size(kPagings)];
       BatchModel model(build_training_graph(config, kTrainAndValidate, micro).graph, micro, 6 / micro, machine.threads,
                        catalogue);
       const std::int64_t group = 6 / micro % (1 + round / 7) == 0 ? 1 + round / 7 : 6 / micro;
       const PlanRequest request = plan_request(config);
-      BatchCandidates batch(model, paging, group, request, machine, {.counts = true});
+      BatchCandidates batch(model, residency, group, request, machine, {.counts = true});
       batch.complete();
       std::vector<Candidate> candidates = batch.all(0);
       for (const Candidate& candidate : candidates) {
@@ -199,11 +208,11 @@ TEST(Candidates, ComposedProfileIsTheFullSimulation) {
       std::shuffle(candidates.begin(), candidates.end(), random);
       candidates.resize(std::min<std::size_t>(candidates.size(), 30));
       for (const Candidate& candidate : candidates) {
-        const Simulation full =
-            simulate(apply_decisions(model.graph, model.units, batch.replays(candidate), batch.paging(candidate), batch.window()),
-                     batch.window().rounds(), candidate.loss_chunks, true, model.kernels);
+        const Simulation full = simulate(
+            apply_decisions(model.graph, model.units, batch.replays(candidate), batch.residency(candidate), batch.window()),
+            batch.window().rounds(), candidate.loss_chunks, true, model.kernels);
         const Bytes live = most_live(full);
-        const Costs costs = costs_of(full, paging, machine);
+        const Costs costs = costs_of(full, residency, machine);
         const std::string what = text_of(batch, candidate);
         Candidate known = candidate, *const one = &known;
         if (!batch.exact_seconds(candidate)) batch.simulate({&one, 1});
@@ -395,8 +404,8 @@ TEST(PlanRecord, RebuildsTheSamePlan) {
     for (const std::int64_t tenths : {0, 1, 2, 3, 5, 10}) {
       const Plan plan = planner.plan(floor + Bytes{span.n * tenths / 10});
       replays += !plan.decisions.replays.empty();
-      tables += plan.decisions.paging.tables && plan.decisions.paging.narrow;
-      stays += plan.decisions.paging.resident > 0;
+      tables += plan.decisions.residency.tables.beyond && plan.decisions.residency.by_matrix;
+      stays += plan.decisions.residency.kept() > 0;
       const nlohmann::json printed = nlohmann::json::parse(to_json(plan, {}, false).dump());
       const PlanRecord record = record_from_json(printed.at("record"));
       const Graph graph = build_training_graph(config, kTrainAndValidate, record.decisions.micro_batch).graph;
@@ -407,7 +416,7 @@ TEST(PlanRecord, RebuildsTheSamePlan) {
       EXPECT_EQ(rebuilt.process, plan.process);
       EXPECT_EQ(rebuilt.offsets, plan.offsets);
       EXPECT_EQ(to_json(record_of(rebuilt)), to_json(record_of(plan)));
-      EXPECT_EQ(record.decisions.paging, plan.decisions.paging);
+      EXPECT_EQ(record.decisions.residency, plan.decisions.residency);
     }
   }
   EXPECT_GE(replays, 1);
@@ -427,11 +436,11 @@ TEST(PlanSpace, ADiskWithRoomForSomeBlocksHoldsThem) {
   const Plan all = plan_with(kGiB);
   const Bytes whole = all.stored[1];
   Bytes before = all.process;
-  EXPECT_EQ(all.decisions.paging.resident, 0);
+  EXPECT_EQ(all.decisions.residency.kept(), 0);
   for (const std::int64_t eighths : {7, 5, 4}) {
     const Bytes room{whole.n * eighths / 8};
     const Plan some = plan_with(room);
-    EXPECT_GT(some.decisions.paging.resident, 0) << eighths;
+    EXPECT_GT(some.decisions.residency.kept(), 0) << eighths;
     EXPECT_LE(some.stored[1], room) << eighths;
     EXPECT_GT(some.process, before) << eighths;
     before = some.process;

@@ -54,8 +54,8 @@ inline Machine round_machine() {
   machine.name = "round figures";
   machine.threads = 2;
   machine.rates = {.flops_per_second = 1e11, .bytes_per_second = 2e10, .step_seconds = 1e-6};
-  machine.tiers = {{"ram", kGiB * 64}, {"disk", kGiB * 64}};
-  machine.links = {{"ram", "disk", 2e9}, {"disk", "ram", 2e9}};
+  machine.tiers = {{TierKind::compute, "ram", kGiB * 64}, {TierKind::disk, "disk", kGiB * 64}};
+  machine.links = {{0, 1, 2e9}, {1, 0, 2e9}};
   machine.reserve = {kMiB * 16, kKiB * 160, Bytes{3328}, kKiB * 64, kMiB};
   machine.hash = "round";
   return machine;
@@ -64,8 +64,9 @@ inline Machine round_machine() {
 // A device with a host and a disk behind it.
 inline Machine round_device() {
   Machine machine = round_machine();
-  machine.tiers = {{"device", kGiB * 64}, {"host", kGiB * 64}, {"disk", kGiB * 64}};
-  machine.links = {{"device", "host", 4e9}, {"host", "device", 4e9}, {"host", "disk", 1e9}, {"disk", "host", 1e9}};
+  machine.tiers = {
+      {TierKind::compute, "device", kGiB * 64}, {TierKind::host, "host", kGiB * 64}, {TierKind::disk, "disk", kGiB * 64}};
+  machine.links = {{0, 1, 4e9}, {1, 0, 4e9}, {1, 2, 1e9}, {2, 1, 1e9}};
   machine.host_reserve = machine.reserve;
   machine.reserve = {};
   return machine;
@@ -74,7 +75,7 @@ inline Machine round_device() {
 // The same where a GPU runs the kernels.
 inline Machine round_gpu() {
   Machine machine = round_device();
-  machine.instruction_set = kCudaInstructions;
+  machine.backend = Backend::cuda;
   machine.reserve.per_launch = kKiB;
   return machine;
 }
@@ -123,7 +124,7 @@ inline std::vector<Unit> layers_of(const Graph& graph) {
 
 // A plan with these decisions, whatever the planner would have chosen.
 inline Plan plan_with(const Config& config, std::int64_t micro_batch, const std::vector<BlockChoice>& choices, int loss_chunks,
-                      DataFacts facts = kTrainAndValidate, const Paging& paging = {}, std::int64_t group = 1,
+                      DataFacts facts = kTrainAndValidate, const Residency& residency = {}, std::int64_t group = 1,
                       const Machine& machine = round_machine()) {
   const Graph graph = build_training_graph(config, facts, micro_batch).graph;
   const std::vector<Unit> layers = layers_of(graph);
@@ -131,7 +132,7 @@ inline Plan plan_with(const Config& config, std::int64_t micro_batch, const std:
                           .accumulation = plan_request(config, facts.ragged).accumulation(micro_batch),
                           .group = group,
                           .loss_chunks = loss_chunks,
-                          .paging = paging,
+                          .residency = residency,
                           .replays = {}};
   std::vector<BlockChoice> all;
   for (std::size_t i = 0; i < layers.size(); ++i) {
@@ -139,7 +140,7 @@ inline Plan plan_with(const Config& config, std::int64_t micro_batch, const std:
     all.push_back(choice.again.empty() ? choice_of(graph, layers[i], choice.mode) : choice);
   }
   decisions.replays = replays_of_blocks(graph, layers, all);
-  const bool gpu = machine.instruction_set == kCudaInstructions;
+  const bool gpu = machine.backend == Backend::cuda;
   OpCatalogue catalogue(machine.rates, {}, gpu ? kCudaKernels : kCpuKernels);
   return build_plan(graph, find_units(graph), decisions, plan_request(config, facts.ragged), machine, catalogue, nullptr);
 }

@@ -63,21 +63,28 @@ TEST_P(AdaptersOf, SameBitsAndExactBytesForEveryBudget) {
 
 TEST_P(AdaptersOf, SameBitsAndExactBytesWithADisk) {
   const TokenData data(kShape.vocab, 400, 90);
-  const Paging pagings[] = {
-      {1024, 2, true, false},      {kPageStep, 4, false, true},           {kPageStep, 3, true, true},
-      {1 << 20, 4, true, true, 1}, {1024, 2, true, true, 0, false, true}, {kPageStep, 3, true, true, 0, true}};
+  const Residency pagings[] = {
+      {.pages = {1024, 2}, .optimizer_state = kBeyond, .parameters = kBeyond},
+      {.pages = {kPageStep, 4}, .optimizer_state = kBeyond, .accumulators = kBeyond},
+      {.pages = {kPageStep, 3}, .optimizer_state = kBeyond, .parameters = kBeyond, .accumulators = kBeyond},
+      {.pages = {1 << 20, 4},
+       .optimizer_state = kBeyond,
+       .parameters = {.beyond = true, .kept = 1},
+       .accumulators = {.beyond = true, .kept = 1}},
+      {.pages = {1024, 2}, .optimizer_state = kBeyond, .parameters = kBeyond, .accumulators = kBeyond, .by_matrix = true},
+      {.pages = {kPageStep, 3}, .optimizer_state = kBeyond, .parameters = kBeyond, .accumulators = kBeyond, .tables = kBeyond}};
   std::size_t round = 0;
   for (const std::int64_t micro : {2, 4}) {
     const Config config = adapted(GetParam());
-    const auto plan_of = [&](BlockMode mode, const Paging& paging, std::int64_t group) {
-      return plan_with(config, micro, {mode}, 1, data.files.facts(), paging, group);
+    const auto plan_of = [&](BlockMode mode, const Residency& residency, std::int64_t group) {
+      return plan_with(config, micro, {mode}, 1, data.files.facts(), residency, group);
     };
     const Outcome resident = Session(config, plan_of(BlockMode::keep, {}, 1), data.files).train(kUpdates);
     for (const BlockMode mode : {BlockMode::keep, BlockMode::cheap, BlockMode::recompute}) {
       for (const std::int64_t group : {std::int64_t{1}, 4 / micro}) {
-        const Paging& paging = pagings[round++ % std::size(pagings)];
-        SCOPED_TRACE(fmt::format("micro {} {} group {} page {}", micro, name(mode), group, paging.page));
-        const Plan plan = plan_of(mode, paging, group);
+        const Residency& residency = pagings[round++ % std::size(pagings)];
+        SCOPED_TRACE(fmt::format("micro {} {} group {} page {}", micro, name(mode), group, residency.pages.elements));
+        const Plan plan = plan_of(mode, residency, group);
         EXPECT_GT(plan.stored[1].n, 0);
         EXPECT_EQ(Session(config, plan, data.files).train(kUpdates), resident);
         audit(config, plan, data);

@@ -63,13 +63,14 @@ class CudaDeviceTest : public testing::TestWithParam<DType> {
   }
   ~CudaDeviceTest() override { cuda::emulation::draw_order(0); }
 
-  Plan plan(std::int64_t micro, BlockMode mode = BlockMode::keep, const Paging& paging = {}, std::int64_t group = 1) const {
-    return plan_with(config_, micro, {mode}, 1, data_.files.facts(), paging, group, round_gpu());
+  Plan plan(std::int64_t micro, BlockMode mode = BlockMode::keep, const Residency& residency = {}, std::int64_t group = 1) const {
+    return plan_with(config_, micro, {mode}, 1, data_.files.facts(), residency, group, round_gpu());
   }
-  static Paging elsewhere(bool all, Bytes near = Paging::kAllNear) {
-    Paging paging{kPageStep, 3, all, all};
-    paging.near = near;
-    return paging;
+  static Residency elsewhere(bool all, Bytes near = Residency::kAllNear) {
+    Residency residency{
+        .pages = {kPageStep, 3}, .optimizer_state = kBeyond, .parameters = {.beyond = all}, .accumulators = {.beyond = all}};
+    residency.near = near;
+    return residency;
   }
 
   TokenData data_{kSmall.vocab, 400, 90};
@@ -92,9 +93,9 @@ TEST_P(CudaDeviceTest, HasTheSameBitsWhereverThingsRest) {
   for (const std::int64_t micro : {1, 4}) {
     const Outcome resident = CudaSession(config_, plan(micro), data_.files).train(kUpdates);
     for (const BlockMode mode : {BlockMode::keep, BlockMode::recompute}) {
-      for (const Paging& paging :
-           {Paging{}, elsewhere(false), elsewhere(true), elsewhere(true, Bytes{0}), elsewhere(true, kKiB * 64)}) {
-        const Plan moved = plan(micro, mode, paging);
+      for (const Residency& residency :
+           {Residency{}, elsewhere(false), elsewhere(true), elsewhere(true, Bytes{0}), elsewhere(true, kKiB * 64)}) {
+        const Plan moved = plan(micro, mode, residency);
         SCOPED_TRACE(testing::Message() << micro << " " << static_cast<int>(mode) << " " << moved.stored[1].n << " "
                                         << moved.stored[2].n);
         EXPECT_EQ(CudaSession(config_, moved, data_.files).train(kUpdates), resident);
@@ -108,8 +109,8 @@ TEST_P(CudaDeviceTest, HasTheSameBitsWhereverThingsRest) {
 
 TEST_P(CudaDeviceTest, HasTheSameBitsInAnyOrderOfStreamsAndWithoutGraphs) {
   const Outcome resident = CudaSession(config_, plan(1), data_.files).train(kUpdates);
-  for (const Paging& paging : {elsewhere(true), elsewhere(true, Bytes{0})}) {
-    const Plan moved = plan(1, BlockMode::recompute, paging);
+  for (const Residency& residency : {elsewhere(true), elsewhere(true, Bytes{0})}) {
+    const Plan moved = plan(1, BlockMode::recompute, residency);
     for (const std::uint64_t seed : {0, 1, 2, 3, 4}) {
       SCOPED_TRACE(seed);
       cuda::emulation::draw_order(seed);
@@ -140,8 +141,8 @@ TEST_P(CudaDeviceTest, EvaluatesBetweenUpdatesAndLeavesNoTrace) {
 }
 
 TEST_P(CudaDeviceTest, TouchesExactlyThePlannedBytes) {
-  for (const Paging& paging : {Paging{}, elsewhere(true), elsewhere(true, Bytes{0})}) {
-    const Plan audited = plan(1, BlockMode::recompute, paging);
+  for (const Residency& residency : {Residency{}, elsewhere(true), elsewhere(true, Bytes{0})}) {
+    const Plan audited = plan(1, BlockMode::recompute, residency);
     CudaSession session(config_, audited, data_.files, CudaPace::kernels, Session::kBeyond);
     Audit audit(session.program(), audited.graph, session.device(), audited.arena + Session::kBeyond);
     session.executor().add_observer(audit);
@@ -172,8 +173,8 @@ TEST_P(CudaDeviceTest, StateOnTheHostBeginsAsZerosWhateverHasRun) {
 
 // With a disk there are no graphs; else all that there will be, of no more nodes than planned.
 TEST_P(CudaDeviceTest, CapturesEverythingBeforeAnythingIsLoaded) {
-  for (const Paging& paging : {Paging{}, elsewhere(true), elsewhere(true, Bytes{0})}) {
-    const Plan moved = plan(1, BlockMode::recompute, paging);
+  for (const Residency& residency : {Residency{}, elsewhere(true), elsewhere(true, Bytes{0})}) {
+    const Plan moved = plan(1, BlockMode::recompute, residency);
     const auto reserved = std::ranges::find(moved.reserve, "graphs of the GPU", &ReserveItem::name);
     ASSERT_NE(reserved, moved.reserve.end());
     const cuda::emulation::Captures before = cuda::emulation::all_captures();

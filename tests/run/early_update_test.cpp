@@ -37,13 +37,15 @@ TEST(EarlyUpdate, GivesTheBitsOfUpdatesAtTheEndInFewerBytes) {
     EXPECT_FALSE(late_plan.timeline.early_updates);
     const Outcome at_the_end = Session(late, late_plan, data.files).train(kUpdates);
     for (const BlockMode mode : {BlockMode::keep, BlockMode::cheap, BlockMode::recompute, BlockMode::pieces}) {
-      for (const Paging& paging : {Paging{}, Paging{1024, 2}, Paging{3072, 3}, Paging{1 << 20, 4}}) {
-        SCOPED_TRACE(paging.page);
-        const Plan plan = plan_with(early, 4, {mode}, 1, data.files.facts(), paging);
+      for (const Residency& residency : {Residency{}, Residency{.pages = {1024, 2}, .optimizer_state = kBeyond},
+                                         Residency{.pages = {3072, 3}, .optimizer_state = kBeyond},
+                                         Residency{.pages = {1 << 20, 4}, .optimizer_state = kBeyond}}) {
+        SCOPED_TRACE(residency.pages.elements);
+        const Plan plan = plan_with(early, 4, {mode}, 1, data.files.facts(), residency);
         EXPECT_TRUE(plan.timeline.early_updates);
         EXPECT_EQ(Session(early, plan, data.files).train(kUpdates), at_the_end);
         audit(early, plan, data);
-        if (mode == BlockMode::recompute && !paging.active()) EXPECT_LT(plan.arena, late_plan.arena);
+        if (mode == BlockMode::recompute && !residency.active()) EXPECT_LT(plan.arena, late_plan.arena);
       }
     }
   }

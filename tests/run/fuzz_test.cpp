@@ -131,7 +131,7 @@ void run_irregular(const Maker& make, const std::vector<Bytes>& beyond, std::siz
       before = plan.update_seconds;
       if (!plans.insert(plan.plan_hash).second) continue;
       with_replays += !plan.decisions.replays.empty();
-      with_disk += plan.decisions.paging.active();
+      with_disk += plan.decisions.residency.active();
       EXPECT_TRUE(judged(plan));
       expect_frozen_to_stay(plan.graph, lower(plan));
       std::string found;
@@ -190,7 +190,7 @@ TEST(Adapters, LeaveTheBaseAsItIs) {
     PlanSpace space([&](std::int64_t) { return make(2).graph; }, request, round_machine(), catalogue);
     const auto best = space.best({space.floor(), {}, {}});
     const Plan& plan = std::get<Plan>(best);
-    EXPECT_EQ(plan.decisions.paging.active(), !beyond.empty());
+    EXPECT_EQ(plan.decisions.residency.active(), !beyond.empty());
     std::vector<ValueId> base;
     for (const ValueId id : plan.graph.parameters()) {
       if (plan.graph.values[id].parameter->blocks) base.push_back(id);
@@ -306,7 +306,12 @@ TEST(TwoStacks, EveryBudgetIsExactAndHasTheSameBits) {
 TEST(TwoStacks, EveryBudgetIsExactAndHasTheSameBitsBesideADisk) {
   const Graph graph = stacked_network(1, 8, 256).graph;
   for (const bool tables : {false, true}) {
-    const Graph paged = apply_paging(graph, find_units(graph), {kLargePage, kPageSlots, true, true, 0, tables});
+    const Graph paged = apply_paging(graph, find_units(graph),
+                                     {.pages = {kLargePage, kPageSlots},
+                                      .optimizer_state = kBeyond,
+                                      .parameters = kBeyond,
+                                      .accumulators = kBeyond,
+                                      .tables = {.beyond = tables}});
     for (const char* name : {"stem.w", "neck.w", "stem.w.grad"}) EXPECT_EQ(paged.values[paged.find(name)].tier, tables) << name;
     for (const char* name : {"encoder.0.w", "decoder.3.w"}) EXPECT_EQ(paged.values[paged.find(name)].tier, 1) << name;
   }

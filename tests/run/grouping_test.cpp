@@ -16,7 +16,7 @@ constexpr int kUpdates = 2;
 struct Case {
   const char* name;
   ModelShape shape;
-  std::vector<Paging> pagings;
+  std::vector<Residency> pagings;
   std::int64_t least = 2;
 };
 void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
@@ -36,16 +36,16 @@ TEST_P(GroupsOf, SameBitsAndExactBytes) {
       const Outcome alone =
           Session(config, plan_with(config, micro, {BlockMode::keep}, 1, data.files.facts()), data.files).train(kUpdates);
       for (std::int64_t group = least; group * micro <= kBatch; group *= 2) {
-        for (const Paging& paging : pagings) {
+        for (const Residency& residency : pagings) {
           const BlockMode mode =
               std::array{BlockMode::keep, BlockMode::cheap, BlockMode::recompute, BlockMode::pieces}[round % 4];
           const int chunks = std::array{1, 3, 100}[round++ % 3];
-          SCOPED_TRACE(
-              fmt::format("clip {} micro {} group {} {} {} chunks, page {} slots {} parameters {} accumulators {} "
-                          "tables {} narrow {}",
-                          clip, micro, group, plimsoll::name(mode), chunks, paging.page, paging.slots, paging.parameters,
-                          paging.accumulators, paging.tables, paging.narrow));
-          const Plan plan = plan_with(config, micro, {mode}, chunks, data.files.facts(), paging, group);
+          SCOPED_TRACE(fmt::format(
+              "clip {} micro {} group {} {} {} chunks, page {} slots {} parameters {} accumulators {} "
+              "tables {} narrow {}",
+              clip, micro, group, plimsoll::name(mode), chunks, residency.pages.elements, residency.pages.slots,
+              residency.parameters.beyond, residency.accumulators.beyond, residency.tables.beyond, residency.by_matrix));
+          const Plan plan = plan_with(config, micro, {mode}, chunks, data.files.facts(), residency, group);
           verify(plan.graph);
           EXPECT_EQ(Session(config, plan, data.files).train(kUpdates), alone);
           Session session(config, plan, data.files, Watch::audit);
@@ -58,22 +58,43 @@ TEST_P(GroupsOf, SameBitsAndExactBytes) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, GroupsOf,
-                         testing::Values(Case{"blocks",
-                                              {3, 128, 4, 11, 301},
-                                              {{},
-                                               {1024, 2},
-                                               {kPageStep, 3, true, false, 1},
-                                               {kPageStep, 2, true, true},
-                                               {kPageStep, 3, true, true, 0, false, false, 2},
-                                               {1024, 2, true, true, 0, false, true}}},
-                                         // The embedding's part of the gradient has slots.
-                                         Case{"tables",
-                                              {2, 64, 2, 9, 9001},
-                                              {{kPageStep, 4, true, true, 0, true, true, 2}, {1 << 18, 3, true, false, 0, true}}},
-                                         // It is as large as the table.
-                                         Case{"rows", {2, 32, 2, 130, 4097}, {{}, {kPageStep, 2, true, true, 0, true}}, 1}),
-                         [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(
+    Models, GroupsOf,
+    testing::Values(
+        Case{"blocks",
+             {3, 128, 4, 11, 301},
+             {{},
+              {.pages = {1024, 2}, .optimizer_state = kBeyond},
+              {.pages = {kPageStep, 3}, .optimizer_state = kBeyond, .parameters = {.beyond = true, .kept = 1}},
+              {.pages = {kPageStep, 2}, .optimizer_state = kBeyond, .parameters = kBeyond, .accumulators = kBeyond},
+              {.pages = {kPageStep, 3}, .optimizer_state = kBeyond, .parameters = kBeyond, .accumulators = kBeyond, .inputs = 2},
+              {.pages = {1024, 2},
+               .optimizer_state = kBeyond,
+               .parameters = kBeyond,
+               .accumulators = kBeyond,
+               .by_matrix = true}}},
+        // The embedding's part of the gradient has slots.
+        Case{"tables",
+             {2, 64, 2, 9, 9001},
+             {{.pages = {kPageStep, 4},
+               .optimizer_state = kBeyond,
+               .parameters = kBeyond,
+               .accumulators = kBeyond,
+               .tables = kBeyond,
+               .inputs = 2,
+               .by_matrix = true},
+              {.pages = {1 << 18, 3}, .optimizer_state = kBeyond, .parameters = kBeyond, .tables = kBeyond}}},
+        // It is as large as the table.
+        Case{"rows",
+             {2, 32, 2, 130, 4097},
+             {{},
+              {.pages = {kPageStep, 2},
+               .optimizer_state = kBeyond,
+               .parameters = kBeyond,
+               .accumulators = kBeyond,
+               .tables = kBeyond}},
+             1}),
+    [](const auto& info) { return info.param.name; });
 
 // With all of a window together and no norm to wait for, gradients live as long as their block's backward pass.
 TEST(Grouping, AWindowThatGoesTogetherKeepsNoGradients) {

@@ -34,8 +34,8 @@ Config paged_config(std::int64_t effective, const ModelShape& shape = kShape) {
   return config;
 }
 
-Plan paged(const Config& config, std::int64_t micro, const Paging& paging, const TokenData& data) {
-  return plan_with(config, micro, {BlockMode::keep}, 1, data.files.facts(), paging);
+Plan paged(const Config& config, std::int64_t micro, const Residency& residency, const TokenData& data) {
+  return plan_with(config, micro, {BlockMode::keep}, 1, data.files.facts(), residency);
 }
 
 // Whoever moves the pages. Where the kernel refuses io_uring the cases for it are skipped.
@@ -45,8 +45,8 @@ class PagingBy : public testing::TestWithParam<TransferEngine> {
     const std::string refusal = GetParam() == TransferEngine::io_uring ? io_uring_refusal() : "";
     if (!refusal.empty()) GTEST_SKIP() << "no io_uring here: " << refusal;
   }
-  Plan paged(const Config& config, std::int64_t micro, const Paging& paging, const TokenData& data) const {
-    Plan plan = plimsoll::paged(config, micro, paging, data);
+  Plan paged(const Config& config, std::int64_t micro, const Residency& residency, const TokenData& data) const {
+    Plan plan = plimsoll::paged(config, micro, residency, data);
     plan.transfers = GetParam();
     return plan;
   }
@@ -70,10 +70,12 @@ TEST_P(PagingBy, SameBitsAndExactBytesForEveryPage) {
     Config config = paged_config(4);
     config.precision.optimizer_state = state;
     const Outcome resident = Session(config, paged(config, micro, {}, data), data.files).train(kUpdates);
-    for (const Paging& paging :
-         {Paging{1024, 2}, Paging{1024, 4}, Paging{3072, 3}, Paging{1 << 20, 4}, Paging{1024, 4, false, false, 1}}) {
-      SCOPED_TRACE(paging.page);
-      const Plan plan = paged(config, micro, paging, data);
+    for (const Residency& residency :
+         {Residency{.pages = {1024, 2}, .optimizer_state = kBeyond}, Residency{.pages = {1024, 4}, .optimizer_state = kBeyond},
+          Residency{.pages = {3072, 3}, .optimizer_state = kBeyond}, Residency{.pages = {1 << 20, 4}, .optimizer_state = kBeyond},
+          Residency{.pages = {1024, 4}, .optimizer_state = {.beyond = true, .kept = 1}}}) {
+      SCOPED_TRACE(residency.pages.elements);
+      const Plan plan = paged(config, micro, residency, data);
       EXPECT_GT(plan.stored[1].n, 0);
       EXPECT_EQ(Session(config, plan, data.files).train(kUpdates), resident);
       audit(config, plan, data);
@@ -93,10 +95,21 @@ TEST(Paging, NoCopyBeginsOfWhatIsBeingWritten) {
       config.optimizer.momentum = kind == OptimizerKind::sgd ? 0.9 : 0;
       config.train.gradient_clip = clip;
       for (const std::int64_t group : {1, 2, 4}) {
-        for (const Paging& paging : {Paging{kPageStep, 4, true, true}, Paging{1024, 2, true, true, 1},
-                                     Paging{kPageStep, 3, false, true}, Paging{1 << 20, 4, true, true, 0, true, true}}) {
-          SCOPED_TRACE(fmt::format("{} clip {} group {} page {}", static_cast<int>(kind), clip, group, paging.page));
-          const Plan plan = plan_with(config, 1, {BlockMode::recompute}, 1, data.files.facts(), paging, group);
+        for (const Residency& residency :
+             {Residency{.pages = {kPageStep, 4}, .optimizer_state = kBeyond, .parameters = kBeyond, .accumulators = kBeyond},
+              Residency{.pages = {1024, 2},
+              .optimizer_state = kBeyond,
+              .parameters = {.beyond = true, .kept = 1},
+              .accumulators = {.beyond = true, .kept = 1}},
+              Residency{.pages = {kPageStep, 3}, .optimizer_state = kBeyond, .accumulators = kBeyond},
+              Residency{.pages = {1 << 20, 4},
+              .optimizer_state = kBeyond,
+              .parameters = kBeyond,
+              .accumulators = kBeyond,
+              .tables = kBeyond,
+              .by_matrix = true}}) {
+          SCOPED_TRACE(fmt::format("{} clip {} group {} page {}", static_cast<int>(kind), clip, group, residency.pages.elements));
+          const Plan plan = plan_with(config, 1, {BlockMode::recompute}, 1, data.files.facts(), residency, group);
           EXPECT_NO_THROW(verify(lower(plan), plan.graph));
         }
       }
@@ -110,9 +123,16 @@ TEST_P(PagingBy, BlocksStreamInEveryMode) {
   constexpr int kFewUpdates = 2;
   const ModelShape shape{3, 128, 4, 11, 301};
   const TokenData data(shape.vocab, 400, 90);
-  const Paging pagings[] = {
-      {1024, 2, true, false},      {kPageStep, 4, false, true},           {kPageStep, 3, true, true},
-      {1 << 20, 4, true, true, 1}, {1024, 2, true, true, 0, false, true}, {kPageStep, 3, true, false, 1, false, true}};
+  const Residency pagings[] = {
+      {.pages = {1024, 2}, .optimizer_state = kBeyond, .parameters = kBeyond},
+      {.pages = {kPageStep, 4}, .optimizer_state = kBeyond, .accumulators = kBeyond},
+      {.pages = {kPageStep, 3}, .optimizer_state = kBeyond, .parameters = kBeyond, .accumulators = kBeyond},
+      {.pages = {1 << 20, 4},
+       .optimizer_state = kBeyond,
+       .parameters = {.beyond = true, .kept = 1},
+       .accumulators = {.beyond = true, .kept = 1}},
+      {.pages = {1024, 2}, .optimizer_state = kBeyond, .parameters = kBeyond, .accumulators = kBeyond, .by_matrix = true},
+      {.pages = {kPageStep, 3}, .optimizer_state = kBeyond, .parameters = {.beyond = true, .kept = 1}, .by_matrix = true}};
   std::size_t round = GetParam() == TransferEngine::threads ? 0 : 3;
   for (const std::int64_t micro : {1, 4}) {
     for (const double clip : {0.0, 1.0}) {
@@ -121,10 +141,11 @@ TEST_P(PagingBy, BlocksStreamInEveryMode) {
       config.train.gradient_clip = clip;
       const Outcome resident = Session(config, paged(config, micro, {}, data), data.files).train(kFewUpdates);
       for (const BlockMode mode : {BlockMode::keep, BlockMode::cheap, BlockMode::recompute, BlockMode::pieces}) {
-        const Paging& paging = pagings[round++ % std::size(pagings)];
+        const Residency& residency = pagings[round++ % std::size(pagings)];
         SCOPED_TRACE(fmt::format("micro {} clip {} {} page {} parameters {} accumulators {} narrow {}", micro, clip, name(mode),
-                                 paging.page, paging.parameters, paging.accumulators, paging.narrow));
-        Plan plan = plan_with(config, micro, {mode}, 1, data.files.facts(), paging);
+                                 residency.pages.elements, residency.parameters.beyond, residency.accumulators.beyond,
+                                 residency.by_matrix));
+        Plan plan = plan_with(config, micro, {mode}, 1, data.files.facts(), residency);
         plan.transfers = GetParam();
         verify(plan.graph);
         EXPECT_EQ(Session(config, plan, data.files).train(kFewUpdates), resident);
@@ -141,8 +162,14 @@ TEST_P(PagingBy, TablesStreamInRanges) {
   constexpr int kFewUpdates = 2;
   const ModelShape shape{2, 64, 2, 9, 9001};
   const TokenData data(shape.vocab, 200, 60);
-  const Paging pagings[] = {
-      {kPageStep, 2, false, false, 0, true}, {kPageStep, 4, true, true, 0, true, true}, {1 << 18, 3, true, false, 0, true}};
+  const Residency pagings[] = {{.pages = {kPageStep, 2}, .optimizer_state = kBeyond, .tables = kBeyond},
+                               {.pages = {kPageStep, 4},
+                                .optimizer_state = kBeyond,
+                                .parameters = kBeyond,
+                                .accumulators = kBeyond,
+                                .tables = kBeyond,
+                                .by_matrix = true},
+                               {.pages = {1 << 18, 3}, .optimizer_state = kBeyond, .parameters = kBeyond, .tables = kBeyond}};
   std::size_t round = 0;
   for (const std::int64_t micro : {1, 4}) {
     for (const double clip : {0.0, 1.0}) {
@@ -150,9 +177,10 @@ TEST_P(PagingBy, TablesStreamInRanges) {
       config.train.gradient_clip = clip;
       const Outcome resident = Session(config, paged(config, micro, {}, data), data.files).train(kFewUpdates);
       for (const int chunks : {1, 3, 100}) {
-        const Paging& paging = pagings[round++ % std::size(pagings)];
-        SCOPED_TRACE(fmt::format("micro {} clip {} chunks {} page {} slots {}", micro, clip, chunks, paging.page, paging.slots));
-        Plan plan = plan_with(config, micro, {BlockMode::cheap}, chunks, data.files.facts(), paging);
+        const Residency& residency = pagings[round++ % std::size(pagings)];
+        SCOPED_TRACE(fmt::format("micro {} clip {} chunks {} page {} slots {}", micro, clip, chunks, residency.pages.elements,
+                                 residency.pages.slots));
+        Plan plan = plan_with(config, micro, {BlockMode::cheap}, chunks, data.files.facts(), residency);
         plan.transfers = GetParam();
         verify(plan.graph);
         for (const char* table : {"wte.weight", "wte.weight.grad"}) EXPECT_EQ(plan.graph.values[plan.graph.find(table)].tier, 1);
@@ -175,10 +203,13 @@ TEST_P(PagingBy, ActivationsRestOnTheDiskBetweenThePasses) {
     const Outcome resident = Session(config, paged(config, micro, {}, data), data.files).train(kFewUpdates);
     for (const int count : {1, 2, 4, 9}) {
       const BlockMode mode = std::array{BlockMode::recompute, BlockMode::keep, BlockMode::cheap, BlockMode::pieces}[round++ % 4];
-      Paging paging{kPageStep, 2, round % 2 == 0, round % 4 > 1};
-      paging.activations = count;
+      Residency residency{.pages = {kPageStep, 2},
+                          .optimizer_state = kBeyond,
+                          .parameters = {.beyond = round % 2 == 0},
+                          .accumulators = {.beyond = round % 4 > 1}};
+      residency.inputs = count;
       SCOPED_TRACE(fmt::format("micro {} {} blocks {}", micro, count, name(mode)));
-      Plan plan = plan_with(config, micro, {mode}, 1, data.files.facts(), paging);
+      Plan plan = plan_with(config, micro, {mode}, 1, data.files.facts(), residency);
       plan.transfers = GetParam();
       verify(plan.graph);
       std::size_t homes = 0;
@@ -198,9 +229,10 @@ TEST_P(PagingBy, ActivationsRestOnTheDiskOfSomeBlocksBesideOthersThatKeep) {
   const Config config = paged_config(4, shape);
   const Outcome resident = Session(config, paged(config, 2, {}, data), data.files).train(kFewUpdates);
   for (const BlockMode later : {BlockMode::keep, BlockMode::cheap}) {
-    Paging paging{kPageStep, 3, true, true};
-    paging.activations = 2;
-    Plan plan = plan_with(config, 2, {BlockMode::recompute, BlockMode::recompute, later, later}, 1, data.files.facts(), paging);
+    Residency residency{.pages = {kPageStep, 3}, .optimizer_state = kBeyond, .parameters = kBeyond, .accumulators = kBeyond};
+    residency.inputs = 2;
+    Plan plan =
+        plan_with(config, 2, {BlockMode::recompute, BlockMode::recompute, later, later}, 1, data.files.facts(), residency);
     plan.transfers = GetParam();
     EXPECT_EQ(Session(config, plan, data.files).train(kFewUpdates), resident);
     audit(config, plan, data);
@@ -213,7 +245,7 @@ TEST(Paging, ActivationsGoWhereTheRequestSays) {
     config.plan.activations = policy;
     Planner planner(config);
     std::set<int> found;
-    for (const FrontierPoint& point : planner.space.frontier(40)) found.insert(point.decisions.paging.activations);
+    for (const FrontierPoint& point : planner.space.frontier(40)) found.insert(point.decisions.residency.inputs);
     return found;
   };
   EXPECT_EQ(most_of(RestPolicy::memory), std::set{0});
@@ -228,7 +260,9 @@ TEST(Paging, ActivationsGoWhereTheRequestSays) {
 TEST(Paging, TablesAreWhatIsReadInRangesAndWorthIt) {
   const auto tier = [](const ModelShape& shape, const char* value) {
     const Graph graph = build_training_graph(paged_config(4, shape), {2, false}, 2).graph;
-    const Graph paged = apply_paging(graph, find_units(graph), {1 << 18, 4, true, true, 0, true});
+    const Graph paged = apply_paging(
+        graph, find_units(graph),
+        {.pages = {1 << 18, 4}, .optimizer_state = kBeyond, .parameters = kBeyond, .accumulators = kBeyond, .tables = kBeyond});
     return paged.values[paged.find(value)].tier;
   };
   EXPECT_EQ(tier({2, 64, 2, 9, 8192}, "wte.weight"), 1);
@@ -240,7 +274,7 @@ TEST(Paging, TablesAreWhatIsReadInRangesAndWorthIt) {
 
 TEST(Paging, StateOfNoMoreThanADiskBlockStays) {
   const Graph graph = build_training_graph(paged_config(4, {2, 256, 4, 5, 301}), {2, false}, 2).graph;
-  const Graph paged = apply_paging(graph, find_units(graph), {kPageStep, 4});
+  const Graph paged = apply_paging(graph, find_units(graph), {.pages = {kPageStep, 4}, .optimizer_state = kBeyond});
   const auto tier = [&](const char* value) { return paged.values[paged.find(value)].tier; };
   for (const char* stays : {"h.0.ln_1.weight.m", "h.1.mlp.c_fc.bias.v"}) EXPECT_EQ(tier(stays), 0) << stays;
   for (const char* leaves : {"wpe.weight.m", "h.1.attn.c_proj.weight.v"}) EXPECT_EQ(tier(leaves), 1) << leaves;
@@ -248,7 +282,8 @@ TEST(Paging, StateOfNoMoreThanADiskBlockStays) {
 
 TEST(Paging, SomeBlocksKeepTheirState) {
   const Graph graph = build_training_graph(paged_config(4, {4, 256, 4, 5, 301}), {2, false}, 2).graph;
-  const Graph paged = apply_paging(graph, find_units(graph), {kPageStep, 4, false, false, 2});
+  const Graph paged =
+      apply_paging(graph, find_units(graph), {.pages = {kPageStep, 4}, .optimizer_state = {.beyond = true, .kept = 2}});
   for (int block = 0; block < 4; ++block) {
     const std::string line = "h." + std::to_string(block);
     for (const char* state : {".attn.c_attn.weight.m", ".mlp.c_fc.weight.v"}) {
@@ -298,7 +333,7 @@ TEST(Paging, WhatIsReadOutsideAsWellBelongsToNoBlock) {
 // Each change is one that a wrong lowering could make.
 TEST(Paging, VerifyRefusesBrokenCopies) {
   const TokenData data(kShape.vocab, 400, 90);
-  const Plan plan = paged(paged_config(4), 1, {1024, 2}, data);
+  const Plan plan = paged(paged_config(4), 1, {.pages = {1024, 2}, .optimizer_state = kBeyond}, data);
   const auto refused = [&](const char* words, const std::function<bool(std::vector<Instruction>&, std::size_t)>& change) {
     Program program = lower(plan);
     ASSERT_NO_THROW(verify(program, plan.graph));
@@ -360,7 +395,7 @@ TEST(Paging, MomentumStreamsAsWell) {
   config.optimizer.kind = OptimizerKind::sgd;
   config.optimizer.momentum = 0.9;
   const Outcome resident = Session(config, paged(config, 2, {}, data), data.files).train(kUpdates);
-  const Plan plan = paged(config, 2, {2048, 4}, data);
+  const Plan plan = paged(config, 2, {.pages = {2048, 4}, .optimizer_state = kBeyond}, data);
   EXPECT_EQ(Session(config, plan, data.files).train(kUpdates), resident);
   audit(config, plan, data);
 }
@@ -386,7 +421,7 @@ TEST(Paging, EveryBudgetFromALowerFloor) {
     EXPECT_LE(plan.update_seconds, before);
     before = plan.update_seconds;
     stored.insert(plan.stored[1].n);
-    tables += plan.decisions.paging.tables;
+    tables += plan.decisions.residency.tables.beyond;
     audit(config, plan, data);
     parameters.insert(Session(config, plan, data.files).train(2).parameters);
   }
@@ -429,15 +464,15 @@ TEST(Paging, EachEngineIsCountedForItself) {
   const TokenData data(kShape.vocab, 400, 90);
   const Config config = paged_config(4);
   const Graph graph = build_training_graph(config, data.files.facts(), 1).graph;
-  const Graph streamed = apply_paging(graph, find_units(graph), {1024, 2});
+  const Graph streamed = apply_paging(graph, find_units(graph), {.pages = {1024, 2}, .optimizer_state = kBeyond});
   Machine machine = round_machine();
-  const Bytes threads = total(paging_reserve(streamed, {1024, 2}, machine, 0));
+  const Bytes threads = total(paging_reserve(streamed, {.pages = {1024, 2}, .optimizer_state = kBeyond}, machine, 0));
   machine.tiers[1].transfers = TransferEngine::io_uring;
-  const std::vector<ReserveItem> items = paging_reserve(streamed, {1024, 2}, machine, 0);
+  const std::vector<ReserveItem> items = paging_reserve(streamed, {.pages = {1024, 2}, .optimizer_state = kBeyond}, machine, 0);
   EXPECT_EQ(items.size(), 4u);
   EXPECT_LT(total(items), threads) << "so a plan for the ring is none for threads";
   EXPECT_TRUE(paging_reserve(graph, {}, machine, 0).empty());
-  const Plan plan = paged(config, 1, {1024, 2}, data);
+  const Plan plan = paged(config, 1, {.pages = {1024, 2}, .optimizer_state = kBeyond}, data);
   EXPECT_EQ(plan.transfers, TransferEngine::threads);
   EXPECT_EQ(transfers_reserve(plan, "transfers: staging"), kTransferStaging * (kTransfers + 1));
   EXPECT_EQ(transfers_reserve(plan, "transfers: io_uring"), Bytes{0});
@@ -446,7 +481,7 @@ TEST(Paging, EachEngineIsCountedForItself) {
 // In a thread of its own, which alone is refused.
 TEST(Paging, ARefusedEngineIsAPlanThatChanged) {
   const TokenData data(kShape.vocab, 400, 90);
-  Plan plan = paged(paged_config(4), 1, {1024, 2}, data);
+  Plan plan = paged(paged_config(4), 1, {.pages = {1024, 2}, .optimizer_state = kBeyond}, data);
   plan.transfers = TransferEngine::io_uring;
   std::string code;
   std::thread([&] {
@@ -476,8 +511,8 @@ TEST_P(PagingBy, CheckpointsAreTheSameBytes) {
   const Config config = paged_config(4);
   const ScratchFolder folder;
   std::vector<std::string> texts;
-  for (const Paging& paging : {Paging{}, Paging{2048, 3}}) {
-    const Plan plan = paged(config, 2, paging, data);
+  for (const Residency& residency : {Residency{}, Residency{.pages = {2048, 3}, .optimizer_state = kBeyond}}) {
+    const Plan plan = paged(config, 2, residency, data);
     Session session(config, plan, data.files);
     session.train(kUpdates);
     const std::filesystem::path file = folder / ("checkpoint" + std::to_string(texts.size()));
@@ -485,7 +520,8 @@ TEST_P(PagingBy, CheckpointsAreTheSameBytes) {
     session.trainer().save_checkpoint_to(file);
     texts.push_back(read_text(file, 1 << 28, "E-TEST"));
     // And back, into the other kind of plan as well.
-    for (const Paging& other : {Paging{}, Paging{1024, 4}, Paging{1024, 3, false, false, 1}}) {
+    for (const Residency& other : {Residency{}, Residency{.pages = {1024, 4}, .optimizer_state = kBeyond},
+                                   Residency{.pages = {1024, 3}, .optimizer_state = {.beyond = true, .kept = 1}}}) {
       const Plan again = paged(config, 2, other, data);
       Session resumed(config, again, data.files);
       resumed.trainer().load(&file);
@@ -512,7 +548,7 @@ std::string code_of_update(Session& session) {
 TEST_P(PagingBy, BrokenDisksAreNamed) {
   const TokenData data(kShape.vocab, 400, 90);
   const Config config = paged_config(4);
-  const Plan plan = paged(config, 2, {1024, 4}, data);
+  const Plan plan = paged(config, 2, {.pages = {1024, 4}, .optimizer_state = kBeyond}, data);
   {
     Session session(config, plan, data.files);
     session.trainer().load(nullptr);

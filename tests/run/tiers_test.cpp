@@ -12,23 +12,24 @@ namespace {
 constexpr int kUpdates = 2;
 const ModelShape kDeep{4, 128, 4, 11, 9001};
 
-Plan three_tiers(const Config& config, std::int64_t micro, BlockMode mode, const Paging& paging, const TokenData& data,
+Plan three_tiers(const Config& config, std::int64_t micro, BlockMode mode, const Residency& residency, const TokenData& data,
                  std::int64_t group = 1) {
-  return plan_with(config, micro, {mode}, 1, data.files.facts(), paging, group, round_device());
+  return plan_with(config, micro, {mode}, 1, data.files.facts(), residency, group, round_device());
 }
 
-Paging everything(Bytes near) {
-  Paging paging{kPageStep, 3, true, true, 0, true};
-  paging.near = near;
-  return paging;
+Residency everything(Bytes near) {
+  Residency residency{
+      .pages = {kPageStep, 3}, .optimizer_state = kBeyond, .parameters = kBeyond, .accumulators = kBeyond, .tables = kBeyond};
+  residency.near = near;
+  return residency;
 }
 
 void audit(const Config& config, const Plan& plan, const TokenData& data) {
   Session session(config, plan, data.files, Watch::audit);
   session.run_all_phases(data.files);
   EXPECT_EQ(difference(plan, session.audit().phases()), "");
-  for (std::size_t tier = 1; tier < kMostTiers; ++tier) {
-    SCOPED_TRACE(plan.tiers[tier]);
+  for (std::size_t tier = 1; tier < plan.tiers.size(); ++tier) {
+    SCOPED_TRACE(plan.tiers[tier].name);
     const TierStore* store = session.stores().at(tier);
     ASSERT_EQ(store != nullptr, plan.stored[tier].n > 0);
     if (store == nullptr) continue;
@@ -38,7 +39,7 @@ void audit(const Config& config, const Plan& plan, const TokenData& data) {
 }
 
 Bytes all_of(const Config& config, const TokenData& data) {
-  return three_tiers(config, 1, BlockMode::keep, everything(Paging::kAllNear), data).stored[1];
+  return three_tiers(config, 1, BlockMode::keep, everything(Residency::kAllNear), data).stored[1];
 }
 
 // The bits of a plan that keeps everything in one tier, and on each tier the planned bytes.
@@ -74,9 +75,9 @@ TEST(Tiers, GroupsAndActivationsGoWhereThereIsRoom) {
       Session(config, plan_with(config, 2, {BlockMode::keep}, 1, data.files.facts()), data.files).train(kUpdates);
   for (const Bytes near : {all, all + kKiB * 8, all + kMiB}) {
     for (const std::int64_t group : {1, 2}) {
-      Paging paging = everything(near);
-      paging.activations = 3;
-      const Plan plan = three_tiers(config, 2, BlockMode::recompute, paging, data, group);
+      Residency residency = everything(near);
+      residency.inputs = 3;
+      const Plan plan = three_tiers(config, 2, BlockMode::recompute, residency, data, group);
       EXPECT_EQ(plan.stored[2].n == 0, near == all + kMiB);
       expect_same(config, plan, data, resident);
     }

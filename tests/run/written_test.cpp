@@ -17,7 +17,7 @@ const ModelShape kShape{3, 128, 4, 11, 301};
 struct Case {
   std::string name;
   std::int64_t micro = 2;
-  Paging paging;
+  Residency residency;
   std::int64_t group = 1;
   BlockMode mode = BlockMode::keep;
   AdapterKind adapter = AdapterKind::none;
@@ -27,19 +27,20 @@ struct Case {
 
 void PrintTo(const Case& one, std::ostream* out) { *out << one.name; }
 
-constexpr Paging kState{kPageStep, 2}, kAll{kPageStep, 3, true, true, 0, true};
+constexpr Residency kState{.pages = {kPageStep, 2}, .optimizer_state = kBeyond},
+    kAll{.pages = {kPageStep, 3}, .optimizer_state = kBeyond, .parameters = kBeyond, .accumulators = kBeyond, .tables = kBeyond};
 
-Paging narrow() {
-  Paging paging = kAll;
-  paging.narrow = true;
-  return paging;
+Residency narrow() {
+  Residency residency = kAll;
+  residency.by_matrix = true;
+  return residency;
 }
 
-Paging resident() {
-  Paging paging = kAll;
-  paging.tables = false;
-  paging.resident = 1;
-  return paging;
+Residency resident() {
+  Residency residency = kAll;
+  residency.tables.beyond = false;
+  residency.keep(1);
+  return residency;
 }
 
 Config config_of(const Case& one) {
@@ -56,16 +57,48 @@ Config config_of(const Case& one) {
 class WrittenBy : public testing::TestWithParam<Case> {};
 INSTANTIATE_TEST_SUITE_P(
     Plan, WrittenBy,
-    testing::Values(Case{"in_memory", 2, {}}, Case{"state", 2, kState}, Case{"large_pages", 4, {1 << 20, 4}},
-                    Case{"all", 1, kAll}, Case{"narrow", 1, narrow()}, Case{"resident_blocks", 2, resident()},
-                    Case{"group", 1, kAll, 4}, Case{"half_group", 1, kAll, 2},
-                    Case{"activations", 2, {kPageStep, 4, false, false, 2}, 1, BlockMode::recompute},
-                    Case{"activations_beside_all", 2, {kPageStep, 4, true, true, 1}, 1, BlockMode::recompute},
-                    Case{"bf16", 2, kAll, 1, BlockMode::keep, AdapterKind::none, BaseFormat::none, DType::bf16, DType::bf16},
-                    Case{"lora", 2, {kPageStep, 3, true, true}, 1, BlockMode::keep, AdapterKind::lora},
-                    Case{"dora", 2, {kPageStep, 3, true, true}, 1, BlockMode::keep, AdapterKind::dora},
-                    Case{"lora_on_int8", 2, {kPageStep, 3, true, true}, 1, BlockMode::keep, AdapterKind::lora, BaseFormat::int8},
-                    Case{"lora_on_nf4", 1, {kPageStep, 3, true, true}, 2, BlockMode::keep, AdapterKind::lora, BaseFormat::nf4}),
+    testing::Values(
+        Case{"in_memory", 2, {}}, Case{"state", 2, kState},
+        Case{"large_pages", 4, {.pages = {1 << 20, 4}, .optimizer_state = kBeyond}}, Case{"all", 1, kAll},
+        Case{"narrow", 1, narrow()}, Case{"resident_blocks", 2, resident()}, Case{"group", 1, kAll, 4},
+        Case{"half_group", 1, kAll, 2},
+        Case{
+            "activations", 2, {.pages = {kPageStep, 4}, .optimizer_state = {.beyond = true, .kept = 2}}, 1, BlockMode::recompute},
+        Case{"activations_beside_all",
+             2,
+             {.pages = {kPageStep, 4},
+              .optimizer_state = kBeyond,
+              .parameters = {.beyond = true, .kept = 1},
+              .accumulators = {.beyond = true, .kept = 1}},
+             1,
+             BlockMode::recompute},
+        Case{"bf16", 2, kAll, 1, BlockMode::keep, AdapterKind::none, BaseFormat::none, DType::bf16, DType::bf16},
+        Case{"lora",
+             2,
+             {.pages = {kPageStep, 3}, .optimizer_state = kBeyond, .parameters = kBeyond, .accumulators = kBeyond},
+             1,
+             BlockMode::keep,
+             AdapterKind::lora},
+        Case{"dora",
+             2,
+             {.pages = {kPageStep, 3}, .optimizer_state = kBeyond, .parameters = kBeyond, .accumulators = kBeyond},
+             1,
+             BlockMode::keep,
+             AdapterKind::dora},
+        Case{"lora_on_int8",
+             2,
+             {.pages = {kPageStep, 3}, .optimizer_state = kBeyond, .parameters = kBeyond, .accumulators = kBeyond},
+             1,
+             BlockMode::keep,
+             AdapterKind::lora,
+             BaseFormat::int8},
+        Case{"lora_on_nf4",
+             1,
+             {.pages = {kPageStep, 3}, .optimizer_state = kBeyond, .parameters = kBeyond, .accumulators = kBeyond},
+             2,
+             BlockMode::keep,
+             AdapterKind::lora,
+             BaseFormat::nf4}),
     [](const auto& info) { return info.param.name; });
 
 bool frozen(const Graph& graph, ValueId id) { return is_frozen(graph.values[id]); }
@@ -74,7 +107,7 @@ TEST_P(WrittenBy, IsWhatThePlanSays) {
   const Case& one = GetParam();
   const TokenData data(kShape.vocab, 400, 90);
   const Config config = config_of(one);
-  const Plan plan = plan_with(config, one.micro, {one.mode}, 1, data.files.facts(), one.paging, one.group);
+  const Plan plan = plan_with(config, one.micro, {one.mode}, 1, data.files.facts(), one.residency, one.group);
   Session session(config, plan, data.files);
   const Written planned = written_by(session.program(), plan.graph, 1);
   const auto counted = [&] { return session.pages() == nullptr ? Bytes{} : session.pages()->wear(); };
@@ -89,8 +122,8 @@ TEST_P(WrittenBy, IsWhatThePlanSays) {
   session.trainer().save_checkpoint_to(folder / "checkpoint");
   session.trainer().save_weights_to(folder / "weights");
   EXPECT_EQ(counted(), planned.load + planned.update * 2) << "only updates write";
-  EXPECT_EQ(planned.update.n > 0, one.paging.active());
-  EXPECT_EQ(planned.load.n > 0, one.paging.parameters);
+  EXPECT_EQ(planned.update.n > 0, one.residency.active());
+  EXPECT_EQ(planned.load.n > 0, one.residency.parameters.beyond);
 }
 
 // The counter knows no values. So all that rests there is summed by hand: frozen bytes once, and nothing of them in an update.
@@ -98,14 +131,14 @@ TEST_P(WrittenBy, HoldsNothingFrozenAfterLoading) {
   const Case& one = GetParam();
   const TokenData data(kShape.vocab, 400, 90);
   const Config config = config_of(one);
-  const Plan plan = plan_with(config, one.micro, {one.mode}, 1, data.files.facts(), one.paging, one.group);
+  const Plan plan = plan_with(config, one.micro, {one.mode}, 1, data.files.facts(), one.residency, one.group);
   const Program program = lower(plan);
   std::map<bool, Bytes> resting;
   for (const ValueId id : plan.graph.parameters()) {
     const Operand& operand = program.operands[id];
     if (operand.tier == 1) resting[frozen(plan.graph, id)] += align_up(operand.bytes, kStoredAlignment);
   }
-  EXPECT_EQ(resting[true].n > 0, one.paging.parameters && one.adapter != AdapterKind::none);
+  EXPECT_EQ(resting[true].n > 0, one.residency.parameters.beyond && one.adapter != AdapterKind::none);
   EXPECT_EQ(written_by(program, plan.graph, 1).load, resting[true] + resting[false]);
   for (const std::vector<Instruction>* section : program.sections()) {
     for (const Instruction& instruction : *section) {

@@ -104,7 +104,7 @@ MachineRecord machine() {
   MachineRecord record = simulated_machine(1);
   record.machine.instruction_set = facts.instruction_set;
   record.machine.libraries = facts.libraries;
-  record.machine.tiers = {{"ram", kGiB * 4}};
+  record.machine.tiers = {{TierKind::compute, "ram", kGiB * 4}};
   record.machine.links.clear();
   record.machine.reserve.code = kGiB;
   record.machine.hash = machine_hash(record.machine);

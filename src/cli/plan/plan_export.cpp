@@ -172,7 +172,7 @@ std::string members_text(const ordered_json& object, const char* indent) {
 }  // namespace
 
 std::string instance_text(const Config& config, const PlanningInput& input, const Plan& plan) {
-  if (plan.decisions.paging.active()) {
+  if (plan.decisions.residency.active()) {
     throw config_error("E-EXPORT-DISK", "--export-instance", "the plan keeps a part of the training on a disk",
                        "a plan in memory alone: instances know one tier", {"--set plan.optimizer_state=memory"});
   }

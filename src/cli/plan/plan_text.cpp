@@ -182,10 +182,10 @@ std::string remedies_text(const json& remedies) {
 
 std::string resting_text(const json& decisions) {
   std::string text;
-  const json& paging = decisions.at("paging");
-  const json& all = paging.at("what");
+  const json& residency = decisions.at("paging");
+  const json& all = residency.at("what");
   const auto has = [&](const char* what) { return std::find(all.begin(), all.end(), what) != all.end(); };
-  const int resident = paging.at("resident_blocks").get<int>();
+  const int resident = residency.at("resident_blocks").get<int>();
   const std::string last = has("gradients") ? "gradients" : has("parameters") ? "parameters" : "optimizer state";
   for (const json& what : all) {
     text += (text.empty() ? "" : ", ") + what.get<std::string>();

@@ -32,9 +32,9 @@ Error malformed(const fs::path& path, std::string why) {
 }
 
 Error refused(const fs::path& path, std::string why) {
-  return data_error(
-      "E-TOKENIZER", path.string(), std::move(why), "the files of a GPT-2 tokenizer that say the same",
-      {Remedy::of_command("", {{"data.train", "TOKENS.bin"}, {"data.format", "u16"}}, "or u32, with tokens of the tokenizer itself")});
+  return data_error("E-TOKENIZER", path.string(), std::move(why), "the files of a GPT-2 tokenizer that say the same",
+                    {Remedy::of_command("", {{"data.train", "TOKENS.bin"}, {"data.format", "u16"}},
+                                        "or u32, with tokens of the tokenizer itself")});
 }
 
 std::string shown(std::string_view text) {
@@ -270,12 +270,12 @@ std::vector<AddedToken> unread_tokens(const fs::path& folder, const TokenTable& 
 }
 
 Error unread_token_error(const AddedToken& token, const std::string& where, std::size_t byte) {
-  return data_error(
-      "E-TOKENIZER", where,
-      fmt::format("byte {} begins {}, a token that {} adds to the vocabulary and that would be split", byte, shown(token.text),
-                  token.file),
-      "text without such tokens: those of vocab.json and merges.txt alone are read",
-      {Remedy::of_command("", {{"data.train", "TOKENS.bin"}, {"data.format", "u16"}}, "or u32, with tokens of the tokenizer itself")});
+  return data_error("E-TOKENIZER", where,
+                    fmt::format("byte {} begins {}, a token that {} adds to the vocabulary and that would be split", byte,
+                                shown(token.text), token.file),
+                    "text without such tokens: those of vocab.json and merges.txt alone are read",
+                    {Remedy::of_command("", {{"data.train", "TOKENS.bin"}, {"data.format", "u16"}},
+                                        "or u32, with tokens of the tokenizer itself")});
 }
 
 void refuse_unread(std::string_view text, std::span<const AddedToken> tokens, const std::string& where) {

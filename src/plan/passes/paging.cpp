@@ -118,9 +118,9 @@ bool works_on_ranges(const Graph& graph, const Node& node) {
 
 class PagingPass {
  public:
-  PagingPass(const Graph& graph, const std::vector<Unit>& units, const Paging& paging)
+  PagingPass(const Graph& graph, const std::vector<Unit>& units, const Residency& residency)
       : result_(graph),
-        paging_(paging),
+        residency_(residency),
         blocks_(block_count(units)),
         block_of_(units_of_values(graph, units)),
         state_of_(blocks_of_state(graph, units)),
@@ -135,7 +135,7 @@ class PagingPass {
         (range ? in_ranges_ : whole_)[origin_of(graph, node.inputs[i])] = 1;
       }
     }
-    if (paging.tables) find_tables();
+    if (residency.tables.beyond) find_tables();
   }
 
   Graph run() {
@@ -153,7 +153,7 @@ class PagingPass {
       node.section == Section::update ? updates.push_back(id) : give_pages(std::string(node.line), {id});
     }
     if (!updates.empty()) give_pages("update", updates);
-    if (paging_.near != Paging::kAllNear) send_far();
+    if (residency_.near != Residency::kAllNear) send_far();
     return std::move(result_);
   }
 
@@ -164,17 +164,19 @@ class PagingPass {
     switch (result_.values[value].role) {
       case Role::optimizer_state:
         return in_ranges_[value] != 0 && result_.values[value].bytes() > kStoredAlignment && !keeps_state(state_of_[value]);
-      case Role::parameter: return (paging_.parameters && leaves_a_block(value) && whole_[value] == 0) || table_[value] != 0;
-      case Role::accumulator: return (paging_.accumulators && leaves_a_block(value)) || table_[value] != 0;
+      case Role::parameter:
+        return (residency_.parameters.beyond && leaves_a_block(value) && whole_[value] == 0) || table_[value] != 0;
+      case Role::accumulator: return (residency_.accumulators.beyond && leaves_a_block(value)) || table_[value] != 0;
       default: return false;
     }
   }
   bool keeps_state(int block) const {
-    return block >= 0 && block < blocks_ && !paging_.parameters && !paging_.accumulators && stays(paging_, block, blocks_);
+    return block >= 0 && block < blocks_ && !residency_.parameters.beyond && !residency_.accumulators.beyond &&
+           stays(residency_, block, blocks_);
   }
   bool leaves_a_block(ValueId value) const {
     const int block = block_of_[value];
-    return block >= blocks_ ? paging_.tables : block >= 0 && !stays(paging_, block, blocks_);
+    return block >= blocks_ ? residency_.tables.beyond : block >= 0 && !stays(residency_, block, blocks_);
   }
 
   // A table is what every node reads in ranges that leave something to win, with the accumulator that its update reads.
@@ -188,7 +190,7 @@ class PagingPass {
         if (!value.parameter) continue;
         const bool ranged = std::find(rule.inputs.begin(), rule.inputs.end(), i) != rule.inputs.end();
         const bool pages = rule.step % kPageStep == 0 && is_float(value.type.dtype);
-        const bool large = value.type.shape.elements() >= 2 * paging_.slots * rule.step;
+        const bool large = value.type.shape.elements() >= 2 * residency_.pages.slots * rule.step;
         if (!ranged || !pages || !large) table_[node.inputs[i]] = 0;
       }
     }
@@ -221,7 +223,7 @@ class PagingPass {
     Bytes used;
     for (const auto& [rank, number, place, value] : order) {
       const Bytes bytes = align_up(result_.values[value].bytes(), kStoredAlignment);
-      const bool far = used + bytes > paging_.near;
+      const bool far = used + bytes > residency_.near;
       if (!far) used += bytes;
       if (far) result_.values[value].tier = 2;
     }
@@ -244,12 +246,12 @@ class PagingPass {
   }
 
   void give_pages(const std::string& owner, const std::vector<NodeId>& nodes) {
-    const std::int64_t page = page_elements(result_, paging_);
+    const std::int64_t page = page_elements(result_, residency_);
     std::int64_t slot = 0;
     for (const NodeId id : nodes) slot = std::max(slot, range_elements(result_, result_.nodes[id], page));
     Value pages;
     pages.name = owner + ".pages";
-    pages.type = {DType::f32, Shape{paging_.slots * slot * slot_bytes(result_, nodes).n / size_of(DType::f32)}};
+    pages.type = {DType::f32, Shape{residency_.pages.slots * slot * slot_bytes(result_, nodes).n / size_of(DType::f32)}};
     pages.role = Role::pages;
     pages.section = result_.nodes[nodes.front()].section;
     const ValueId room = result_.values.push_back(std::move(pages));
@@ -257,7 +259,7 @@ class PagingPass {
   }
 
   Graph result_;
-  const Paging& paging_;
+  const Residency& residency_;
   int blocks_;
   PerValue<int> block_of_, state_of_;
   PerValue<char> table_;      // and their accumulators
@@ -268,8 +270,8 @@ class PagingPass {
 }  // namespace
 
 // As many of the first blocks as is their share.
-bool stays(const Paging& paging, int block, int blocks) {
-  const auto before = [&](std::int64_t end) { return end * paging.resident / blocks; };
+bool stays(const Residency& residency, int block, int blocks) {
+  const auto before = [&](std::int64_t end) { return end * residency.kept() / blocks; };
   return before(block + 1) > before(block);
 }
 
@@ -297,7 +299,7 @@ Bytes slot_bytes(const Graph& graph, const std::vector<NodeId>& nodes) {
 
 // Of what is larger than a page ranges are whole pages, or pages whole ranges. Pages are whole blocks of a disk, whatever their
 // elements weigh.
-std::int64_t page_elements(const Graph& graph, const Paging& paging) {
+std::int64_t page_elements(const Graph& graph, const Residency& residency) {
   std::int64_t largest = 0;
   DType lightest = DType::f32;
   for (const Value& value : graph.values) {
@@ -305,20 +307,20 @@ std::int64_t page_elements(const Graph& graph, const Paging& paging) {
     largest = std::max(largest, round_up(value.type.shape.elements(), kElementStep));
     if (size_of(value.type.dtype) < size_of(lightest)) lightest = value.type.dtype;
   }
-  if (largest <= paging.page) return largest;
+  if (largest <= residency.pages.elements) return largest;
   std::vector<std::int64_t> steps;
   for (const Node& node : graph.nodes) {
     if (node.section != Section::update && works_on_ranges(graph, node)) steps.push_back(ranges_of(graph, node).step);
   }
-  std::int64_t page = round_up(paging.page, kStoredAlignment.n / size_of(lightest));
+  std::int64_t page = round_up(residency.pages.elements, kStoredAlignment.n / size_of(lightest));
   const auto fits = [&](std::int64_t step) { return page % step == 0 || step % page == 0; };
   while (page > kPageStep && !std::all_of(steps.begin(), steps.end(), fits)) page -= kPageStep;
   ensure(std::all_of(steps.begin(), steps.end(), fits), "paging", "no page divides the ranges");
   return page;
 }
 
-Graph apply_paging(const Graph& graph, const std::vector<Unit>& units, const Paging& paging) {
-  return paging.active() ? PagingPass(graph, units, paging).run() : graph;
+Graph apply_paging(const Graph& graph, const std::vector<Unit>& units, const Residency& residency) {
+  return residency.active() ? PagingPass(graph, units, residency).run() : graph;
 }
 
 namespace {
@@ -333,14 +335,15 @@ std::vector<ReserveItem> pinned_tables(const Graph& graph) {
 
 }  // namespace
 
-std::vector<ReserveItem> paging_reserve(const Graph& graph, const Paging& paging, const Machine& machine, std::size_t tier) {
+std::vector<ReserveItem> paging_reserve(const Graph& graph, const Residency& residency, const Machine& machine,
+                                        std::size_t tier) {
   // A ring of up to 32 entries is two pages; touching liburing brings in 64 KiB of it.
   constexpr Bytes kThreadState{64 << 10}, kPieceState{2 << 10}, kCopyState{640}, kRing{(64 << 10) + 2 * kPage.n};
   const bool host = has_host(machine);
-  if (paging.active() && host && tier == 0 && machine.instruction_set == kCudaInstructions) return pinned_tables(graph);
-  if (!paging.active() || tier != (host ? 1 : 0)) return {};
+  if (residency.active() && host && tier == 0 && machine.backend == Backend::cuda) return pinned_tables(graph);
+  if (!residency.active() || tier != (host ? 1 : 0)) return {};
   const std::size_t disk_tier = host ? 2 : 1;
-  const std::int64_t page = page_elements(graph, paging);
+  const std::int64_t page = page_elements(graph, residency);
   const auto pieces_of = [&](ValueId value) { return ceil_div(graph.values[value].type.shape.elements(), page); };
   std::int64_t pieces = 0, copies = 0;
   bool to_disk = false, to_host = false;
@@ -373,9 +376,9 @@ std::vector<ReserveItem> paging_reserve(const Graph& graph, const Paging& paging
   return items;
 }
 
-bool has_room(const StoredLayout& stored, const Paging& paging, const std::vector<Bytes>& beyond) {
+bool has_room(const StoredLayout& stored, const Residency& residency, const std::vector<Bytes>& beyond) {
   const auto room = [&](std::size_t tier) { return tier <= beyond.size() ? beyond[tier - 1] : Bytes{0}; };
-  return stored.ends[1] <= std::min(room(1), paging.near) && stored.ends[2] <= room(2);
+  return stored.ends[1] <= std::min(room(1), residency.near) && stored.ends[2] <= room(2);
 }
 
 StoredLayout stored_layout(const Graph& graph) {

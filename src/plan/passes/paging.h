@@ -7,53 +7,24 @@
 
 #include <array>
 #include <cstdint>
-#include <limits>
 #include <vector>
 
 #include "base/bytes.h"
 #include "graph/graph.h"
 #include "plan/machine.h"
+#include "plan/residency.h"
 #include "plan/units.h"
 
 namespace plimsoll {
-
-// Pages are multiples of this many elements.
-inline constexpr std::int64_t kPageStep = 1 << 15;
-// A page of 1 MiB takes 1 ms on the measured disk, ten times its latency; 128 KiB takes one latency. Four slots: two on their way
-// in, one being updated, one on its way out.
-inline constexpr std::int64_t kPageSlots = 4, kLargePage = 1 << 18, kSmallPage = kPageStep;
-
-struct Paging {
-  std::int64_t page = 0;                          // elements of a transfer; 0: everything stays where kernels run
-  std::int64_t slots = 0;                         // slots for ranges: some on their way in, one being updated, one on its way out
-  bool parameters = false, accumulators = false;  // also those of the blocks
-  // Number of blocks that keep their values, spread evenly among the others: parameters and accumulators if those leave memory,
-  // otherwise optimizer state.
-  int resident = 0;
-  bool tables = false;    // also parameters outside the blocks and their accumulators: whole, or in ranges if ops read ranges
-  bool narrow = false;    // one matrix of a block is in transfer at a time, not the whole next block
-  int activations = 0;    // first blocks whose inputs rest there between the passes
-  Bytes near = kAllNear;  // bytes of all this on tier 1; the rest is on tier 2
-
-  static constexpr Bytes kAllNear{std::numeric_limits<std::int64_t>::max()};
-  bool active() const { return page > 0; }
-  // True if only the number of blocks that keep their values differs, and what follows from that number.
-  bool like(const Paging& other) const {
-    Paging same = other;
-    same.resident = resident, same.near = near;
-    return *this == same;
-  }
-  friend bool operator==(const Paging&, const Paging&) = default;
-};
 
 // Sets the tier of each value, and gives nodes that stream the room for their pages. Ids of values keep their meaning. The values
 // that move most often are nearest: parameters, then accumulators, then optimizer state. Among the state that one update reads,
 // the first value is nearer in every update, so that both links are busy in each; among equals, the value that is needed first is
 // nearer.
-Graph apply_paging(const Graph& graph, const std::vector<Unit>& units, const Paging& paging);
+Graph apply_paging(const Graph& graph, const std::vector<Unit>& units, const Residency& residency);
 
 // Elements of a page: those of `paging`, or fewer if no value on another tier is as large, or if ranges are no multiple of it.
-std::int64_t page_elements(const Graph& graph, const Paging& paging);
+std::int64_t page_elements(const Graph& graph, const Residency& residency);
 
 // How a node works on ranges of its inputs, and the number of elements of each range.
 RangeRule ranges_of(const Graph& graph, const Node& node);
@@ -64,7 +35,7 @@ Bytes slot_bytes(const Graph& graph, const std::vector<NodeId>& nodes);
 inline Bytes page_bytes(std::int64_t page, DType dtype) { return Bytes{page * size_of(dtype)}; }
 
 // True if block number `block` of `blocks` keeps its values.
-bool stays(const Paging& paging, int block, int blocks);
+bool stays(const Residency& residency, int block, int blocks);
 
 // The block that alone reads a parameter, also for its accumulator; -1 for all other values. Parameters that are a small part of
 // their block (outside the blocks: of the largest block) do not count, since their transfer would be latency only.
@@ -91,7 +62,7 @@ inline constexpr Bytes kTransferStaging{512 << 10};
 // piece its instructions and its checksum. The process that moves pages pays for it: on tier 0, or on tier 1 with a host. A GPU
 // pays for the page tables of pinned host memory.
 // Empty without paging.
-std::vector<ReserveItem> paging_reserve(const Graph& graph, const Paging& paging, const Machine& machine, std::size_t tier);
+std::vector<ReserveItem> paging_reserve(const Graph& graph, const Residency& residency, const Machine& machine, std::size_t tier);
 inline constexpr const char* kPiecesItem = "transfers: pieces";  // the item that grows with the moved bytes
 
 // The offset of each value past the first tier: one after the other on its tier, each aligned to kStoredAlignment.
@@ -104,6 +75,6 @@ struct StoredLayout {
 };
 StoredLayout stored_layout(const Graph& graph);
 // True if each tier past the first has room for its arena; `beyond`: bytes of these tiers, nearest first.
-bool has_room(const StoredLayout& stored, const Paging& paging, const std::vector<Bytes>& beyond);
+bool has_room(const StoredLayout& stored, const Residency& residency, const std::vector<Bytes>& beyond);
 
 }  // namespace plimsoll

@@ -13,12 +13,13 @@ constexpr std::size_t kMostLabels = 2048, kMostWithLinks = 512;
 
 }  // namespace
 
-RegionPlans::RegionPlans(const Simulation& keep, const std::vector<Unit>& units, const Paging& paging, const Machine& machine,
-                         const std::vector<LossChunks>& chunks, RecomputePolicy policy, regions::KnownWays& known)
+RegionPlans::RegionPlans(const Simulation& keep, const std::vector<Unit>& units, const Residency& residency,
+                         const Machine& machine, const std::vector<LossChunks>& chunks, RecomputePolicy policy,
+                         regions::KnownWays& known)
     : chunks_(chunks) {
   const std::int64_t least_scratch = std::ranges::min_element(chunks, {}, &LossChunks::scratch)->scratch;
   const std::int64_t most_scratch = std::ranges::max_element(chunks, {}, &LossChunks::scratch)->scratch;
-  graph_ = std::make_unique<replays::GraphProblem>(replays::problem_of(keep, units, paging.narrow, least_scratch));
+  graph_ = std::make_unique<replays::GraphProblem>(replays::problem_of(keep, units, residency.by_matrix, least_scratch));
   const replays::Problem& problem = graph_->problem;
   const regions::Regions regions = regions::find_regions(problem);
   const LiveProfile steady = live_profile(keep.lifetimes, keep.timeline, Phase::steady);
@@ -42,17 +43,17 @@ RegionPlans::RegionPlans(const Simulation& keep, const std::vector<Unit>& units,
   }
   const bool grouped = std::ranges::any_of(problem.ops, [](const replays::Op& op) { return op.like >= 0; });
   // What a unit fetches at once keeps segments within it.
-  const int longest = paging.parameters && !paging.narrow ? 2 : grouped ? 2 : paging.narrow ? 4 : 8;
+  const int longest = residency.parameters.beyond && !residency.by_matrix ? 2 : grouped ? 2 : residency.by_matrix ? 4 : 8;
   edges_ = regions::find_edges(problem, regions, live_,
                                {.keeps = policy != RecomputePolicy::all,
                                 .some = policy != RecomputePolicy::none,
                                 .longest = longest,
-                                .local = paging.active() && !paging.narrow ? 0 : 2},
+                                .local = residency.active() && !residency.by_matrix ? 0 : 2},
                                &known);
   for (const LossChunks& each : chunks) ends_.push_back({std::max(between, loss + each.scratch), each.seconds});
-  if (paging.active()) {
-    exact_seconds_ = !paging.narrow && !(grouped && paging.activations > 0);
-    lanes_.emplace(keep, *graph_, paging, machine);
+  if (residency.active()) {
+    exact_seconds_ = !residency.by_matrix && !(grouped && residency.inputs > 0);
+    lanes_.emplace(keep, *graph_, residency, machine);
   }
   add(regions::solve_chain(edges_, ends_, outside_, lanes_ ? kMostWithLinks : kMostLabels, &labels_));
   of_chain_ = plans_.size();

@@ -25,7 +25,7 @@ struct LossChunks {
 class RegionPlans {
  public:
   // The simulation keeps everything.
-  RegionPlans(const Simulation& keep, const std::vector<Unit>& units, const Paging& paging, const Machine& machine,
+  RegionPlans(const Simulation& keep, const std::vector<Unit>& units, const Residency& residency, const Machine& machine,
               const std::vector<LossChunks>& chunks, RecomputePolicy policy, regions::KnownWays& known);
 
   // Adds plans that decide on every op by itself, independent of regions.

@@ -25,15 +25,15 @@ double tail_of(const Link& link, Bytes bytes, Bytes page) {
 
 }  // namespace
 
-LaneModel::LaneModel(const Simulation& simulation, const Paging& paging, const Machine& machine)
-    : simulation_(simulation), paging_(paging), links_{} {
-  if (!paging.active()) return;
+LaneModel::LaneModel(const Simulation& simulation, const Residency& residency, const Machine& machine)
+    : simulation_(simulation), residency_(residency), links_{} {
+  if (!residency.active()) return;
   for (std::size_t i = 0; i < links_.size(); ++i) {
     const Ways ways{link_between(machine, i + 1, i), link_between(machine, i, i + 1)};
     if (ways.in == nullptr || ways.out == nullptr) break;
     links_[i] = ways;
   }
-  if (links_[0].in != nullptr) page_ = page_elements(simulation.graph, paging);
+  if (links_[0].in != nullptr) page_ = page_elements(simulation.graph, residency);
 }
 
 double LaneModel::kernel_seconds(int step) const {
@@ -83,7 +83,7 @@ LaneEvent LaneModel::streamed(const Node& node, const std::vector<StreamedInput>
     event.fill = std::max(event.fill, apart ? first : pages);
     beside = beside && both;
   }
-  const double slots = static_cast<double>(paging_.slots) * static_cast<double>(inputs.size());
+  const double slots = static_cast<double>(residency_.pages.slots) * static_cast<double>(inputs.size());
   if (beside && !apart) event.ahead = std::min(1.0, slots / static_cast<double>(pieces));
   return event;
 }

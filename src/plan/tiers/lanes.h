@@ -47,7 +47,7 @@ void append(LaneEvents& events, const LaneEvents& more);
 // The lane events of a simulation's steps. All references outlive this.
 class LaneModel {
  public:
-  LaneModel(const Simulation& simulation, const Paging& paging, const Machine& machine);
+  LaneModel(const Simulation& simulation, const Residency& residency, const Machine& machine);
   // Empty if the step takes no time.
   LaneEvents events_of(int step) const;
 
@@ -62,7 +62,7 @@ class LaneModel {
   };
 
   const Simulation& simulation_;
-  const Paging& paging_;
+  const Residency& residency_;
   PerLink<Ways> links_;
   std::int64_t page_ = 0;  // elements
 };

@@ -37,7 +37,13 @@ bool updates_early(const BatchModel& model, std::int64_t rounds, bool saves) {
 
 bool has_tables(const Graph& graph, const std::vector<Unit>& units) {
   const auto stored = [&](bool tables) {
-    return stored_layout(apply_paging(graph, units, {kLargePage, kPageSlots, true, true, 0, tables})).total();
+    return stored_layout(apply_paging(graph, units,
+                                      {.pages = {kLargePage, kPageSlots},
+                                       .optimizer_state = kBeyond,
+                                       .parameters = kBeyond,
+                                       .accumulators = kBeyond,
+                                       .tables = {.beyond = tables}}))
+        .total();
   };
   return stored(true) > stored(false);
 }
@@ -56,50 +62,56 @@ Resting::Resting(BatchModel& model, bool smallest, const PlanRequest& request, c
 
 // What may rest beyond, from the least to the most, whatever its size. Large pages are for speed; narrow passes and small pages
 // are for little memory, which is where the smallest micro-batch is.
-std::vector<Paging> Resting::listed(bool early, bool tables) const {
-  std::vector<Paging> list;
+std::vector<Residency> Resting::listed(bool early, bool tables) const {
+  std::vector<Residency> list;
   for (const bool accumulators : {false, true}) {
     for (const bool parameters : {false, true}) {
       if (!allows(request_->parameters, parameters) || !allows(request_->gradients, accumulators)) continue;
       // Left to the planner, accumulators follow the parameters, and stay where an update ends them within the backward pass.
       const bool open = request_->gradients == RestPolicy::automatic;
       if (open && accumulators && (early || !parameters)) continue;
-      list.push_back({kLargePage, kPageSlots, parameters, accumulators});
+      list.push_back({.pages = {kLargePage, kPageSlots},
+                      .optimizer_state = kBeyond,
+                      .parameters = {.beyond = parameters},
+                      .accumulators = {.beyond = accumulators}});
     }
   }
   if (list.empty()) return list;
-  Paging most = list.back();
-  if (tables && most.parameters && allows(request_->gradients, true)) {
-    most.tables = true;
+  Residency most = list.back();
+  if (tables && most.parameters.beyond && allows(request_->gradients, true)) {
+    most.tables = kBeyond;
     list.push_back(most);
   }
   if (!smallest_) return list;
-  most.narrow = most.parameters;
-  if (most.tables) list.push_back(most);
-  most.page = kSmallPage;
+  most.by_matrix = most.parameters.beyond;
+  if (most.tables.beyond) list.push_back(most);
+  most.pages.elements = kSmallPage;
   list.push_back(most);
   return list;
 }
 
 // Whether some blocks may keep what leaves the others: what is left to the planner, and pages are for speed.
-bool Resting::may_divide(const Paging& paging) const {
-  if (paging.tables || paging.narrow || paging.page != kLargePage) return false;
-  if (!paging.parameters) return !paging.accumulators && request_->optimizer_state == RestPolicy::automatic;
-  const bool gradients = paging.accumulators || early_ || group_ends_ || request_->gradients != RestPolicy::automatic;
+bool Resting::may_divide(const Residency& residency) const {
+  if (residency.tables.beyond || residency.by_matrix || residency.pages.elements != kLargePage) return false;
+  if (!residency.parameters.beyond) return !residency.accumulators.beyond && request_->optimizer_state == RestPolicy::automatic;
+  const bool gradients = residency.accumulators.beyond || early_ || group_ends_ || request_->gradients != RestPolicy::automatic;
   return request_->parameters == RestPolicy::automatic && gradients;
 }
 
 // With as few blocks that keep theirs as the tiers have room for, and levels between that and all blocks.
-std::vector<Resting::Beside> Resting::levels_of(Paging paging) const {
+std::vector<Resting::Beside> Resting::levels_of(Residency residency) const {
   constexpr int kLevels = 4;
-  std::optional<Beside> most = beside_process(paging);
-  const int all = most && may_divide(paging) ? model_->blocks : 0;
-  while (most && !most->has_room && ++paging.resident < all) most = beside_process(paging);
-  const int few = paging.resident, levels = std::min(kLevels, all - few);
+  std::optional<Beside> most = beside_process(residency);
+  const int all = most && may_divide(residency) ? model_->blocks : 0;
+  while (most && !most->has_room && residency.kept() + 1 < all) {
+    residency.keep(residency.kept() + 1);
+    most = beside_process(residency);
+  }
+  const int few = residency.kept(), levels = std::min(kLevels, all - few);
   std::vector<Beside> list;
   for (int level = levels - 1; level > 0; --level) {
-    paging.resident = few + (all - few) * level / levels;
-    if (const std::optional<Beside> beside = beside_process(paging)) list.push_back(*beside);
+    residency.keep(few + (all - few) * level / levels);
+    if (const std::optional<Beside> beside = beside_process(residency)) list.push_back(*beside);
   }
   if (most) list.push_back(*most);
   return list;
@@ -111,19 +123,19 @@ Bytes Resting::steps_of_host() const {
   const Graph& graph = model_->graph;
   const Bytes each = machine_->host_reserve.per_step + machine_->host_reserve.per_launch * 2;
   const Bytes steps = each * static_cast<std::int64_t>(4 * graph.order.size());
-  if (machine_->instruction_set != kCudaInstructions) return steps;
+  if (machine_->backend != Backend::cuda) return steps;
   return steps + pinned_bytes(graph, make_timeline(graph, model_->accumulation, true)) - kPinnedPart;
 }
 
 // What the budget of a host leaves beside its process, which is counted with the kernels of a loss in chunks.
 Bytes Resting::room_of_host() const {
-  if (!has_host(*machine_) || request_->beyond.empty()) return Paging::kAllNear;
+  if (!has_host(*machine_) || request_->beyond.empty()) return Residency::kAllNear;
   const Bytes budget = request_->beyond.front();
   if (budget.n == 0) return {};
   const Simulation simulation = simulate(model_->graph, model_->accumulation, 1, request_->saves, model_->kernels);
   constexpr int kOfTheLoss = 8;
   const int primitives = count_primitives(simulation, 1, machine_->threads) + kOfTheLoss;
-  const Bytes part = machine_->instruction_set == kCudaInstructions ? kPinnedPart : Bytes{0};
+  const Bytes part = machine_->backend == Backend::cuda ? kPinnedPart : Bytes{0};
   const Bytes items = total(reserve_items(machine_->host_reserve, {.primitives = primitives}, Bytes{0}));
   const Bytes process = items + part + steps_of_host();
   if (budget >= process) return budget - process;
@@ -134,9 +146,9 @@ Bytes Resting::room_of_host() const {
 }
 
 // What transfers take of the process on a host. What blocks fetch is not in this graph yet: as much again as what streams, twice.
-Bytes Resting::transfers_of_host(const Graph& paged, const Paging& paging) const {
+Bytes Resting::transfers_of_host(const Graph& paged, const Residency& residency) const {
   constexpr Bytes kThreads{128 << 10};  // of the host's memory, beside those of the disk
-  const std::vector<ReserveItem> items = paging_reserve(paged, paging, *machine_, 1);
+  const std::vector<ReserveItem> items = paging_reserve(paged, residency, *machine_, 1);
   Bytes needed = total(items) + kThreads;
   for (const ReserveItem& item : items) {
     if (item.name == kPiecesItem) needed += item.bytes * 2;
@@ -154,44 +166,44 @@ Error Resting::no_room(Bytes least) const {
                       {on_disk ? advised_disk(std::to_string(least.n)) : Change("memory.host_memory", least.n)});
 }
 
-std::optional<Resting::Beside> Resting::beside_process(Paging paging) const {
-  const auto paged = [&] { return apply_paging(model_->graph, model_->units, paging); };
+std::optional<Resting::Beside> Resting::beside_process(Residency residency) const {
+  const auto paged = [&] { return apply_paging(model_->graph, model_->units, residency); };
   Bytes process;  // of the host's budget
-  if (room_ != Paging::kAllNear) {
-    if (request_->beyond.size() > 1) paging.near = Bytes{0};  // as if all passed the disk
-    const Bytes transfers = transfers_of_host(paged(), paging);
+  if (room_ != Residency::kAllNear) {
+    if (request_->beyond.size() > 1) residency.near = Bytes{0};  // as if all passed the disk
+    const Bytes transfers = transfers_of_host(paged(), residency);
     process = request_->beyond.front() - room_ + transfers;
-    paging.near = std::max(Bytes{0}, room_ - transfers);
+    residency.near = std::max(Bytes{0}, room_ - transfers);
   }
   const StoredLayout stored = stored_layout(paged());
   if (stored.total().n == 0) return {};
   const Bytes least = request_->beyond.size() > 1 ? stored.ends[2] : stored.total() + process;
-  return Beside{paging, has_room(stored, paging, request_->beyond), least};
+  return Beside{residency, has_room(stored, residency, request_->beyond), least};
 }
 
-std::vector<Paging> Resting::choices() const {
-  if (request_->beyond.empty() || request_->optimizer_state == RestPolicy::memory) return {Paging{}};
+std::vector<Residency> Resting::choices() const {
+  if (request_->beyond.empty() || request_->optimizer_state == RestPolicy::memory) return {Residency{}};
   const bool tables = model_->kernels.take_ranges(model_->graph) && has_tables(model_->graph, model_->units);
-  std::vector<Paging> wanted = listed(early_, tables);
+  std::vector<Residency> wanted = listed(early_, tables);
   if (!early_ && group_ends_) {
-    for (const Paging& paging : listed(true, tables)) {
-      if (std::find(wanted.begin(), wanted.end(), paging) == wanted.end()) wanted.insert(wanted.end() - 1, paging);
+    for (const Residency& residency : listed(true, tables)) {
+      if (std::find(wanted.begin(), wanted.end(), residency) == wanted.end()) wanted.insert(wanted.end() - 1, residency);
     }
   }
-  std::vector<Paging> list;
+  std::vector<Residency> list;
   if (!wants_disk(*request_)) list.emplace_back();
   std::optional<Bytes> least;  // that has to leave memory
-  for (const Paging& paging : wanted) {
-    for (const Beside& beside : levels_of(paging)) {
-      if (beside.has_room) list.push_back(beside.paging);
+  for (const Residency& residency : wanted) {
+    for (const Beside& beside : levels_of(residency)) {
+      if (beside.has_room) list.push_back(beside.residency);
       least = least ? std::min(*least, beside.least) : beside.least;
     }
   }
   if (list.empty() && least) throw no_room(*least);
-  return list.empty() ? std::vector{Paging{}} : list;
+  return list.empty() ? std::vector{Residency{}} : list;
 }
 
-std::vector<std::int64_t> Resting::groups(const Paging& paging) const {
+std::vector<std::int64_t> Resting::groups(const Residency& residency) const {
   const std::int64_t window = model_->accumulation;
   if (request_->group) {
     const std::string ragged = request_->ragged && *request_->group > 1 ? "windows have different numbers of micro-batches" : "";
@@ -201,11 +213,12 @@ std::vector<std::int64_t> Resting::groups(const Paging& paging) const {
                        {Change("plan.group", "auto")});
   }
   std::vector<std::int64_t> list{1};
-  const bool fetches = paging.parameters && paging.resident == 0;
+  const bool fetches = residency.parameters.beyond && residency.kept() == 0;
   // Gradients of blocks that are fetched stay here only where an update ends them.
-  const bool all = paging.parameters && !paging.accumulators && request_->gradients == RestPolicy::automatic &&
-                   (paging.resident > 0 || paging.tables || paging.narrow);
-  const bool ends = group_ends_ && !paging.active();
+  const bool all = residency.parameters.beyond && !residency.accumulators.beyond &&
+                   request_->gradients == RestPolicy::automatic &&
+                   (residency.kept() > 0 || residency.tables.beyond || residency.by_matrix);
+  const bool ends = group_ends_ && !residency.active();
   if (window == 1 || !may_group_ || (!fetches && !ends && !all)) return list;
   const std::size_t nodes = model_->graph.section_order(Section::micro).size();
   std::int64_t most = 1;
@@ -226,11 +239,12 @@ std::vector<std::int64_t> Resting::groups(const Paging& paging) const {
   return list;
 }
 
-std::optional<Paging> Resting::beside_group(Paging paging, std::int64_t group) const {
-  if (group == 1 || !paging.active() || paging.near == Paging::kAllNear || request_->beyond.front().n == 0) return paging;
-  paging.near = std::max(Bytes{0}, paging.near - steps_of_host() * (group - 1));
-  const StoredLayout stored = stored_layout(apply_paging(model_->graph, model_->units, paging));
-  return has_room(stored, paging, request_->beyond) ? std::optional(paging) : std::nullopt;
+std::optional<Residency> Resting::beside_group(Residency residency, std::int64_t group) const {
+  if (group == 1 || !residency.active() || residency.near == Residency::kAllNear || request_->beyond.front().n == 0)
+    return residency;
+  residency.near = std::max(Bytes{0}, residency.near - steps_of_host() * (group - 1));
+  const StoredLayout stored = stored_layout(apply_paging(model_->graph, model_->units, residency));
+  return has_room(stored, residency, request_->beyond) ? std::optional(residency) : std::nullopt;
 }
 
 }  // namespace plimsoll

@@ -26,28 +26,28 @@ class Resting {
   // Everything in memory, then the pagings that have room beyond, from the least to the most; pagings of block values also with
   // levels of resident blocks. Throws config_error: E-DISK-SIZE if values have to leave memory and no tier beyond has room for
   // them.
-  std::vector<Paging> choices() const;
+  std::vector<Residency> choices() const;
   // The numbers of micro-batches that go together: one; if parameters come from another tier, as many as possible and a few
   // between; in memory alone a whole window, if its gradients then need not be kept. Throws E-PLAN-GROUP if the requested number
   // cannot go together.
-  std::vector<std::int64_t> groups(const Paging& paging) const;
+  std::vector<std::int64_t> groups(const Residency& residency) const;
   // The paging with the room for the host process of a larger group; none if that leaves too little room.
-  std::optional<Paging> beside_group(Paging paging, std::int64_t group) const;
+  std::optional<Residency> beside_group(Residency residency, std::int64_t group) const;
 
  private:
   // A paging beside the process on a host.
   struct Beside {
-    Paging paging;
+    Residency residency;
     bool has_room;
     Bytes least;  // the room that the last tier needs
   };
-  std::vector<Paging> listed(bool early, bool tables) const;
-  bool may_divide(const Paging& paging) const;
-  std::vector<Beside> levels_of(Paging paging) const;
-  std::optional<Beside> beside_process(Paging paging) const;  // none if nothing rests
+  std::vector<Residency> listed(bool early, bool tables) const;
+  bool may_divide(const Residency& residency) const;
+  std::vector<Beside> levels_of(Residency residency) const;
+  std::optional<Beside> beside_process(Residency residency) const;  // none if nothing rests
   Bytes steps_of_host() const;
   Bytes room_of_host() const;
-  Bytes transfers_of_host(const Graph& paged, const Paging& paging) const;
+  Bytes transfers_of_host(const Graph& paged, const Residency& residency) const;
   Error no_room(Bytes least) const;
 
   BatchModel* model_;

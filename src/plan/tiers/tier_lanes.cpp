@@ -12,13 +12,14 @@ namespace plimsoll {
 using replays::at;
 using replays::kNone;
 
-TierLanes::TierLanes(const Simulation& keep, const replays::GraphProblem& graph, const Paging& paging, const Machine& machine)
+TierLanes::TierLanes(const Simulation& keep, const replays::GraphProblem& graph, const Residency& residency,
+                     const Machine& machine)
     : problem_(&graph.problem),
       ops_(graph.problem.ops.size()),
       reads_(ops_.size()),
       needs_(ops_.size()),
       rounds_(keep.timeline.rounds) {
-  const LaneModel model(keep, paging, machine);
+  const LaneModel model(keep, residency, machine);
   std::map<int, int> number_of;  // of values on other tiers
   const auto number = [&](int value) {
     const auto [found, fresh] = number_of.emplace(value, static_cast<int>(moved_.size()));

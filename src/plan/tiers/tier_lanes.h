@@ -14,7 +14,7 @@ namespace plimsoll {
 class TierLanes {
  public:
   // `keep` may go afterwards; the problem has to stay.
-  TierLanes(const Simulation& keep, const replays::GraphProblem& graph, const Paging& paging, const Machine& machine);
+  TierLanes(const Simulation& keep, const replays::GraphProblem& graph, const Residency& residency, const Machine& machine);
 
   // Per plan, given by its replays in order of place: seconds of a micro-step in which kernels wait, on average over the rounds
   // of a window. Plans with a common prefix share its evaluation.
