@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "measure/simulated_machine.h"
 #include "plan/plan.h"
+#include "plan/search/space.h"
 #include "prepare/planning.h"
 #include "prepare/requests.h"
 

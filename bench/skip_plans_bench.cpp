@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "measure/simulated_machine.h"
 #include "plan/plan.h"
+#include "plan/search/space.h"
 #include "prepare/planning.h"
 #include "tests/run/random_graph.h"
 

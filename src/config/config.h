@@ -22,7 +22,7 @@
 #include "device/disk/disk_budget.h"
 #include "device/link_rates.h"
 #include "models/model_config.h"
-#include "plan/plan.h"
+#include "plan/request.h"
 #include "settings/setting.h"
 
 namespace plimsoll {

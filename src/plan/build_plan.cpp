@@ -10,6 +10,7 @@
 #include "base/ceil_div.h"
 #include "base/error.h"
 #include "base/hash.h"
+#include "plan/costs.h"
 #include "plan/layout/judge.h"
 #include "plan/layout/place.h"
 #include "plan/passes/paging.h"

@@ -2,15 +2,24 @@
 // originals, so each node is requested once.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <mutex>
 #include <vector>
 
+#include "graph/graph.h"
 #include "graph/kernel_catalogue.h"
-#include "plan/plan.h"
 
 namespace plimsoll {
+
+// The kernel of one step, for adding to accumulators and for writing them (equal if it makes no difference).
+struct StepKernel {
+  KernelChoice add, write;
+
+  const KernelChoice& of(bool window_start) const { return window_start ? write : add; }
+  Bytes scratch() const { return std::max(add.scratch, write.scratch); }
+};
 
 // The request for the kernel of a node; spans point into `inputs` and `outputs`.
 struct NodeRequest {

@@ -7,6 +7,7 @@
 
 #include "plan/passes/fetching.h"
 #include "plan/passes/offload.h"
+#include "plan/passes/paging.h"
 #include "tensor/block_encode.h"
 
 namespace plimsoll {
@@ -39,37 +40,6 @@ Graph apply_choices(Graph paged, const std::vector<Unit>& units, const std::vect
 Graph apply_decisions(const Graph& graph, const std::vector<Unit>& units, const std::vector<NodeReplay>& replays,
                       const Residency& residency, const WindowOrder& window) {
   return apply_choices(apply_paging(graph, units, residency), units, replays, residency, window);
-}
-
-Costs costs_of(const Simulation& simulation, const Residency& residency, const Machine& machine) {
-  Costs costs;
-  const bool always_first = simulation.timeline.rounds == 1;
-  const LaneModel model(simulation, residency, machine);
-  LaneEvents micro;
-  LaneClock update;
-  for (std::size_t i = 0; i < simulation.kernels.size(); ++i) {
-    const int step = static_cast<int>(i);
-    const bool in_micro = simulation.timeline.micro.contains(step);
-    if (!in_micro && !simulation.timeline.update.contains(step)) continue;
-    const KernelChoice& kernel = simulation.kernels[i].of(always_first);
-    (in_micro ? costs.micro : costs.update) += kernel.seconds;
-    if (in_micro) {
-      append(micro, model.events_of(step));
-    } else {
-      update.run(model.events_of(step));
-    }
-    const Step& what = simulation.timeline.steps[i];
-    if (what.kind != Step::Kind::node || simulation.graph.nodes[what.node].op->transfer != Transfer::none) continue;
-    ++(kernel.source == CostSource::measured   ? costs.measured
-       : kernel.source == CostSource::recorded ? costs.recorded
-                                               : costs.bound);
-  }
-  const MicroLanes lanes = micro_lanes(simulation.timeline.rounds, micro);
-  costs.micro_stall = lanes.stall;
-  costs.update_stall = update.stall();
-  costs.micro_lanes = lanes.busy;
-  costs.update_lanes = update.busy();
-  return costs;
 }
 
 int count_primitives(const Simulation& simulation, int loss_chunks, int threads, bool loss) {

@@ -1,12 +1,15 @@
-// A training graph with decisions applied, its steps, kernels and lifetimes, and its costs.
+// A training graph with decisions applied, its steps, kernels and lifetimes.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
+#include "plan/lifetimes.h"
 #include "plan/node_kernels.h"
-#include "plan/plan.h"
-#include "plan/tiers/lanes.h"
+#include "plan/passes/grouping.h"
+#include "plan/passes/replay.h"
+#include "plan/residency.h"
+#include "plan/units.h"
 
 namespace plimsoll {
 
@@ -26,16 +29,7 @@ struct Simulation {
   Lifetimes lifetimes;
 };
 
-struct Costs {
-  double micro = 0, update = 0;  // seconds of kernels in one micro-step, in the update section
-  // Seconds in which kernels wait for transfers, and in which each lane is busy; micro-steps: the average over a window.
-  double micro_stall = 0, update_stall = 0;
-  LaneSeconds micro_lanes, update_lanes;
-  int measured = 0, recorded = 0, bound = 0;
-};
-
 Simulation simulate(Graph graph, std::int64_t rounds, int loss_chunks, bool saves, NodeKernels& kernels);
-Costs costs_of(const Simulation& simulation, const Residency& residency, const Machine& machine);
 
 // Pieces of generated code: kernels that differ in implementation, attributes or types, each counted once. `loss`: includes those
 // of the chunked loss, whose number depends on the chunks.

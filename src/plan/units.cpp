@@ -8,7 +8,7 @@
 #include <string>
 #include <unordered_map>
 
-#include "plan/regions/regions.h"
+#include "plan/replays/regions.h"
 
 namespace plimsoll {
 namespace {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "plan/plan.h"
+#include "plan/search/space.h"
 
 namespace plimsoll {
 

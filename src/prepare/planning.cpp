@@ -26,7 +26,7 @@
 #include "ops/op_catalogue.h"
 #include "plan/build_plan.h"
 #include "plan/node_kernels.h"
-#include "plan/tiers/resting.h"
+#include "plan/search/resting.h"
 #include "prepare/alternatives.h"
 #include "prepare/requests.h"
 #include "prepare/run_length.h"

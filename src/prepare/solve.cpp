@@ -15,6 +15,7 @@
 #include "base/error.h"
 #include "config/config_keys.h"
 #include "plan/plan.h"
+#include "plan/search/space.h"
 #include "prepare/alternatives.h"
 #include "prepare/boundary.h"
 #include "prepare/changed_config.h"

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "plan/frontier.h"
+#include "plan/search/frontier.h"
 #include "plan/small_models.h"
 
 namespace plimsoll {

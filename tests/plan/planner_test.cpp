@@ -9,8 +9,8 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "plan/candidates.h"
 #include "plan/layout/judge.h"
+#include "plan/search/candidates.h"
 #include "plan/small_models.h"
 #include "prepare/plan_json.h"
 

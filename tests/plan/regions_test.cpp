@@ -8,7 +8,7 @@
 #include <random>
 
 #include "plan/regions/problem_chain.h"
-#include "plan/regions/regions.h"
+#include "plan/replays/regions.h"
 
 namespace plimsoll::regions {
 namespace {

@@ -8,7 +8,7 @@
 #include <random>
 
 #include "plan/passes/replay.h"
-#include "plan/replays/from_graph.h"
+#include "plan/regions/from_graph.h"
 #include "plan/simulation.h"
 #include "plan/small_models.h"
 #include "run/random_graph.h"

@@ -13,6 +13,7 @@
 #include "plan/block_replays.h"
 #include "plan/build_plan.h"
 #include "plan/plan.h"
+#include "plan/search/space.h"
 #include "plan/simulation.h"
 #include "prepare/requests.h"
 #include "prepare/setup.h"

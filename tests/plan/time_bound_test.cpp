@@ -1,6 +1,6 @@
 // The bound on seconds: no plan is faster, less memory never lowers it, and what is short runs again or passes a link.
 
-#include "plan/bounds/time_bound.h"
+#include "plan/search/time_bound.h"
 
 #include <gtest/gtest.h>
 

@@ -17,6 +17,7 @@
 #include "ops/op_catalogue.h"
 #include "plan/build_plan.h"
 #include "plan/plan.h"
+#include "plan/search/space.h"
 #include "program/program.h"
 #include "run/cpu_device.h"
 #include "run/executor.h"

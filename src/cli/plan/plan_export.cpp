@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "cli/plan/instance_problem.h"
-#include "plan/bounds/bound.h"
+#include "plan/search/bound.h"
 
 namespace plimsoll {
 namespace {

@@ -9,7 +9,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "plan/regions/regions.h"
+#include "plan/replays/regions.h"
 
 namespace plimsoll::regions {
 

@@ -7,8 +7,8 @@
 
 #include "plan/regions/chain.h"
 #include "plan/regions/edges.h"
-#include "plan/regions/regions.h"
 #include "plan/replays/eviction.h"
+#include "plan/replays/regions.h"
 
 namespace plimsoll::regions {
 

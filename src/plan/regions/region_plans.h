@@ -9,9 +9,10 @@
 #include <vector>
 
 #include "plan/regions/chain.h"
-#include "plan/replays/from_graph.h"
+#include "plan/regions/from_graph.h"
+#include "plan/regions/tier_lanes.h"
+#include "plan/request.h"
 #include "plan/simulation.h"
-#include "plan/tiers/tier_lanes.h"
 
 namespace plimsoll {
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "plan/regions/regions.h"
+#include "plan/replays/regions.h"
 
 namespace plimsoll::regions {
 

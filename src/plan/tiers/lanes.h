@@ -9,11 +9,10 @@
 
 #include "plan/machine.h"
 #include "plan/passes/paging.h"
-#include "plan/timeline.h"
+#include "plan/residency.h"
+#include "plan/simulation.h"
 
 namespace plimsoll {
-
-struct Simulation;
 
 // One per link: 0 is between tiers 0 and 1, 1 between tiers 1 and 2.
 template <class T>

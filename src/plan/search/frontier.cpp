@@ -1,4 +1,4 @@
-#include "plan/frontier.h"
+#include "plan/search/frontier.h"
 
 #include <algorithm>
 #include <cmath>

@@ -5,8 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "plan/candidates.h"
-#include "plan/plan.h"
+#include "plan/search/candidates.h"
 
 namespace plimsoll {
 

@@ -1,4 +1,4 @@
-#include "plan/bounds/time_bound.h"
+#include "plan/search/time_bound.h"
 
 #include <algorithm>
 #include <limits>

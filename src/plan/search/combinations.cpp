@@ -1,4 +1,4 @@
-#include "plan/combinations.h"
+#include "plan/search/combinations.h"
 
 #include <algorithm>
 #include <limits>
@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "base/tasks.h"
-#include "plan/frontier.h"
-#include "plan/tiers/resting.h"
+#include "plan/search/frontier.h"
+#include "plan/search/resting.h"
 
 namespace plimsoll {
 namespace {

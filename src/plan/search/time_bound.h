@@ -13,7 +13,8 @@
 #include <optional>
 #include <vector>
 
-#include "plan/candidates.h"
+#include "plan/plan.h"
+#include "plan/search/candidates.h"
 
 namespace plimsoll {
 

@@ -1,4 +1,4 @@
-#include "plan/replays/from_graph.h"
+#include "plan/regions/from_graph.h"
 
 #include <algorithm>
 #include <map>

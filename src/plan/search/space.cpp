@@ -13,13 +13,14 @@
 #include "base/ceil_div.h"
 #include "base/error.h"
 #include "base/tasks.h"
-#include "plan/bounds/time_bound.h"
 #include "plan/build_plan.h"
-#include "plan/candidates.h"
-#include "plan/combinations.h"
-#include "plan/frontier.h"
 #include "plan/plan.h"
-#include "plan/tiers/resting.h"
+#include "plan/search/candidates.h"
+#include "plan/search/combinations.h"
+#include "plan/search/frontier.h"
+#include "plan/search/resting.h"
+#include "plan/search/space.h"
+#include "plan/search/time_bound.h"
 
 namespace plimsoll {
 namespace {

@@ -1,4 +1,4 @@
-#include "plan/regions/regions.h"
+#include "plan/replays/regions.h"
 
 #include <algorithm>
 #include <utility>

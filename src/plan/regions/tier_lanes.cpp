@@ -1,4 +1,4 @@
-#include "plan/tiers/tier_lanes.h"
+#include "plan/regions/tier_lanes.h"
 
 #include <algorithm>
 #include <iterator>

@@ -6,7 +6,7 @@
 #include <optional>
 #include <vector>
 
-#include "plan/candidates.h"
+#include "plan/search/candidates.h"
 
 namespace plimsoll {
 

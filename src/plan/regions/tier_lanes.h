@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "plan/replays/from_graph.h"
+#include "plan/regions/from_graph.h"
 #include "plan/simulation.h"
 #include "plan/tiers/lanes.h"
 

@@ -1,4 +1,4 @@
-#include "plan/tiers/resting.h"
+#include "plan/search/resting.h"
 
 #include <fmt/core.h>
 
@@ -8,6 +8,7 @@
 
 #include "base/disk_folder.h"
 #include "base/error.h"
+#include "plan/passes/paging.h"
 #include "plan/simulation.h"
 #include "plan/tiers/pinned.h"
 

@@ -1,11 +1,13 @@
-#include "plan/candidates.h"
+#include "plan/search/candidates.h"
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <numeric>
 
-#include "plan/bounds/bound.h"
+#include "plan/search/bound.h"
+#include "plan/costs.h"
+#include "plan/passes/paging.h"
 #include "plan/step_roles.h"
 
 namespace plimsoll {

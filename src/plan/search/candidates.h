@@ -8,8 +8,9 @@
 #include <span>
 #include <vector>
 
-#include "plan/plan.h"
 #include "plan/regions/region_plans.h"
+#include "plan/request.h"
+#include "plan/search/candidate.h"
 #include "plan/simulation.h"
 
 namespace plimsoll {
@@ -78,7 +79,7 @@ class BatchCandidates {
   std::size_t levels() const { return levels_.size(); }
   const RegionPlans& regions(std::size_t level) const { return levels_[level].regions; }
 
-  // A lower bound on the arena of every schedule of these ops (plan/bounds/bound.h).
+  // A lower bound on the arena of every schedule of these ops (plan/search/bound.h).
   Bytes arena_bound() const { return arena_bound_; }
   // A lower bound on the reserve: every plan of this batch has the instructions and generated kernels of the smallest one. Kept
   // GPU graphs do not count, since a GPU may keep none.

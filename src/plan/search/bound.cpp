@@ -1,4 +1,5 @@
-#include "plan/bounds/bound.h"
+#include "plan/search/bound.h"
+#include "plan/passes/paging.h"
 
 #include <algorithm>
 #include <numeric>

@@ -1,0 +1,36 @@
+#include "plan/costs.h"
+
+namespace plimsoll {
+
+Costs costs_of(const Simulation& simulation, const Residency& residency, const Machine& machine) {
+  Costs costs;
+  const bool always_first = simulation.timeline.rounds == 1;
+  const LaneModel model(simulation, residency, machine);
+  LaneEvents micro;
+  LaneClock update;
+  for (std::size_t i = 0; i < simulation.kernels.size(); ++i) {
+    const int step = static_cast<int>(i);
+    const bool in_micro = simulation.timeline.micro.contains(step);
+    if (!in_micro && !simulation.timeline.update.contains(step)) continue;
+    const KernelChoice& kernel = simulation.kernels[i].of(always_first);
+    (in_micro ? costs.micro : costs.update) += kernel.seconds;
+    if (in_micro) {
+      append(micro, model.events_of(step));
+    } else {
+      update.run(model.events_of(step));
+    }
+    const Step& what = simulation.timeline.steps[i];
+    if (what.kind != Step::Kind::node || simulation.graph.nodes[what.node].op->transfer != Transfer::none) continue;
+    ++(kernel.source == CostSource::measured   ? costs.measured
+       : kernel.source == CostSource::recorded ? costs.recorded
+                                               : costs.bound);
+  }
+  const MicroLanes lanes = micro_lanes(simulation.timeline.rounds, micro);
+  costs.micro_stall = lanes.stall;
+  costs.update_stall = update.stall();
+  costs.micro_lanes = lanes.busy;
+  costs.update_lanes = update.busy();
+  return costs;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,20 @@
+// The seconds of a simulated update: its kernels, and the lanes of its transfers.
+#pragma once
+
+#include "plan/machine.h"
+#include "plan/residency.h"
+#include "plan/simulation.h"
+#include "plan/tiers/lanes.h"
+
+namespace plimsoll {
+
+struct Costs {
+  double micro = 0, update = 0;  // seconds of kernels in one micro-step, in the update section
+  // Seconds in which kernels wait for transfers, and in which each lane is busy; micro-steps: the average over a window.
+  double micro_stall = 0, update_stall = 0;
+  LaneSeconds micro_lanes, update_lanes;
+  int measured = 0, recorded = 0, bound = 0;
+};
+Costs costs_of(const Simulation& simulation, const Residency& residency, const Machine& machine);
+
+}  // namespace plimsoll

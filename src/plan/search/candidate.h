@@ -1,0 +1,24 @@
+// A plan that the search knows by its costs alone.
+#pragma once
+
+#include <cstddef>
+
+#include "base/bytes.h"
+
+namespace plimsoll {
+
+// One point of the ladder: exact live bytes and modelled seconds.
+struct Candidate {
+  std::size_t batch = 0;  // index of the micro-batch size, paging and group
+  int loss_chunks = 1;
+  std::size_t level = 0, chain = 0;  // index of a level of offloaded inputs, and of a chain plan there
+  bool simulated = false;            // bytes and seconds are those of its plan
+  Bytes live;
+  Bytes outside;  // bytes outside the arena, for transfers only
+  Bytes reserve;  // if simulated: reserve of the process in addition to held(), without the rounding of the arena
+  double update_seconds = 0;
+
+  Bytes held() const { return live + outside; }
+};
+
+}  // namespace plimsoll

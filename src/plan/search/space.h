@@ -1,0 +1,67 @@
+// The search: every candidate for one request. A budget selects the fastest one that fits.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <variant>
+#include <vector>
+
+#include "plan/plan.h"
+#include "plan/request.h"
+#include "plan/search/candidate.h"
+
+namespace plimsoll {
+
+// One point of update time against memory: the plan for a budget of exactly these bytes and for no smaller one.
+struct FrontierPoint {
+  PlanDecisions decisions;
+  std::vector<UnitDecision> units;
+  Bytes process, arena, live;
+  double update_seconds = 0;
+  double units_per_second = 0;
+};
+
+// The cost of planning: combinations of micro-batch, group, paging and level; full simulations for them and for rungs that need
+// one; labels of chains.
+struct PlanningEffort {
+  int combinations = 0, simulations = 0;
+  std::int64_t labels = 0;
+  double work = 0;  // the cost of all of this in simulated nodes, for limits that do not measure time
+};
+
+// The work that a processor of 2020 does in a second. Limits of work are multiples of it.
+inline constexpr double kWorkPerSecond = 4e5;
+
+class PlanSpace {
+ public:
+  // Throws config_error: E-BATCH-3 if the micro-batch does not divide the effective batch, E-DISK-SIZE if the optimizer state has
+  // to rest on a disk that is too small for it, E-PLAN-ACTIVATIONS if activations have to rest on another tier and none can.
+  PlanSpace(GraphSource source, PlanRequest request, Machine machine, KernelCatalogue& catalogue);
+  ~PlanSpace();
+  PlanSpace(PlanSpace&&) noexcept;
+
+  // The fastest plan within the budget, in outline: without its graph, lifetimes and kernels. Without a budget: the ceiling.
+  std::variant<Plan, Infeasible> best(const Budget& budget);
+
+  // The same plan without floors and bounds, which take longer to find; null if none fits.
+  const Plan* fastest(const Budget& budget);
+
+  Bytes floor();
+  Bytes floor_bound();
+  Bytes knee();
+  Bytes ceiling();
+  // At most `most` points from the floor to the ceiling, by growing bytes; each one is faster than all before it. They lie evenly
+  // along the ladder, in bytes and seconds together. They always include the plans for the floor, the knee, the ceiling and each
+  // of `budgets` from the floor on, past `most` if necessary.
+  std::vector<FrontierPoint> frontier(int most, std::span<const Bytes> budgets = {});
+  // All candidates that no other beats in both bytes (live and for transfers) and seconds, fastest first.
+  const std::vector<Candidate>& ladder() const;
+  PlanningEffort effort() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace plimsoll
