@@ -28,7 +28,8 @@ bool lies_in_memory(const std::filesystem::path& folder) {
 
 Change advised_disk(std::string_view size) {
   for (const char* folder : {"/tmp", "/var/tmp"}) {
-    if (::access(folder, W_OK | X_OK) == 0 && !lies_in_memory(folder)) return {"memory.disk", fmt::format("{}/plimsoll:{}", folder, size)};
+    if (::access(folder, W_OK | X_OK) == 0 && !lies_in_memory(folder))
+      return {"memory.disk", fmt::format("{}/plimsoll:{}", folder, size)};
   }
   return {"memory.disk", fmt::format("plimsoll-pages:{}", size)};
 }

@@ -22,14 +22,12 @@ Error::Error(ErrorKind kind, ExitCode exit, std::string code, std::string where,
   }
 }
 
-Error config_error(std::string code, std::string where, std::string message, std::string expected,
-                   Remedies remedies) {
+Error config_error(std::string code, std::string where, std::string message, std::string expected, Remedies remedies) {
   return {ErrorKind::user,    ExitCode::configuration, std::move(code),    std::move(where),
           std::move(message), std::move(expected),     std::move(remedies)};
 }
 
-Error data_error(std::string code, std::string where, std::string message, std::string expected,
-                 Remedies remedies) {
+Error data_error(std::string code, std::string where, std::string message, std::string expected, Remedies remedies) {
   return {ErrorKind::environment, ExitCode::data,      std::move(code),    std::move(where),
           std::move(message),     std::move(expected), std::move(remedies)};
 }

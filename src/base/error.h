@@ -42,11 +42,9 @@ class Error : public std::exception {
 };
 
 // A mistake in the configuration or on the command line: exit code 2.
-Error config_error(std::string code, std::string where, std::string message, std::string expected = {},
-                   Remedies remedies = {});
+Error config_error(std::string code, std::string where, std::string message, std::string expected = {}, Remedies remedies = {});
 // Bad data or failed input/output: exit code 5.
-Error data_error(std::string code, std::string where, std::string message, std::string expected = {},
-                 Remedies remedies = {});
+Error data_error(std::string code, std::string where, std::string message, std::string expected = {}, Remedies remedies = {});
 // A defect of ours: exit code 1.
 Error internal_error(std::string where, std::string message);
 

@@ -12,8 +12,8 @@ namespace plimsoll {
 // The configuration and its options as words of the shell.
 std::string config_words(const ConfigArguments& config);
 
-// Of a command with CONFIG, CONFIG becomes the file and those options that the command takes. A command that resumes gets the file
-// alone: a run keeps its settings.
+// Of a command with CONFIG, CONFIG becomes the file and those options that the command takes. A command that resumes gets the
+// file alone: a run keeps its settings.
 void complete_advice(Error& error, const ConfigArguments& config);
 
 // DIR, the folder of the run, becomes its path.

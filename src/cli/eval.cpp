@@ -23,9 +23,9 @@
 #include "infer/inference_run.h"
 #include "measure/calibrate.h"
 #include "models/all.h"
+#include "prepare/epochs.h"
 #include "prepare/planning.h"
 #include "prepare/token_place.h"
-#include "prepare/windows.h"
 #include "session/probe.h"
 #include "settings/setting.h"
 #include "train/trainer.h"
@@ -84,7 +84,8 @@ int run_eval(const EvalArguments& arguments) {
   std::optional<MemoryLimit> limit(std::in_place, planning_memory(config));
   const MachineRecord machine = calibrated_machine(config.threads, cache_folder(), probe_shape, say_line);
   // A model of a GPU or of a simulated device is evaluated on this computer, within the sum of both budgets.
-  if (config.device == DeviceChoice::cuda && !is_typed(arguments.config.changes, "memory.budget")) config.memory.budget = config.memory.host_memory;
+  if (config.device == DeviceChoice::cuda && !is_typed(arguments.config.changes, "memory.budget"))
+    config.memory.budget = config.memory.host_memory;
   if (config.device == DeviceChoice::sim && config.memory.budget) {
     *config.memory.budget += config.memory.host_memory.value_or(Bytes{0});
     if (!config.memory.host_memory) config.memory.budget.reset();

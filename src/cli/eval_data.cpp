@@ -12,7 +12,7 @@
 #include "formats/chat_template.h"
 #include "formats/tokenizer/own_vocabulary.h"
 #include "models/family.h"
-#include "prepare/setup.h"
+#include "prepare/training_graph.h"
 
 namespace plimsoll {
 namespace {

@@ -39,8 +39,11 @@ std::string lost_by(const MergeResult& result) {
 }  // namespace
 
 int run_merge(const MergeArguments& arguments) {
-  MergeRequest request{
-      {}, weights_folder(arguments.adapter), arguments.out, type_of(arguments.type), load_inference_settings(arguments.changes, "merge").base};
+  MergeRequest request{{},
+                       weights_folder(arguments.adapter),
+                       arguments.out,
+                       type_of(arguments.type),
+                       load_inference_settings(arguments.changes, "merge").base};
   const PeftAdapter adapter = read_peft_folder(request.adapter);
   request.base = arguments.weights.empty() ? base_of(adapter) : weights_folder(arguments.weights);
   cpu::set_thread_count(usable_cores());

@@ -22,8 +22,8 @@ Config read_settings_only(RunSettings& settings, const Bf16Speed& bf16 = bf16_sp
 RunSettings read_settings_of(const ConfigArguments& arguments);
 Config load_settings(RunSettings& settings);
 
-// If train.epochs gives the length of a run: adds the number of updates as a change. Opens the data in a child. If they are missing,
-// a note says so, and nothing is added.
+// If train.epochs gives the length of a run: adds the number of updates as a change. Opens the data in a child. If they are
+// missing, a note says so, and nothing is added.
 ConfigArguments with_length(ConfigArguments arguments);
 // The same number for a configuration that has been read.
 std::optional<Change> length_of_epochs(const Config& config);

@@ -103,10 +103,10 @@ class Table {
 int run_verify(const VerifyArguments& arguments) {
   const Config config = load_settings(arguments.config);
   if (config.adapter.active()) {
-    throw config_error(
-        "E-CONFIG-CONFLICT", "adapter.kind", "verify moves all weights of a model, and an adapter is saved without them",
-        "a configuration without an adapter",
-        config.adapter.init.empty() ? Remedies{Change("adapter.kind", "none")} : Remedies{});
+    throw config_error("E-CONFIG-CONFLICT", "adapter.kind",
+                       "verify moves all weights of a model, and an adapter is saved without them",
+                       "a configuration without an adapter",
+                       config.adapter.init.empty() ? Remedies{Change("adapter.kind", "none")} : Remedies{});
   }
   tell_unused(arguments.config);
   const TokenFile data = open_in_child(config, config.data.train, cache_folder());

@@ -28,10 +28,9 @@ Files files_in(const std::filesystem::path& folder) {
     if (at->path().filename().native().starts_with('.')) continue;
     std::error_code ignored;
     if (std::filesystem::is_directory(at->path(), ignored)) {
-      throw data_error(
-          "E-DATA-FILES", folder.string(), fmt::format("it holds the folder {}", at->path().filename().string()),
-          "a folder of data files alone, or patterns for both",
-          {Change("data.train", nlohmann::json{folder.string() + "/*.*", folder.string() + "/*/*"}.dump())});
+      throw data_error("E-DATA-FILES", folder.string(), fmt::format("it holds the folder {}", at->path().filename().string()),
+                       "a folder of data files alone, or patterns for both",
+                       {Change("data.train", nlohmann::json{folder.string() + "/*.*", folder.string() + "/*/*"}.dump())});
     }
     files.push_back(at->path());
   }

@@ -109,10 +109,9 @@ TokenFile open_sample_file(File file, std::string name, std::int64_t vocab, bool
     }
   }
   if (header.largest >= static_cast<std::uint64_t>(vocab)) {
-    throw data_error(
-        "E-DATA-TOKEN", name, fmt::format("a token is {}", header.largest),
-        fmt::format("tokens below the model's vocabulary of {}", vocab),
-        keeps_vocab ? Remedies{} : Remedies{Change("model.vocab", static_cast<std::int64_t>(header.largest) + 1)});
+    throw data_error("E-DATA-TOKEN", name, fmt::format("a token is {}", header.largest),
+                     fmt::format("tokens below the model's vocabulary of {}", vocab),
+                     keeps_vocab ? Remedies{} : Remedies{Change("model.vocab", static_cast<std::int64_t>(header.largest) + 1)});
   }
   TokenFile source;
   source.name = name;

@@ -59,8 +59,7 @@ class Maker {
     if (tokenizer_->size() > request.vocab && request.trained.empty()) {
       throw data_error("E-DATA-TOKEN", request.tokenizer.string(),
                        fmt::format("it has {} tokens and the model has {}", tokenizer_->size(), request.vocab),
-                       "a model whose vocabulary is at least as large",
-                       {Change("model.vocab", tokenizer_->size())});
+                       "a model whose vocabulary is at least as large", {Change("model.vocab", tokenizer_->size())});
     }
     templates_ = load_chat_templates(request.tokenizer, request.chat_template);
     end_ = end_of_document(*tokenizer_, request.tokenizer, request.trained);
@@ -234,7 +233,8 @@ class Maker {
         "E-CHAT-UNTRAINED", request_.paths.text(),
         fmt::format("none of its {} samples has a token that is trained on ({} of them are longer than the context)",
                     a.read + b.read, a.dropped + a.cut + b.dropped + b.cut),
-        "samples with turns of the assistant that fit model.context", {Change("data.loss", "all"), Change("data.too_long", "cut_begin")});
+        "samples with turns of the assistant that fit model.context",
+        {Change("data.loss", "all"), Change("data.too_long", "cut_begin")});
   }
   Error one_sided(std::int64_t train, std::int64_t rest) const {
     return data_error("E-DATA-VALIDATION", request_.paths.text(),

@@ -38,9 +38,9 @@ constexpr std::array<std::string_view, 1> kGenerationFiles{"generation_config.js
 constexpr std::size_t kMostShown = 40, kMostAdded = 4096;
 
 Error refused(const std::filesystem::path& path, std::string why) {
-  return data_error(
-      "E-TOKENIZER", path.string(), std::move(why), "the files of a GPT-2 tokenizer that say the same",
-      {Remedy::of_command("", {{"data.train", "TOKENS.bin"}, {"data.format", "u16"}}, "or u32, with tokens of the tokenizer itself")});
+  return data_error("E-TOKENIZER", path.string(), std::move(why), "the files of a GPT-2 tokenizer that say the same",
+                    {Remedy::of_changes({{"data.train", "TOKENS.bin"}, {"data.format", "u16"}},
+                                        "or u32, with tokens of the tokenizer itself")});
 }
 
 std::string shown(std::string_view text) {
@@ -233,12 +233,12 @@ std::vector<AddedToken> unread_tokens(const std::filesystem::path& folder, const
 }
 
 Error unread_token_error(const AddedToken& token, const std::string& where, std::size_t byte) {
-  return data_error(
-      "E-TOKENIZER", where,
-      fmt::format("byte {} begins {}, a token that {} adds to the vocabulary and that would be split", byte, shown(token.text),
-                  token.file),
-      "text without such tokens: those of vocab.json and merges.txt alone are read",
-      {Remedy::of_command("", {{"data.train", "TOKENS.bin"}, {"data.format", "u16"}}, "or u32, with tokens of the tokenizer itself")});
+  return data_error("E-TOKENIZER", where,
+                    fmt::format("byte {} begins {}, a token that {} adds to the vocabulary and that would be split", byte,
+                                shown(token.text), token.file),
+                    "text without such tokens: those of vocab.json and merges.txt alone are read",
+                    {Remedy::of_changes({{"data.train", "TOKENS.bin"}, {"data.format", "u16"}},
+                                        "or u32, with tokens of the tokenizer itself")});
 }
 
 void refuse_unread(std::string_view text, std::span<const AddedToken> tokens, const std::string& where) {

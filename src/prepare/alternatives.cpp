@@ -226,8 +226,8 @@ std::optional<Outcome> unless_refused(const Try& attempt) {
 }
 
 // Plans the changed configuration; empty if it does not fit either. Measures no disk: that takes seconds.
-std::optional<Outcome> try_change(const Alternative& alternative, const Config& config, const PlanningInput& input, bool floors_alone,
-                                  double& work) {
+std::optional<Outcome> try_change(const Alternative& alternative, const Config& config, const PlanningInput& input,
+                                  bool floors_alone, double& work) {
   return unless_refused([&] {
     ChangedConfig changed = with_changes(input, alternative.changes);
     changed.request.floor_only = floors_alone;
@@ -341,12 +341,12 @@ void add_remedies(json& object, const Config& config, const PlanningInput& input
       if (!outcome) continue;
       const int rank = kinds[i].free ? 0 : static_cast<int>(i) + (each.changes_result ? static_cast<int>(kinds.size()) : 0);
       found[i] = Found{rank,
-                        outcome->seconds,
-                        {{"text", each.text},
-                         {"changes", to_json(each.changes)},
-                         {"process_bytes", outcome->process.n},
-                         {"update_seconds", outcome->seconds},
-                         {"changes_result", each.changes_result}}};
+                       outcome->seconds,
+                       {{"text", each.text},
+                        {"changes", to_json(each.changes)},
+                        {"process_bytes", outcome->process.n},
+                        {"update_seconds", outcome->seconds},
+                        {"changes_result", each.changes_result}}};
       if (outcome->assumed_disk) found[i]->object["assumed_disk_bytes_per_second"] = kAssumedDiskRate;
       if (outcome->floors_alone) found[i]->object["floors_alone"] = true;
       return work;
@@ -490,10 +490,9 @@ std::vector<Lever> budget_levers(PlanSpace& space, const PlanningInput& input, c
     const Plan* found = space.fastest(budget);
     if (found == nullptr) continue;
     const std::string name = found->process < plan.process ? less : fmt::format("more memory: {}", point);
-    rows.push_back({{name,
-                     {{"memory.budget", budget_text(*budget.memory)}},
-                     found->decisions.micro_batch != plan.decisions.micro_batch},
-                    outcome_of(*found)});
+    rows.push_back(
+        {{name, {{"memory.budget", budget_text(*budget.memory)}}, found->decisions.micro_batch != plan.decisions.micro_batch},
+         outcome_of(*found)});
   }
   return rows;
 }

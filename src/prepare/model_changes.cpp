@@ -9,7 +9,7 @@
 
 #include "config/adapter_keys.h"
 #include "plan/units.h"
-#include "prepare/setup.h"
+#include "prepare/training_graph.h"
 
 namespace plimsoll {
 namespace {
@@ -50,8 +50,7 @@ std::vector<std::string> lower_half_of(const Graph& graph) {
 }
 
 Alternative samples_of(const Config& config, std::int64_t context) {
-  return {fmt::format("samples of {} tokens instead of {}", context, config.model.context),
-          {{"model.context", context}}, true};
+  return {fmt::format("samples of {} tokens instead of {}", context, config.model.context), {{"model.context", context}}, true};
 }
 
 }  // namespace
@@ -60,11 +59,12 @@ std::vector<Alternative> new_adapters(const Config& config) {
   if (config.adapter.active() || !config.model.freeze.empty()) return {};
   std::vector<Alternative> list;
   for (const int rank : {16, 8}) {
-    list.push_back({fmt::format("LoRA of rank {}, all else frozen", rank),
-                    {{"adapter.kind", "lora"}, {"adapter.rank", rank}}, true});
+    list.push_back(
+        {fmt::format("LoRA of rank {}, all else frozen", rank), {{"adapter.kind", "lora"}, {"adapter.rank", rank}}, true});
   }
-  list.push_back(
-      {"LoRA of rank 16, all else frozen in nf4", {{"adapter.kind", "lora"}, {"adapter.rank", 16}, {"quantize.base", "nf4"}}, true});
+  list.push_back({"LoRA of rank 16, all else frozen in nf4",
+                  {{"adapter.kind", "lora"}, {"adapter.rank", 16}, {"quantize.base", "nf4"}},
+                  true});
   return list;
 }
 
@@ -74,8 +74,7 @@ std::vector<Alternative> other_ranks(const Config& config) {
   std::vector<Alternative> list;
   for (const std::int64_t other : {rank / 2, 2 * rank}) {
     if (other == 0) continue;
-    list.push_back(
-        {fmt::format("adapter of rank {} instead of {}", other, rank), {{"adapter.rank", other}}, true});
+    list.push_back({fmt::format("adapter of rank {} instead of {}", other, rank), {{"adapter.rank", other}}, true});
   }
   return list;
 }
@@ -86,7 +85,8 @@ std::vector<Alternative> other_bases(const Config& config) {
   for (const auto& [format, name] : kBases) {
     if (format == config.base) continue;
     list.push_back({fmt::format("frozen layers in {}", format == BaseFormat::none ? "fp32" : name),
-                    {{"quantize.base", std::string(name)}}, true});
+                    {{"quantize.base", std::string(name)}},
+                    true});
   }
   return list;
 }

@@ -16,8 +16,8 @@
 #include "config/config_keys.h"
 #include "plan/plan.h"
 #include "prepare/alternatives.h"
-#include "prepare/changed_config.h"
 #include "prepare/boundary.h"
+#include "prepare/changed_config.h"
 #include "prepare/requests.h"
 #include "prepare/solve_keys.h"
 
@@ -202,8 +202,8 @@ class Solver {
   }
 
   json solve_json(std::optional<std::int64_t> found) {
-    json object = {{"key", key_.name},           {"least", key_.budget != SolvedBudget::none},
-                   {"value", nullptr},           {"step", key_.step},
+    json object = {{"key", key_.name},         {"least", key_.budget != SolvedBudget::none},
+                   {"value", nullptr},         {"step", key_.step},
                    {"changes", json::array()}, {"next", nullptr}};
     if (found) {
       object["value"] = *found;

@@ -14,12 +14,12 @@ namespace plimsoll {
 enum class SolvedBudget : std::uint8_t { none, memory, host_memory, disk };
 
 struct SolveKey {
-  std::string name;                             // "model.context"; of a budget "memory"
-  SolvedBudget budget = SolvedBudget::none;     // a budget is minimised, all else maximised
-  std::int64_t step = 1;                        // between values, which are multiples of it; the first is one step, for budgets 0
-  std::vector<std::int64_t> values = {};        // used instead, if any: all values, in order
-  std::int64_t now = 1;                         // the configured value: start of the search
-  std::function<Changes(std::int64_t)> with;    // the changes for a value
+  std::string name;                           // "model.context"; of a budget "memory"
+  SolvedBudget budget = SolvedBudget::none;   // a budget is minimised, all else maximised
+  std::int64_t step = 1;                      // between values, which are multiples of it; the first is one step, for budgets 0
+  std::vector<std::int64_t> values = {};      // used instead, if any: all values, in order
+  std::int64_t now = 1;                       // the configured value: start of the search
+  std::function<Changes(std::int64_t)> with;  // the changes for a value
 
   std::int64_t value_of(std::int64_t number) const;  // the value of a case, counted from 0
   std::int64_t number_of(std::int64_t value) const;  // the case of the largest value up to `value`; 0 if all are larger

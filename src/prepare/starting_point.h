@@ -26,9 +26,9 @@ struct StartingPoint {
 };
 
 struct StartingRequest {
-  std::filesystem::path model;    // a Hugging Face folder, or a GGUF file
-  DataPaths data;                 // `typed` may name others
-  std::vector<Setting> typed;     // keys of the data, which become part of the configuration, and budgets (else: all memory)
+  std::filesystem::path model;  // a Hugging Face folder, or a GGUF file
+  DataPaths data;               // `typed` may name others
+  std::vector<Setting> typed;   // keys of the data, which become part of the configuration, and budgets (else: all memory)
   std::filesystem::path cache;
   Probe probe = {};  // measures this machine if no file has it
 };

@@ -13,8 +13,7 @@ namespace {
 
 constexpr const char* kModule = "plimsoll_cuda.so";
 
-Error cannot_load(const std::filesystem::path& module, const std::string& why, std::string expected,
-                  Remedies remedies) {
+Error cannot_load(const std::filesystem::path& module, const std::string& why, std::string expected, Remedies remedies) {
   return {ErrorKind::environment, ExitCode::configuration, "E-CUDA-LOAD", module.string(), why,
           std::move(expected),    std::move(remedies)};
 }

@@ -21,8 +21,8 @@
 #include "formats/gguf/gguf_tokenizer.h"
 #include "formats/tokenizer_folder.h"
 #include "models/family.h"
+#include "prepare/epochs.h"
 #include "prepare/requests.h"
-#include "prepare/windows.h"
 #include "records/run_folder.h"
 #include "records/run_report.h"
 #include "records/run_room.h"
@@ -342,7 +342,8 @@ Metrics Session::next_update(Trainer& trainer) {
     if (trainer.lost_data() && error.kind != ErrorKind::internal) keep_learned(trainer, error);
     if (error.code == "E-DIVERGED") error.remedies = {slower_command(trainer.progress().updates)};
     if (error.code != "E-SCALE-FLOOR") throw;
-    error.remedies = {commands_.begin_beside(std::vector<Change>{{"precision.compute", "bf16"}}), slower_command(trainer.progress().updates)};
+    error.remedies = {commands_.begin_beside(std::vector<Change>{{"precision.compute", "bf16"}}),
+                      slower_command(trainer.progress().updates)};
     follow_folder();
     trainer.save_checkpoint_to(folder_.diverged());
     error.expected += fmt::format("; the state is in {}", folder_.diverged().string());

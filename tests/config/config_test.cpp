@@ -73,9 +73,8 @@ TEST_F(ConfigTest, ReadsTheFileAndFillsDefaults) {
 }
 
 TEST_F(ConfigTest, LaterOnesWin) {
-  const Config config =
-      small({"train.updates=5", "memory.budget=1GiB", "train.updates=6", "optimizer.learning_rate=2e-5", "memory.budget=3GiB",
-             "memory.host_memory=1KiB", "memory.disk=/tmp/there:5GB"});
+  const Config config = small({"train.updates=5", "memory.budget=1GiB", "train.updates=6", "optimizer.learning_rate=2e-5",
+                               "memory.budget=3GiB", "memory.host_memory=1KiB", "memory.disk=/tmp/there:5GB"});
   EXPECT_EQ(config.train.updates, 6);
   EXPECT_EQ(config.optimizer.learning_rate, 2e-5);
   EXPECT_EQ(config.memory.budget, Bytes{3LL << 30});

@@ -15,7 +15,7 @@
 #include "plan/plan.h"
 #include "plan/simulation.h"
 #include "prepare/requests.h"
-#include "prepare/setup.h"
+#include "prepare/training_graph.h"
 
 namespace plimsoll {
 

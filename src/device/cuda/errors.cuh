@@ -19,7 +19,8 @@ inline void check(cudaError_t result, const char* what) {
                 "memory that other processes leave free", {"nvidia-smi", "a smaller memory.budget"});
   }
   throw Error(ErrorKind::environment, ExitCode::data, "E-CUDA-DEVICE", "device cuda", text, "a GPU that works",
-              {Remedy(Change("resume"), "from the last checkpoint"), Remedy(Change("machine.gpu_graphs", "false"), "names the kernel")});
+              {Remedy(Change("command.resume"), "from the last checkpoint"),
+               Remedy(Change("machine.gpu_graphs", "false"), "names the kernel")});
 }
 
 }  // namespace plimsoll::cuda

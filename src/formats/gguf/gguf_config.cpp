@@ -147,7 +147,7 @@ void refuse_what_is_not_computed(const GgufFile& file, const Keys& keys, std::st
   const std::int64_t parts = file.whole("split.count").value_or(1);
   if (parts > 1) {
     throw file.malformed(fmt::format("it is one of {} parts of a model", parts),
-                         "one file: llama-gguf-split --merge makes it of the parts");
+                         "one file, which llama-gguf-split merges from the parts");
   }
 }
 

@@ -1,4 +1,4 @@
-#include "prepare/setup.h"
+#include "prepare/training_graph.h"
 
 #include <fmt/core.h>
 
@@ -71,7 +71,8 @@ namespace {
 std::map<std::string, StoredForm> stored_forms(const ModelConfig& model, const std::filesystem::path& folder) {
   if (folder.empty()) {
     throw config_error("E-CONFIG-CONFLICT", "quantize.base", "it is file, and the model begins as random numbers",
-                       "weights that are stored in files, or a format", {Change("model.init", "FOLDER"), Change("quantize.base", "nf4")});
+                       "weights that are stored in files, or a format",
+                       {Change("model.init", "FOLDER"), Change("quantize.base", "nf4")});
   }
   const Graph graph = model.family().build(model, {0, 1, 1}, {}).graph;
   const WeightFiles files = WeightFiles::open(folder);
