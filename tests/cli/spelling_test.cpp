@@ -51,8 +51,8 @@ TEST(Spelling, AdviceTakesTheConfigurationOfTheCommand) {
 }
 
 TEST(Spelling, PlansGetArguments) {
-  nlohmann::json plan = {{"levers", {{{"name", "less"}, {"changes", {{"plan.recompute", "all"}, {"memory.budget", "1GiB"}}}}}},
-                         {"infeasible", nullptr}};
+  nlohmann::json plan = nlohmann::json::parse(
+      R"({"levers": [{"name": "less", "changes": [["plan.recompute", "all"], ["memory.budget", "1GiB"]]}], "infeasible": null})");
   spell_changes(plan);
   EXPECT_EQ(plan.at("levers").at(0),
             (nlohmann::json{{"name", "less"}, {"arguments", {"--set", "plan.recompute=all", "--memory", "1GiB"}}}));
