@@ -3,6 +3,7 @@
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <memory>
 
@@ -31,7 +32,9 @@ struct Case {
   Buffer qkv, out, lse, d_out, d_qkv, scratch;
 
   explicit Case(const benchmark::State& state)
-      : shape{state.range(0), state.range(1), state.range(2), state.range(3)}, ids(new std::uint32_t[2 * shape.batch]()) {
+      : shape{state.range(0), state.range(1), state.range(2),
+              state.range(2), state.range(3), 1.0f / std::sqrt(static_cast<float>(state.range(3)))},
+        ids(new std::uint32_t[2 * shape.batch]()) {
     dropout = {static_cast<float>(state.range(4)) / 100, {1, 2}, ids.get()};
     const std::int64_t floats = shape.batch * shape.tokens * shape.heads * shape.head_size;
     qkv = random_buffer(3 * floats, 1);
@@ -43,10 +46,11 @@ struct Case {
     scratch = Buffer(std::max(attention_forward_scratch(shape, threads), attention_backward_scratch(shape, DType::f32, threads)));
     forward();
   }
-  void forward() { attention_forward(shape, dropout, qkv.get(), out.get(), lse.get(), thread_count(), scratch.bytes()); }
+  AttentionRows<ConstElements> rows() { return packed_rows(shape, ConstElements(qkv.get())); }
+  void forward() { attention_forward(shape, dropout, rows(), out.get(), lse.get(), thread_count(), scratch.bytes()); }
   void backward() {
-    attention_backward(shape, dropout, qkv.get(), out.get(), lse.get(), d_out.get(), d_qkv.get(), thread_count(),
-                       scratch.bytes());
+    attention_backward(shape, dropout, rows(), out.get(), lse.get(), d_out.get(), packed_rows(shape, Elements(d_qkv.get())),
+                       thread_count(), scratch.bytes());
   }
   double pairs() const {
     return static_cast<double>(shape.batch * shape.heads) * static_cast<double>(shape.tokens * (shape.tokens + 1) / 2);

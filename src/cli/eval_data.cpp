@@ -10,7 +10,8 @@
 #include "base/error.h"
 #include "cli/say.h"
 #include "formats/chat_template.h"
-#include "formats/tokenizer/own_vocabulary.h"
+#include "formats/tokenizer/tokenizer.h"
+#include "formats/tokenizer_folder.h"
 #include "models/family.h"
 #include "prepare/training_graph.h"
 

@@ -11,10 +11,7 @@
 #include "cli/say.h"
 #include "data/document_encoder.h"
 #include "data/source.h"
-#include "formats/bpe.h"
-#include "formats/bpe_vocabulary.h"
 #include "formats/tokenizer/tokenizer.h"
-#include "formats/tokenizer_folder.h"
 
 namespace plimsoll {
 namespace {
@@ -28,20 +25,40 @@ void check_rows(const std::vector<Token>& prompt, std::int64_t rows, const TextO
   if (large != prompt.end()) throw rowless_token_error("--prompt", text_of(*large), *large, rows);
 }
 
+std::vector<Token> encoded(Tokenizer& tokenizer, const std::string& prompt) {
+  std::vector<Token> tokens;
+  if (tokenizer.takes_any_bytes()) {
+    refuse_unread(prompt, tokenizer.unread(), "--prompt");
+    tokenizer.encode_bytes(prompt, /*last=*/true, tokens);
+    return tokens;
+  }
+  const TextEdges edges(tokenizer, {});
+  if (edges.begins(prompt)) {
+    say_line(fmt::format("note: the prompt begins with {} itself: none is put before it", edges.begin_text()));
+  } else {
+    edges.put_before(tokens);
+  }
+  try {
+    tokenizer.encode_part(prompt, {}, tokens);
+  } catch (const Error& error) {
+    throw data_error(error.code, "--prompt", error.message, error.expected);
+  }
+  return tokens;
+}
+
 void put(std::string& to, std::uint32_t number) { to.append(reinterpret_cast<const char*>(&number), sizeof number); }
 
 // Two counts, of each prompt its length and tokens, the end of each token's bytes, the bytes.
-template <class BytesOf>
-std::string packed(std::int64_t size, const std::vector<std::vector<Token>>& prompts, BytesOf&& bytes_of) {
+std::string packed(const Tokenizer& tokenizer, const std::vector<std::vector<Token>>& prompts) {
   std::string out, text;
   put(out, static_cast<std::uint32_t>(prompts.size()));
-  put(out, static_cast<std::uint32_t>(size));
+  put(out, static_cast<std::uint32_t>(tokenizer.size()));
   for (const std::vector<Token>& prompt : prompts) {
     put(out, static_cast<std::uint32_t>(prompt.size()));
     for (const Token token : prompt) put(out, token);
   }
-  for (std::int64_t i = 0; i < size; ++i) {
-    text += bytes_of(static_cast<Token>(i));
+  for (std::int64_t i = 0; i < tokenizer.size(); ++i) {
+    text += tokenizer.inside(static_cast<Token>(i));
     put(out, static_cast<std::uint32_t>(text.size()));
   }
   return out + text;
@@ -49,34 +66,13 @@ std::string packed(std::int64_t size, const std::vector<std::vector<Token>>& pro
 
 std::string packed_of(const std::filesystem::path& folder, const ModelFacts& model, const std::vector<std::string>& prompts) {
   std::vector<std::vector<Token>> tokens;
-  if (std::optional<Tokenizer> tokenizer = tokenizer_beyond_gpt2(folder)) {
-    for (const std::string& prompt : prompts) {
-      try {
-        const TextEdges edges(*tokenizer, {});
-        std::vector<Token>& those = tokens.emplace_back();
-        if (edges.begins(prompt)) {
-          say_line(fmt::format("note: the prompt begins with {} itself: none is put before it", edges.begin_text()));
-        } else {
-          edges.put_before(those);
-        }
-        tokenizer->encode_part(prompt, {}, those);
-      } catch (const Error& error) {
-        throw data_error(error.code, "--prompt", error.message, error.expected);
-      }
-      check_rows(tokens.back(), model.vocab,
-                 [&](Token token) { return tokenizer->decode(std::vector<Token>{token}, /*skip_special=*/false); });
-    }
-    return packed(tokenizer->size(), tokens, [&](Token token) { return tokenizer->inside(token); });
-  }
-  const BpeVocabulary vocabulary = BpeVocabulary::load(folder);
-  const std::vector<AddedToken> unread = unread_tokens(folder, vocabulary);
-  BpeEncoder encoder(vocabulary);
+  Tokenizer tokenizer = Tokenizer::of_vocabulary(folder);
+  tokenizer.unread();
   for (const std::string& prompt : prompts) {
-    refuse_unread(prompt, unread, "--prompt");
-    tokens.push_back(encoder.encode(prompt));
-    check_rows(tokens.back(), model.vocab, [&](Token token) { return vocabulary.decode(std::vector<Token>{token}); });
+    tokens.push_back(encoded(tokenizer, prompt));
+    check_rows(tokens.back(), model.vocab, [&](Token token) { return tokenizer.text_of(token); });
   }
-  return packed(vocabulary.size(), tokens, [&](Token token) { return vocabulary.bytes_of(token); });
+  return packed(tokenizer, tokens);
 }
 
 }  // namespace

@@ -15,7 +15,7 @@
 #include "config/batch.h"
 #include "config/optimizer_rules.h"
 #include "device/machine_facts.h"
-#include "formats/tokenizer/own_vocabulary.h"
+#include "formats/tokenizer_folder.h"
 #include "models/all.h"
 
 namespace plimsoll {

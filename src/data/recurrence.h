@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "data/source.h"
-#include "formats/token.h"
+#include "formats/tokenizer/token.h"
 
 namespace plimsoll {
 

@@ -14,7 +14,7 @@
 #include "data/sample_source.h"
 #include "data/source.h"
 #include "formats/atomic_file.h"
-#include "formats/token.h"
+#include "formats/tokenizer/token.h"
 
 namespace plimsoll {
 

@@ -22,7 +22,6 @@
 #include "data/file_pieces.h"
 #include "data/text_bytes.h"
 #include "data/token_cache.h"
-#include "formats/bpe.h"
 #include "formats/tokenizer_folder.h"
 
 namespace plimsoll {
@@ -210,12 +209,12 @@ class Tokeniser {
   explicit Tokeniser(const SourceRequest& request) : request_(request) {}
 
   OpenPart open(const File& text, TokenFile& source) {
-    if (!vocabulary_ && !tokenizer_) load();
+    if (!tokenizer_) load();
     const TextFacts facts = facts_of(text);
     TokenCacheFile cached = tokens_of(text, facts);
     add(cached.counts, source.counts);
     source.counts.not_utf8 += facts.not_utf8;
-    OpenPart opened = part_of(std::move(cached.file), cached.offset, bytes_per_token());
+    OpenPart opened = part_of(std::move(cached.file), cached.offset, tokenizer_->bytes_per_token());
     opened.part.stamp = cached.stamp;
     opened.part.name = text.path();
     check_rows(opened);
@@ -225,32 +224,24 @@ class Tokeniser {
  private:
   // The file may come from the cache, where a model with more rows has left it.
   void check_rows(const OpenPart& opened) const {
-    const std::int64_t size = tokenizer_ ? tokenizer_->size() : vocabulary_->size(), width = opened.bytes_per_token;
-    if (size <= request_.vocab) return;
+    const std::int64_t width = opened.bytes_per_token;
+    if (tokenizer_->size() <= request_.vocab) return;
     const std::int64_t begin = opened.part.offset, end = begin + opened.part.tokens * width;
     for_each_piece(opened.part.file, begin, end, [&](std::span<const std::byte> piece) {
       for (std::size_t at = 0; at < piece.size(); at += static_cast<std::size_t>(width)) {
         const Token token = stored_token(piece.data() + at, width);
         if (token < request_.vocab) continue;
-        const std::vector<Token> one{token};
-        const std::string text = tokenizer_ ? tokenizer_->decode(one, /*skip_special=*/false) : vocabulary_->decode(one);
-        throw rowless_token_error(opened.part.name, text, token, request_.vocab);
+        throw rowless_token_error(opened.part.name, tokenizer_->text_of(token), token, request_.vocab);
       }
     });
   }
 
-  std::int64_t bytes_per_token() const { return tokenizer_ ? tokenizer_->bytes_per_token() : vocabulary_->bytes_per_token(); }
-
   void load() {
     require_vocabulary(request_);
-    tokenizer_ = tokenizer_beyond_gpt2(request_.vocabulary);
-    if (tokenizer_) {
-      end_ = end_of_document(*tokenizer_, request_.vocabulary, request_.trained);
-    } else {
-      vocabulary_ = BpeVocabulary::load(request_.vocabulary);
-      unread_ = unread_tokens(request_.vocabulary, *vocabulary_);
-    }
-    const std::int64_t size = tokenizer_ ? tokenizer_->size() : vocabulary_->size();
+    tokenizer_ = Tokenizer::of_vocabulary(request_.vocabulary);
+    tokenizer_->unread();
+    if (!tokenizer_->takes_any_bytes()) end_ = end_of_document(*tokenizer_, request_.vocabulary, request_.trained);
+    const std::int64_t size = tokenizer_->size();
     if (size > request_.vocab && !request_.keeps_vocab) {
       throw data_error("E-DATA-TOKEN", request_.vocabulary.string(),
                        fmt::format("it has {} tokens and the model has {}", size, request_.vocab),
@@ -264,11 +255,11 @@ class Tokeniser {
   };
 
   void tokenise_into(const File& text, const TextFacts& facts, const std::filesystem::path& target) {
-    const bool narrow = bytes_per_token() == 2;
-    TokenCacheWriter out(target, bytes_per_token());
+    const bool narrow = tokenizer_->bytes_per_token() == 2;
+    TokenCacheWriter out(target, tokenizer_->bytes_per_token());
     SampleCounts counts;
     std::string read;
-    if (tokenizer_) {
+    if (!tokenizer_->takes_any_bytes()) {
       DocumentEncoder encoder(*tokenizer_, end_, text.path(), Documents::many);
       read = tokenise(text, narrow, DocumentEncoder::kMostLeft, out,
                       [&](std::string_view piece, bool last, std::vector<Token>& tokens) {
@@ -276,10 +267,10 @@ class Tokeniser {
                       });
       counts.own_begins = encoder.began_itself() ? 1 : 0;
     } else {
-      BpeEncoder encoder(*vocabulary_);
-      read = tokenise(text, narrow, kBpeLookAhead, out, [&](std::string_view piece, bool last, std::vector<Token>& tokens) {
-        return encoder.encode_piece(piece, last, tokens);
-      });
+      read =
+          tokenise(text, narrow, Tokenizer::kMostLeft, out, [&](std::string_view piece, bool last, std::vector<Token>& tokens) {
+            return tokenizer_->encode_bytes(piece, last, tokens);
+          });
     }
     // The tokens would lie under the name of what was there before.
     if (read != facts.hash) throw changed_data(text.path());
@@ -292,7 +283,7 @@ class Tokeniser {
     const CacheFolders folders{request_.cache, request_.elsewhere};
     if (std::optional<File> found = folders.find(name)) {
       try {
-        return open_token_cache(*std::move(found), bytes_per_token());
+        return open_token_cache(*std::move(found), tokenizer_->bytes_per_token());
       } catch (const Error&) {
         // Cut or damaged: made again.
       }
@@ -304,18 +295,18 @@ class Tokeniser {
       folders.advise(error, folder);
       throw;
     }
-    return open_token_cache(File::open(folder / name, "E-DATA-MISSING"), bytes_per_token());
+    return open_token_cache(File::open(folder / name, "E-DATA-MISSING"), tokenizer_->bytes_per_token());
   }
 
   // By the content, so the text is read once in any case.
-  TextFacts facts_of(const File& text) const {
+  TextFacts facts_of(const File& text) {
     Hasher hasher;
-    UnreadSearch search(text.path(), unread_);
+    UnreadSearch search(text.path(), tokenizer_->unread());
     Utf8Meter meter;
     for_each_piece(text, 0, text.size(), [&](std::span<const std::byte> piece) {
       hasher.add(piece);
       search.look_at(piece);
-      if (!tokenizer_) meter.add(piece);
+      if (tokenizer_->takes_any_bytes()) meter.add(piece);
     });
     refuse_other_text(text, meter.finish());
     return {hasher.hex(), meter.finish().invalid};
@@ -323,19 +314,14 @@ class Tokeniser {
 
   std::string token_file_name(const TextFacts& facts) const {
     Hasher hasher;
-    if (tokenizer_) {
-      hasher.add("documents/2").add(tokenizer_->hash()).add(end_ ? fmt::format("{}", *end_) : "");
-    } else {
-      hasher.add("tokens/2").add(vocabulary_->hash());
-    }
+    hasher.add(tokenizer_->takes_any_bytes() ? "tokens/2" : "documents/2").add(tokenizer_->hash());
+    if (!tokenizer_->takes_any_bytes()) hasher.add(end_ ? fmt::format("{}", *end_) : "");
     return fmt::format("tokens-{}.bin", hasher.add(facts.hash).hex());
   }
 
   const SourceRequest& request_;
-  std::optional<Tokenizer> tokenizer_;       // of tokenizer.json
-  std::optional<Token> end_;                 // of a document
-  std::optional<BpeVocabulary> vocabulary_;  // or of GPT-2's files
-  std::vector<AddedToken> unread_;
+  std::optional<Tokenizer> tokenizer_;
+  std::optional<Token> end_;  // of a document
 };
 
 bool is_stream_format(std::string_view format) {

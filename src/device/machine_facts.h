@@ -1,4 +1,4 @@
-// What is known of this machine without measuring: the processor, what the libraries make of it, and how much memory there is.
+// Facts of this machine that need no measurement: the processor, the libraries' view of it, and the memory.
 #pragma once
 
 #include <filesystem>
@@ -19,7 +19,7 @@ struct MachineFacts {
 };
 MachineFacts machine_facts(int threads);
 
-// Whether this processor has instructions for products of bf16 numbers, which run at twice the rate of fp32 or better.
+// True: this processor has instructions for products of bf16 numbers, at twice the rate of fp32 or better.
 bool multiplies_bf16();
 
 // Cores that this process may run on, at least 1: what "0 threads" means everywhere.
@@ -35,8 +35,8 @@ struct MemoryFact {
 
 // The memory of the machine or the least limit of its container. `root` stands before /proc and /sys.
 MemoryFact total_memory(const std::filesystem::path& root = "/");
-// What a process may still take: the least of what the kernel calls available and what each limit of the container leaves beside
-// what cannot be reclaimed. Files in the page cache can.
+// Memory that a process may still take: the least of the kernel's available memory and the room under each limit of the
+// container. Files in the page cache count as room.
 MemoryFact available_memory(const std::filesystem::path& root = "/");
 
 }  // namespace plimsoll

@@ -19,7 +19,7 @@ class FieldReader {
  public:
   explicit FieldReader(std::string_view name) : name_(name) {}
 
-  // Whether the number is whole.
+  // True: the number is complete.
   bool take(char letter) {
     if (letter == '\n') {
       matched_ = 0, other_ = false;

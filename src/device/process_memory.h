@@ -1,5 +1,5 @@
-// What the kernel counts for this process. Each throws E-MEM-COUNT (environment, exit 5) where the kernel does not tell: no
-// budget can be kept that nobody counts.
+// Memory of this process as the kernel counts it. Each throws E-MEM-COUNT (environment, exit 5) if the kernel does not tell: a
+// budget needs a count.
 #pragma once
 
 #include "base/bytes.h"

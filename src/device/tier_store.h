@@ -1,4 +1,4 @@
-// What rests on a tier past the one that computes: pieces at fixed offsets, which move beside the kernels and are waited for by
+// The values on a tier past the one that computes: pieces at fixed offsets. They move in parallel to the kernels; a wait names
 // the number of their event.
 #pragma once
 
@@ -40,14 +40,13 @@ class TierStore {
   // The end of the highest piece that was written, up to the alignment, and the bytes of all pieces that were.
   virtual Bytes height() const = 0;
   virtual Bytes written() const = 0;
-  // What all writes until now have put there, each time anew, in whole blocks: the wear of a disk. 0 of a tier that does not
-  // wear.
+  // Bytes of all writes until now, in whole blocks: the wear of a disk. 0 for a tier that does not wear.
   virtual Bytes wear() const { return {}; }
   // Who moves its pieces; nothing where that is no choice.
   virtual std::optional<TransferEngine> transfers() const { return {}; }
 };
 
-// Of pieces by offset, each with `written`: what the two above tell.
+// The two figures above for pieces by offset, each with `written`.
 template <class Pieces>
 Bytes height_of(const Pieces& pieces) {
   Bytes top;

@@ -67,7 +67,7 @@ bool is_partial(const std::filesystem::path& file);
 bool is_partial_of(const std::filesystem::path& file, const std::string& target);
 // Stands in the name of a folder that is moved aside and may be the only copy.
 inline constexpr std::string_view kReplaced = ".replaced";
-// What has such a name and belongs to a process that is gone.
+// True if it has such a name and belongs to a process that is gone.
 bool is_abandoned_partial(const std::filesystem::path& path);
 // Removes what killed processes have left right in `folder`, files and folders, whatever their targets: what surely is of a
 // process of this version that is gone. Every AtomicFile and AtomicFolder begins so.

@@ -47,7 +47,7 @@ int sync_path(const fs::path& path, int flags = O_NOFOLLOW) {
   return error;
 }
 
-// Of everything in the folder and of the folder itself; links are part of their folder.
+// Everything in the folder and the folder itself; links are part of their folder.
 int sync_tree(const fs::path& folder) {
   std::error_code error;
   for (const auto& entry : fs::recursive_directory_iterator(folder, error)) {

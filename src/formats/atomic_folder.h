@@ -19,7 +19,7 @@ class AtomicFolder {
   AtomicFolder(const AtomicFolder&) = delete;
   AtomicFolder& operator=(const AtomicFolder&) = delete;
 
-  // Where the new content goes.
+  // The folder for the new content.
   const std::filesystem::path& path() const { return aside_; }
   // Takes over what lies in `from` and is not left out. From the target itself files are linked where the file system has links,
   // else copied, and links stay links; of another folder they are followed. An absent `from` has nothing.

@@ -34,7 +34,7 @@ class Loader {
     const std::filesystem::path path = folder / "tokenizer_config.json";
     const Json config = read_object(path);
     read_tokens(config);
-    // What transformers reads only where the configuration does not describe added tokens itself.
+    // transformers reads this only if the configuration does not describe added tokens itself.
     if (!config.contains("added_tokens_decoder")) read_tokens(read_object(folder / "special_tokens_map.json"));
     if (!with_templates) return;
     read_files(folder);

@@ -9,7 +9,6 @@
 #include "formats/atomic_file.h"
 #include "formats/bounded_json.h"
 #include "formats/file.h"
-#include "formats/gguf/gguf_config.h"
 
 namespace plimsoll {
 namespace {
@@ -26,13 +25,8 @@ ConfigReader::ConfigReader(const std::filesystem::path& path)
       json_(std::make_shared<const Json>(
           read_json_object(path, kLimits, "E-FORMAT-CONFIG", "the config.json of a model's folder"))) {}
 
-ConfigReader ConfigReader::of_model(const std::filesystem::path& model) {
-  if (!is_gguf(model)) return ConfigReader(model / "config.json");
-  ConfigReader reader;
-  reader.where_ = model.string();
-  reader.json_ = std::make_shared<const Json>(gguf_config(GgufFile::open(model)));
-  return reader;
-}
+ConfigReader::ConfigReader(std::string where, Json json)
+    : where_(std::move(where)), json_(std::make_shared<const Json>(std::move(json))) {}
 
 Error ConfigReader::refuse(std::string why, std::string expected) const {
   return data_error("E-FORMAT-CONFIG", where_, std::move(why), std::move(expected));

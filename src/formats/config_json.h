@@ -19,8 +19,8 @@ namespace plimsoll {
 class ConfigReader {
  public:
   explicit ConfigReader(const std::filesystem::path& path);
-  // The config.json of a folder, or what a GGUF file says in its place.
-  static ConfigReader of_model(const std::filesystem::path& model);
+  // Keys that another file stands for, which messages name.
+  ConfigReader(std::string where, nlohmann::json json);
 
   Error refuse(std::string why, std::string expected) const;
   // A whole number in [1, limit].
@@ -34,13 +34,11 @@ class ConfigReader {
   static std::string shown(const nlohmann::json& value);
 
  private:
-  ConfigReader() = default;
-
   std::string where_;
   std::shared_ptr<const nlohmann::json> json_;
 };
 
-// What quantization_config says: the linear layers of the folder are stored as bitsandbytes does.
+// quantization_config: the linear layers of the folder are stored as bitsandbytes does.
 struct FolderQuantization {
   bool int8 = false;    // else nf4
   bool nested = false;  // the scales of nf4 are stored in blocks, too

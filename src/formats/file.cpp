@@ -15,7 +15,7 @@
 namespace plimsoll {
 namespace {
 
-// What a repository holds in place of a large file that was not fetched: a few lines, the first of which is this.
+// A repository holds a few lines in place of a large file that was not fetched. This is the first one.
 constexpr std::string_view kLfsPointer = "version https://git-lfs.github.com/spec/";
 constexpr std::int64_t kMostPointerBytes = 1024;
 

@@ -29,7 +29,7 @@ class File {
 
   // Fills `bytes` from `offset`; data_error E-IO-READ where the file fails or ends before.
   void read_at(std::int64_t offset, std::span<std::byte> bytes) const;
-  // What was read of these bytes need not stay in the page cache. `bytes` 0: to the end of the file.
+  // These bytes need not stay in the page cache. `bytes` 0: to the end of the file.
   void forget(std::int64_t offset, std::int64_t bytes) const noexcept;
 
  private:
@@ -38,7 +38,7 @@ class File {
   std::string path_;
 };
 
-// Whether there is anything; false where that cannot be told.
+// True if the path leads to anything; false if that cannot be told.
 bool is_there(const std::filesystem::path& path);
 // The size of a file; 0 where there is none.
 Bytes file_bytes(const std::filesystem::path& path);

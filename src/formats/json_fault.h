@@ -1,4 +1,4 @@
-// Where a text stops being JSON, for people.
+// The place at which a text stops being JSON, for people.
 #pragma once
 
 #include <string>

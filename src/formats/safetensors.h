@@ -41,7 +41,7 @@ class SafetensorsFile {
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
   // The file carries a checksum of each tensor; that of the header has been compared.
   bool has_checksums() const { return !checksums_.empty(); }
-  // Of the tensor's bytes: XXH3-128 in 32 hex digits.
+  // XXH3-128 of the tensor's bytes, in 32 hex digits.
   std::string_view checksum(const StoredTensor& tensor) const;
   const std::string& path() const { return file_.path(); }
 
@@ -56,7 +56,7 @@ class SafetensorsFile {
   // The elements from `begin` on, as many as the destination has; they lie within the tensor.
   void read_f32(const StoredTensor& tensor, std::int64_t begin, std::span<float> destination, std::span<std::byte> staging) const;
   void read_f32(std::string_view name, std::span<float> destination, std::span<std::byte> staging) const;
-  // What was read of the tensor, or of the whole file, leaves the page cache.
+  // Bytes that were read of the tensor, or of the whole file, leave the page cache.
   void forget(const StoredTensor& tensor) const noexcept { file_.forget(tensor.offset, tensor.bytes); }
   void forget() const noexcept { file_.forget(0, 0); }
 

@@ -1,4 +1,4 @@
-// Where valid UTF-8 ends, and what stands for the rest. Surrogates, overlong forms and code points past U+10FFFF are invalid
+// The end of valid UTF-8, and replacements for the rest. Surrogates, overlong forms and code points past U+10FFFF are invalid
 // (RFC 3629).
 #pragma once
 

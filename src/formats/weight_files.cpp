@@ -24,7 +24,7 @@ std::string convert_command(const fs::path& folder) {
       folder.string(), "NEW_FOLDER");
 }
 
-// What lies in a folder in place of weights, by the first name that is found; why it is not read.
+// The error of a folder without weights. It names the first file that lies there in their place.
 Error no_weights(const fs::path& folder) {
   std::error_code ignored;
   std::vector<std::string> names;
@@ -69,11 +69,6 @@ bool leads_outside(const fs::path& folder, const fs::path& file) {
 
 WeightFiles WeightFiles::open(const fs::path& folder) {
   WeightFiles result;
-  if (is_gguf(folder)) {
-    result.path_ = folder.string();
-    result.gguf_ = GgufWeights::open(folder);
-    return result;
-  }
   if (is_there(folder / kWeightsFile)) {
     result.path_ = (folder / kWeightsFile).string();
     result.names_ = {kWeightsFile};
@@ -84,6 +79,13 @@ WeightFiles WeightFiles::open(const fs::path& folder) {
   result.path_ = (folder / kWeightsIndex).string();
   result.has_index_ = true;
   result.read_index(folder);
+  return result;
+}
+
+WeightFiles WeightFiles::of_gguf(GgufWeights weights) {
+  WeightFiles result;
+  result.path_ = weights.file().path();
+  result.gguf_ = std::move(weights);
   return result;
 }
 

@@ -1,6 +1,6 @@
 // The weights in a folder of a model: model.safetensors, or where that is absent the files that model.safetensors.index.json
 // names. transformers looks in this order too. The index says which tensors there are; a file that holds others, or fewer, is
-// refused (E-FORMAT-INDEX). A GGUF file stands for such a folder.
+// refused (E-FORMAT-INDEX). A GGUF file stands for such a folder (models/gguf.h).
 #pragma once
 
 #include <filesystem>
@@ -22,6 +22,7 @@ class WeightFiles {
  public:
   // E-FORMAT-WEIGHTS where there are none, with what lies there in their place. Reads headers alone.
   static WeightFiles open(const std::filesystem::path& folder);
+  static WeightFiles of_gguf(GgufWeights weights);
 
   struct Found {
     std::size_t file = 0;  // index into files(); 0 of a GGUF file
@@ -34,7 +35,7 @@ class WeightFiles {
   void require_readable(const Found& found) const;
   // The elements from `begin` on as fp32, as many as `out` has. `staging`: at least 256 bytes.
   void read_f32(const Found& found, std::int64_t begin, std::span<float> out, std::span<std::byte> staging) const;
-  // What was read of a tensor leaves the page cache.
+  // Bytes that were read of a tensor leave the page cache.
   void forget(const Found& found) const noexcept;
   const std::string& path_of(const Found& found) const;
 
@@ -47,7 +48,7 @@ class WeightFiles {
   bool has_index() const { return has_index_; }
   // model.safetensors, the index, or the GGUF file.
   const std::string& path() const { return path_; }
-  // What was read leaves the page cache.
+  // All bytes that were read leave the page cache.
   void forget() const noexcept;
 
  private:
@@ -60,11 +61,11 @@ class WeightFiles {
   std::optional<GgufWeights> gguf_;
 };
 
-// Whether WeightFiles::open finds one of the two files.
+// True if WeightFiles::open finds one of the two files.
 bool has_weights(const std::filesystem::path& folder);
-// Whether a file of that name holds weights, or says which file does: what a new set of weights replaces.
+// True if a file of that name holds weights, or names the files that do. A new set of weights replaces such files.
 bool is_weights_name(std::string_view name);
-// What such files in the folder take.
+// The bytes of such files in the folder.
 Bytes weights_in(const std::filesystem::path& folder);
 
 }  // namespace plimsoll

@@ -76,7 +76,7 @@ class IndexEvents : public nlohmann::json_sax<Json> {
 
   bool at_map() const { return key_ == "weight_map"; }
   bool enter() { return ++depth_ <= kMaxDepth || refuse("it is nested too deeply"); }
-  // Of a value that is no file of weight_map: whether it may stand there.
+  // True if a value that is no file of weight_map may stand here.
   bool value(const char* what) {
     if (depth_ == 0 && what != std::string_view("an object")) return refuse(fmt::format("it is {}, not an object", what));
     if (in_map_ && depth_ == 2) return refuse(fmt::format("the file of {} is {}", shown(key_), what));

@@ -25,7 +25,7 @@ struct WeightIndex {
 bool is_plain_name(std::string_view name);
 
 WeightIndex read_weight_index(const std::filesystem::path& path);
-// What that file says of tensors of so many bytes in all.
+// The text of that file for tensors of n bytes in all.
 std::string weight_index_text(const WeightIndex& index, std::int64_t total_bytes);
 
 Error index_error(const std::filesystem::path& path, std::string what);

@@ -5,7 +5,7 @@
 
 #include "formats/config_json.h"
 #include "formats/file.h"
-#include "formats/gguf/gguf_config.h"
+#include "formats/gguf/gguf_tokenizer.h"
 #include "formats/weight_files.h"
 
 namespace plimsoll {

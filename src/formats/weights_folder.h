@@ -1,4 +1,4 @@
-// What surrounds the weights in a folder: where they lie in that of a run, and which tokens end a text.
+// Facts about the weights of a folder: their place in the folder of a run, and the tokens that end a text.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace plimsoll {
 
-// Of an adapter, in PEFT's layout (adapters/peft_folder.h).
+// The file of an adapter in PEFT's layout (adapters/peft_folder.h).
 inline constexpr const char* kAdapterConfig = "adapter_config.json";
 inline constexpr const char* kAdapterFile = "adapter_model.safetensors";
 

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "formats/config_json.h"
+#include "models/gguf.h"
 #include "models/gpt2/gpt2.h"
 #include "models/llama/llama.h"
 #include "models/mistral/mistral.h"
@@ -27,18 +28,13 @@ std::span<const Family* const> families() { return list(); }
 
 void add_family(const Family& family) { list().push_back(&family); }
 
-const Family* find_family(std::string_view kind) {
-  const auto found = std::ranges::find(list(), kind, &Family::kind);
-  return found == list().end() ? nullptr : *found;
-}
-
 // First of all: what another kind of model calls its sizes says nothing here.
 ModelConfig read_model(const std::filesystem::path& folder) {
-  const ConfigReader reader = ConfigReader::of_model(folder);
+  const ConfigReader reader = config_of_model(folder);
   const nlohmann::json type = reader.json().value("model_type", nlohmann::json());
   std::string known;
   for (const Family* family : families()) {
-    if (type == nlohmann::json(family->kind)) return family->read(folder);
+    if (type == nlohmann::json(family->kind)) return family->read(reader);
     known += fmt::format("{}\"{}\"", known.empty() ? "" : ", ", family->kind);
   }
   if (type.is_null()) {

@@ -15,9 +15,6 @@ std::span<const Family* const> families();
 // For programs with families of their own. Called before the first configuration is read; the family outlives the program.
 void add_family(const Family& family);
 
-// Null where there is none of that kind.
-const Family* find_family(std::string_view kind);
-
 // The model of a folder, by the model_type of its config.json, or of a GGUF file. data_error E-FORMAT-CONFIG names the kinds that
 // there are.
 ModelConfig read_model(const std::filesystem::path& folder);

@@ -1,8 +1,9 @@
-// What a model family is to the rest of the program: data and functions. A folder of models/ makes one; models/all.h lists them.
+// A model family as the rest of the program sees it: data and functions. A folder of models/ makes one; models/all.h lists them.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <span>
 #include <string>
@@ -15,9 +16,21 @@
 
 namespace plimsoll {
 
-struct GgufModel;  // formats/gguf/gguf_model.h
+class ConfigReader;   // formats/config_json.h
+class GgufModelKeys;  // models/gguf.h
+struct GgufModel;
+struct GgufLayout;  // formats/gguf/gguf_layout.h
 
-// What others need to know of a model without knowing its kind.
+// GGUF files of a family, whose general.architecture is its kind.
+struct GgufForm {
+  // The keys as config.json has them, without ids of tokens. They may mean a model of another family.
+  void (*config)(const GgufModelKeys&, nlohmann::ordered_json& json) = nullptr;
+  GgufLayout (*layout)(const GgufModelKeys&) = nullptr;
+  // A model for a file; E-EXPORT-MODEL where a file cannot hold it.
+  GgufModel (*describe)(const ModelConfig&) = nullptr;
+};
+
+// Facts about a model that others need without knowing its kind.
 struct ModelFacts {
   std::int64_t vocab = 0;       // token ids are below it; 0: it reads no tokens
   std::int64_t positions = 0;   // tokens of a sample, at most
@@ -41,7 +54,7 @@ struct ModelKey {
   std::string_view example;  // a TOML value
   ModelConfig (*set)(const ModelConfig&, const Setting&) = nullptr;
   std::string (*text)(const ModelConfig&) = nullptr;  // the TOML value; "" where it cannot be said
-  // Of a size that may grow as far as memory goes: in steps of so many, of which it is a multiple. Null of all else.
+  // The step in which a size may grow as far as memory goes; the size is a multiple of it. Null: it is no such size.
   std::int64_t (*step)(const ModelConfig&) = nullptr;
 };
 
@@ -50,7 +63,7 @@ struct ModelPreset {
   ModelConfig config;
 };
 
-// Whether two models compute the same of given weights, dropout aside.
+// True if two models compute the same with given weights, dropout aside.
 bool same_shape(const ModelConfig& a, const ModelConfig& b);
 
 // A fault, or a doubt, about what keys say together.
@@ -67,11 +80,10 @@ struct Family {
   std::span<const ModelPreset> (*presets)() = nullptr;
   std::span<const ModelKey> (*keys)() = nullptr;
 
-  // config.json of a folder, or a GGUF file. What changes numbers and is not computed is refused by name: data_error
-  // E-FORMAT-CONFIG.
-  ModelConfig (*read)(const std::filesystem::path& folder) = nullptr;
-  // The same file, whole or not at all. One that is there is patched: keys that the family does not know stay. The type of the
-  // tensors is said by whoever writes those.
+  // config.json. What changes numbers and is not computed is refused by name: data_error E-FORMAT-CONFIG.
+  ModelConfig (*read)(const ConfigReader&) = nullptr;
+  // The same file in a folder, whole or not at all. One that is there is patched: keys that the family does not know stay. The
+  // type of the tensors is said by whoever writes those.
   void (*write)(const ModelConfig&, const std::filesystem::path& folder) = nullptr;
   ModelGraph (*build)(const ModelConfig&, const BatchShape&, const BuildOptions&) = nullptr;
   // The names that a parameter may have in files; a new model is written with the first one. Where a file has several of them
@@ -81,8 +93,8 @@ struct Family {
   bool (*ignored)(std::string_view stored) = nullptr;
   // The parameter's name in the module tree of transformers. Null: its own.
   std::string (*in_modules)(std::string_view parameter) = nullptr;
-  // What a GGUF file says of the model; E-EXPORT-MODEL where it cannot say it. Null: no GGUF file holds the family.
-  GgufModel (*gguf)(const ModelConfig&) = nullptr;
+  // Null: no GGUF file holds the family.
+  const GgufForm* gguf = nullptr;
 
   ModelFacts (*facts)(const ModelConfig&) = nullptr;
   std::string (*describe)(const ModelConfig&) = nullptr;  // "gpt2 of 4 layers, width 256"

@@ -3,10 +3,9 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "ops/cache/cache.h"
-#include "ops/grouped_attention/grouped_attention.h"
-#include "ops/lookup/lookup.h"
 #include "ops/reduce/reduce.h"
 #include "ops/score/score.h"
 #include "ops/shape/shape_ops.h"
@@ -65,7 +64,7 @@ class PassBuilder {
     const ValueId hidden = model_.hidden(builder_, step);
     const ValueId lengths = add_input(pass, "lengths", {DType::i32, Shape{samples}});
     const ValueId kept = builder_.add_persistent("hidden", {DType::f32, builder_.shape(hidden)}, Role::cache);
-    ops::cache_rows(builder_, hidden, lengths, kept, "hidden.kept");
+    ops::cache_rows(builder_, hidden, /*begin=*/0, lengths, kept, "hidden.kept");
     graph_.passes.push_back(std::move(pass));
 
     builder_.begin_forward({"logits"});
@@ -123,7 +122,7 @@ class PassBuilder {
     return ops::linear_cross_entropy(builder_, hidden, model_.head(), pass.input("targets"), pass.losses.front().scale, loss);
   }
 
-  // Logits of rows [n, width] are the result of the pass, which is complete then.
+  // The result of the pass, which is complete then: the logits of rows [n, width].
   void score(Pass pass, ValueId rows) {
     const GraphBuilder::Scope scope(builder_, "lm_head");
     const ValueId logits = ops::score(builder_, rows, model_.head(), "logits");
@@ -146,7 +145,7 @@ class PassBuilder {
     score(std::move(pass), ops::gather_rows(builder_, hidden, last, "last"));
   }
 
-  // So many tokens of each row behind those that the caches hold.
+  // The next `tokens` tokens of each row after those in the caches.
   void go_on(const char* name, std::int64_t tokens, std::vector<LayerCache> caches) {
     const std::int64_t rows = shape_.generate.rows;
     builder_.begin_forward({name});
@@ -182,22 +181,23 @@ void add_language_passes(ModelGraph& graph, GraphBuilder& builder, const Languag
   sort_sections(graph.graph);
 }
 
-ValueId attend(GraphBuilder& builder, const AttentionParts& parts, const TokenStep& step, std::size_t layer, std::uint64_t seed) {
+ValueId attend(GraphBuilder& builder, AttentionParts parts, const TokenStep& step, std::size_t layer, std::uint64_t seed) {
   if (step.decodes()) {
     LayerCache& cache = step.caches[layer];
-    const std::int64_t slots = builder.shape(cache.keys)[1];
-    const std::int64_t window = parts.window > 0 ? std::min(parts.window, slots) : 0;
-    return ops::cached_attention(builder, parts.q, parts.k, parts.v, step.positions, cache.keys, cache.values,
-                                 {.heads = parts.heads, .kv_heads = parts.kv_heads, .window = window});
+    const std::int64_t window = std::min(parts.window, builder.shape(cache.keys)[1]);
+    return ops::cached_attention(builder, std::move(parts.qkv), step.positions, cache.keys, cache.values,
+                                 {.layout = parts.layout, .window = window});
   }
   if (!step.caches.empty()) {
     LayerCache& cache = step.caches[layer];
-    cache.keys = ops::cache_rows(builder, parts.k, step.lengths, cache.keys, "keys");
-    cache.values = ops::cache_rows(builder, parts.v, step.lengths, cache.values, "values");
+    const ValueId first = parts.qkv.front(), last = parts.qkv.back(), keys = parts.qkv[parts.qkv.size() / 2];
+    const std::int64_t width = parts.layout.separate ? 0 : parts.layout.queries(builder.shape(first))[2];
+    const std::int64_t kv_width = parts.layout.separate ? 0 : builder.shape(cache.keys)[2];
+    cache.keys = ops::cache_rows(builder, keys, width, step.lengths, cache.keys, "keys");
+    cache.values = ops::cache_rows(builder, last, width + kv_width, step.lengths, cache.values, "values");
   }
-  const ops::GroupedAttentionAttributes attributes{
-      .heads = parts.heads, .kv_heads = parts.kv_heads, .window = parts.window, .dropout = step.training ? parts.dropout : 0};
-  return ops::grouped_attention(builder, parts.q, parts.k, parts.v, step.sample_ids, step.segments, attributes, seed);
+  return ops::attention(builder, std::move(parts.qkv), step.sample_ids, step.segments,
+                        {.layout = parts.layout, .window = parts.window, .dropout = step.training ? parts.dropout : 0}, seed);
 }
 
 }  // namespace plimsoll

@@ -22,6 +22,7 @@
 
 #include "graph/builder.h"
 #include "models/model_graph.h"
+#include "ops/attention/attention.h"
 #include "ops/loss/loss.h"
 
 namespace plimsoll {
@@ -67,12 +68,14 @@ class LanguageModel {
 void add_language_passes(ModelGraph& graph, GraphBuilder& builder, const LanguageModel& model, const BatchShape& shape,
                          const BuildOptions& options);
 
-// Keys and values of a block with heads contiguous, after positions have turned them: what it attends to, by the step.
+// Attention of a block as the step asks for it: to the tokens of the step, or to its caches. `qkv` are the operands, as many as
+// the layout says, after positions have turned them.
 struct AttentionParts {
-  ValueId q, k, v;
-  std::int64_t heads = 1, kv_heads = 1, window = 0;
+  std::vector<ValueId> qkv;
+  ops::QkvLayout layout;
+  std::int64_t window = 0;
   double dropout = 0;
 };
-ValueId attend(GraphBuilder& builder, const AttentionParts& parts, const TokenStep& step, std::size_t layer, std::uint64_t seed);
+ValueId attend(GraphBuilder& builder, AttentionParts parts, const TokenStep& step, std::size_t layer, std::uint64_t seed);
 
 }  // namespace plimsoll

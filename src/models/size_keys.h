@@ -25,7 +25,7 @@ template <std::int64_t kStep>
 std::int64_t every(const ModelConfig&) {
   return kStep;
 }
-// Of widths that nothing else divides: the numbers of a vector.
+// The step of widths that nothing else divides: the numbers of a vector.
 inline constexpr std::int64_t kWidthStep = 16;
 
 }  // namespace plimsoll

@@ -5,10 +5,10 @@
 
 namespace plimsoll::ops {
 
-// Norms add up in tiles of so many elements, so that ranges of whole tiles sum to the same bits.
+// Elements of a tile in which norms add up, so that ranges of whole tiles sum to the same bits.
 inline constexpr std::int64_t kNormTile = 1 << 15;
 
-// Of a table over a vocabulary, the rows that ops take at a time where not all are here: a canonical tile of the loss.
+// Rows of a table over a vocabulary that ops take at a time if the table comes in ranges: a canonical tile of the loss.
 inline constexpr std::int64_t kTableRows = 1024;
 
 struct NoAttributes {
@@ -17,8 +17,8 @@ struct NoAttributes {
   void fields(V&&) const {}
 };
 
-// Of a gradient op: with `accumulate` its last inputs are the accumulators that it updates in place, else the results are plain
-// gradients.
+// Attributes of a gradient op: with `accumulate` its last inputs are the accumulators that it updates in place, else the results
+// are plain gradients.
 struct AccumulateAttributes {
   bool accumulate = false;
   friend bool operator==(const AccumulateAttributes&, const AccumulateAttributes&) = default;

@@ -29,7 +29,7 @@ void require_root(const GradientContext& context);
 
 // The rows and columns of a table, which may be stored in blocks.
 Shape table_shape(const std::optional<BlockMatrix>& blocks, const ValueType& table, std::string_view where);
-// Of an op whose second input is such a table.
+// The reader of such a table, which is the second input of its op.
 template <class A>
 std::optional<StoredReader> reads_table(const OpDef& op, const Attributes& any, std::size_t input,
                                         const std::optional<BlockMatrix>& blocks) {
@@ -42,13 +42,13 @@ std::optional<StoredReader> reads_table(const OpDef& op, const Attributes& any, 
 void require_blocks(const ValueType& value, const BlockMatrix& matrix, std::string_view where);
 
 std::string to_text(const ValueType& type);
-// Bytes of all inputs and outputs: what an op that touches everything once moves.
+// Bytes of all inputs and outputs: the traffic of an op that touches everything once.
 double bytes_touched(TypeSpan inputs, TypeSpan outputs);
 // Product of all axes but the last.
 std::int64_t rows_of(const Shape& shape);
 
-// What noise is keyed by: {epoch, sample} of each row, u32 [batch, 2]; or of packed rows {epoch, sample, position in the sample}
-// of each token, u32 [batch, tokens, 3]. The first axes of x are [batch, tokens].
+// Keys of noise: {epoch, sample} of each row, u32 [batch, 2]; or for packed rows {epoch, sample, position in the sample} of each
+// token, u32 [batch, tokens, 3]. The first axes of x are [batch, tokens].
 void require_sample_ids(const ValueType& ids, const Shape& x, std::string_view where);
 inline bool name_tokens(const Shape& sample_ids) { return sample_ids.rank() == 3; }
 

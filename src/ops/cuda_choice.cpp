@@ -1,14 +1,12 @@
-#include <string>
 #include <unordered_map>
 
-#include "base/error.h"
 #include "ops/cuda_kernel.h"
 #include "ops/op_kernels.h"
 
 namespace plimsoll {
 namespace {
 
-// Of the ops that a GPU runs.
+// Ops that a GPU runs.
 const std::unordered_map<const OpDef*, ops::GpuNeeds>& needs() {
   static const auto table = [] {
     std::unordered_map<const OpDef*, ops::GpuNeeds> gathered;
@@ -26,10 +24,7 @@ const std::unordered_map<const OpDef*, ops::GpuNeeds>& needs() {
 
 KernelChoice choose_cuda(const KernelRequest& request) {
   const auto found = needs().find(request.op);
-  if (found == needs().end()) {
-    throw config_error("E-CUDA-OP", std::string(request.op->name), "a GPU has no kernel for this op",
-                       "on a GPU every op of the model needs one", {Change("machine.device", "cpu")});
-  }
+  ops::require_on_gpu(found != needs().end(), request, "this op", "on a GPU every op of the model needs one");
   const ops::GpuNeeds& needed = found->second;
   if (needed.scratch == nullptr) return own_kernel();
   KernelChoice choice = own_kernel(needed.scratch(request));

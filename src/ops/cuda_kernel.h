@@ -1,6 +1,6 @@
 // How a GPU runs an op. Kernels are bound on the host and put their work on the stream that a call names; they allocate nothing,
-// wait for nothing and may be captured into a graph. What planning needs of them is `choose_cuda`, which asks no GPU: scratch
-// follows from shapes alone.
+// wait for nothing and may be captured into a graph. Planning asks `choose_cuda`, which asks no GPU: scratch follows from
+// shapes alone.
 #pragma once
 
 #include "ops/kernel.h"
@@ -18,7 +18,7 @@ const CudaKernel* find_cuda_kernel(const OpDef& op);
 // Implementation and scratch of the kernel that find_cuda_kernel binds.
 KernelChoice choose_cuda(const KernelRequest& request);
 
-// Whether that kernel works on ranges where the op has a rule for them.
+// True: that kernel works on ranges where the op has a rule for them.
 bool cuda_takes_ranges(const OpDef& op);
 
 // Each family's kernels, gathered by find_cuda_kernel.

@@ -1,5 +1,7 @@
 #include "ops/families.h"
 
+#include "base/error.h"
+
 namespace plimsoll::ops {
 namespace {
 
@@ -14,6 +16,12 @@ std::vector<const OpDef*> gather() {
 }
 
 }  // namespace
+
+void require_on_gpu(bool ok, const KernelRequest& request, const std::string& what, const std::string& expected) {
+  if (ok) return;
+  throw config_error("E-CUDA-OP", std::string(request.op->name), "a GPU has no kernel for " + what, expected,
+                     {Change("machine.device", "cpu")});
+}
 
 const std::vector<const OpDef*>& all_ops() {
   static const std::vector<const OpDef*> all = gather();

@@ -8,6 +8,7 @@
 // why there is none, a cost, a kernel and test cases.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "graph/kernel_catalogue.h"
@@ -33,8 +34,6 @@
   CPU_ONLY(rms_norm)                                \
   CPU_ONLY(gated)                                   \
   CPU_ONLY(rotary)                                  \
-  CPU_ONLY(lookup)                                  \
-  CPU_ONLY(grouped_attention)                       \
   CPU_ONLY(cache)                                   \
   CPU_ONLY(score)                                   \
   CPU_ONLY(block_matmul)                            \
@@ -45,9 +44,9 @@
 
 namespace plimsoll::ops {
 
-// Of an op's kernel on a GPU, without asking one.
+// Needs of an op's kernel on a GPU, known without asking one.
 struct GpuNeeds {
-  Bytes (*scratch)(const KernelRequest&) = nullptr;  // null: the kernel works in its outputs
+  Bytes (*scratch)(const KernelRequest&) = nullptr;  // throws by require_on_gpu; null: the kernel works in its outputs
   bool cublas = false;                               // products are cuBLASLt's, which need not write all of the scratch
   bool whole = false;                                // no operand comes in ranges
 };
@@ -61,6 +60,10 @@ using OpList = std::vector<ListedOp>;
 #define PLIMSOLL_DECLARE(NAME) OpList NAME##_ops();
 PLIMSOLL_OP_FAMILIES(PLIMSOLL_DECLARE, PLIMSOLL_DECLARE)
 #undef PLIMSOLL_DECLARE
+
+// For a request that the kernels of an op do not cover: throws E-CUDA-OP "[op] a GPU has no kernel for WHAT; EXPECTED" unless
+// `ok`.
+void require_on_gpu(bool ok, const KernelRequest& request, const std::string& what, const std::string& expected);
 
 // Every op there is.
 const std::vector<const OpDef*>& all_ops();

@@ -36,7 +36,7 @@ class Kernel {
  public:
   virtual ~Kernel() = default;
   virtual void run(const KernelCall& call) const = 0;
-  // Which of a library's algorithms that is, where the library chose it when it was bound and planning asks none; else empty.
+  // The library's algorithm, if the library chose it while binding and planning asks none; else empty.
   virtual std::string algorithm() const { return {}; }
 };
 
@@ -69,7 +69,7 @@ using CpuKernels = std::vector<CpuKernel>;
 PLIMSOLL_OP_FAMILIES(PLIMSOLL_DECLARE, PLIMSOLL_DECLARE)
 #undef PLIMSOLL_DECLARE
 
-// Whether the kernel adds to its accumulator: not where the op has none, and not in the call that writes it.
+// True: the kernel adds to its accumulator. The op has one, and this is not the call that writes it.
 template <class A>
 bool accumulates(const KernelRequest& request) {
   return request.attributes->as<A>().accumulate && !request.overwrite;

@@ -25,7 +25,7 @@ class OpCatalogue : public KernelCatalogue {
   // Several threads may ask.
   KernelChoice choose(const KernelRequest& request) override;
   bool takes_ranges(const OpDef& op) const override { return kernels_.takes_ranges(op); }
-  // What choose() has been asked for, for measuring.
+  // The requests to choose(), for measuring.
   const std::unordered_map<std::string, KernelChoice>& asked() const { return asked_; }
 
  private:

@@ -17,8 +17,6 @@
 #include "data/sample_file.h"
 #include "device/machine_facts.h"
 #include "device/process_memory.h"
-#include "formats/bpe_vocabulary.h"
-#include "formats/tokenizer/own_vocabulary.h"
 #include "formats/tokenizer/tokenizer.h"
 #include "measure/cuda_machine.h"
 #include "measure/measure_disk.h"
@@ -205,15 +203,11 @@ json to_json(const std::vector<AssumedData>& assumed) {
   return list;
 }
 
-void check_tokenizer(const std::filesystem::path& folder) {
-  if (!tokenizer_beyond_gpt2(folder)) BpeVocabulary::load(folder);
-}
-
 // Checks that training would otherwise fail after the plan.
 void check_model_files(const Config& config) {
   const std::filesystem::path &init = config.model.init, &vocabulary = config.data.vocabulary;
   check_model({init, config.model.config, config.adapter});
-  if (!vocabulary.empty() && (vocabulary != init || config.data.format == "bpe")) check_tokenizer(vocabulary);
+  if (!vocabulary.empty() && (vocabulary != init || config.data.format == "bpe")) Tokenizer::of_vocabulary(vocabulary);
 }
 
 // Mismatched weights and tokens train without an error.

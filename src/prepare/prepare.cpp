@@ -11,10 +11,10 @@
 #include "base/error.h"
 #include "base/memory_limit.h"
 #include "formats/atomic_file.h"
-#include "formats/bpe_vocabulary.h"
 #include "formats/file.h"
 #include "formats/gguf/gguf_tokenizer.h"
 #include "formats/tokenizer_folder.h"
+#include "models/gguf.h"
 #include "ops/op_catalogue.h"
 #include "plan/build_plan.h"
 #include "prepare/plan_file.h"
@@ -79,7 +79,8 @@ void save_companions(const Config& config, const PrepareOptions& options) {
   } else if (!tokens.empty()) {
     copy_files(tokens, folder, tokenizer_files(), replace);
     if (!has(tokens, "vocab.json") && has(tokens, "encoder.json") && (replace || !has(folder, "vocab.json"))) {
-      BpeVocabulary::load(tokens).save(folder);
+      copy_whole(tokens / "encoder.json", folder / "vocab.json");
+      copy_whole(tokens / "vocab.bpe", folder / "merges.txt");
     }
   }
   // Conversations use the template of the training.

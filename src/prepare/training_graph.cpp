@@ -16,6 +16,7 @@
 #include "formats/tokenizer_folder.h"
 #include "graph/builder.h"
 #include "models/family.h"
+#include "models/gguf.h"
 #include "ops/matmul/matmul.h"
 #include "prepare/requests.h"
 #include "weights/weights.h"
@@ -75,7 +76,7 @@ std::map<std::string, StoredForm> stored_forms(const ModelConfig& model, const s
                        {Change("model.init", "FOLDER"), Change("quantize.base", "nf4")});
   }
   const Graph graph = model.family().build(model, {0, 1, 1}, {}).graph;
-  const WeightFiles files = WeightFiles::open(folder);
+  const WeightFiles files = weights_of_model(folder);
   const std::vector<StoredNames> stored = stored_parameters(graph, model, files);
   std::map<std::string, StoredForm> forms;
   std::size_t next = 0;

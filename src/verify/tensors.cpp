@@ -14,6 +14,7 @@
 #include "formats/safetensors.h"
 #include "formats/weight_files.h"
 #include "models/all.h"
+#include "models/gguf.h"
 
 namespace plimsoll::verification {
 namespace {
@@ -127,7 +128,7 @@ std::string first_difference(const std::filesystem::path& a, const std::filesyst
 
 double write_moved(const std::filesystem::path& from, const std::filesystem::path& gradients, std::string_view suffix,
                    const std::string& group, double step, const std::filesystem::path& to) {
-  const WeightFiles weights = WeightFiles::open(from);
+  const WeightFiles weights = weights_of_model(from);
   const SafetensorsFile slopes = SafetensorsFile::open(gradients);
   std::error_code error;
   std::filesystem::create_directories(to, error);

@@ -15,13 +15,12 @@
 #include "adapters/peft_folder.h"
 #include "base/error.h"
 #include "base/shell.h"
-#include "formats/gguf/gguf_model.h"
-#include "formats/gguf/gguf_names.h"
 #include "formats/gguf/gguf_tokenizer.h"
 #include "formats/gguf/gguf_tokenizer_keys.h"
 #include "formats/gguf/gguf_writer.h"
 #include "formats/temporary_folder.h"
 #include "models/family.h"
+#include "models/gguf.h"
 #include "weights/companions.h"
 #include "weights/model_source.h"
 #include "weights/weights.h"
@@ -45,8 +44,7 @@ struct Exported {
 };
 
 GgufModel describe(const ModelConfig& model, const fs::path& base) {
-  const auto describe = model.family().gguf;
-  if (describe != nullptr) return describe(model);
+  if (const GgufForm* form = model.family().gguf) return form->describe(model);
   throw config_error("E-EXPORT-MODEL", base.string(), fmt::format("GGUF files hold no {}", model.family().title),
                      "a model of GPT-2, Llama, Mistral, Qwen2 or Qwen3");
 }
@@ -119,7 +117,7 @@ class ModelExport {
         model_(find_model(request.base.string(), {}).model),
         described_(describe(model_, request.base)),
         graph_(model_.family().build(model_, {0, 1, 1}, {}).graph),
-        files_(WeightFiles::open(request.base)) {
+        files_(weights_of_model(request.base)) {
     result_.architecture = described_.architecture;
   }
 
@@ -154,14 +152,14 @@ class ModelExport {
     std::size_t next = 0;
     for (const ValueId id : graph_.parameters()) {
       const std::string name(graph_.values[id].name.text());
-      const GgufName named = name_in_gguf(name, described_.architecture);
+      const GgufName named = name_in_gguf(name, described_.layout);
       if (named.name.empty()) {
         throw config_error("E-EXPORT-MODEL", request_.base.string(),
                            fmt::format("{} has no name in a GGUF file of {}", name, described_.architecture),
                            "tensors that have one");
       }
       Shape shape = graph_.values[id].type.shape;
-      const GgufOrder order = gguf_order(named, described_.architecture, heads(), static_cast<std::int64_t>(shape.rank()));
+      const GgufOrder order = gguf_order(named, described_.layout, static_cast<std::size_t>(shape.rank()));
       if (order.turned) shape = {shape[1], shape[0]};
       const GgufStorage& storage = storage_of(named, shape, *request_.type, result_.in_f16);
       tensors.push_back({{named.name, &storage, shape}, order, open(stored[next]), close(stored[next])});
@@ -169,8 +167,6 @@ class ModelExport {
     }
     return tensors;
   }
-
-  GgufHeads heads() const { return {described_.heads, described_.kv_heads}; }
 
   Exported rope_divisors() const {
     const std::vector<float>& all = described_.rope_divisors;
@@ -259,7 +255,7 @@ class AdapterExport {
         const std::string module = in_modules.substr(0, in_modules.rfind('.')), prefix = std::string(kAdapterPrefix) + module;
         const std::string a = prefix + ".lora_A.weight", b = prefix + ".lora_B.weight";
         if (adapter_.find(a) == nullptr) continue;
-        const GgufName named = name_in_gguf(parameter, described_.architecture);
+        const GgufName named = name_in_gguf(parameter, described_.layout);
         if (named.name.empty() || named.stem == "token_embd") {
           throw refuse(fmt::format("{} is adapted, and a tied table has no such place in a GGUF file", module));
         }
@@ -277,8 +273,7 @@ class AdapterExport {
 
   // Rows of B are rows of the matrix, so they follow its heads. A turned matrix has its outputs in rows of B already.
   GgufOrder order_of(const GgufName& name) const {
-    return {.heads = gguf_order(name, described_.architecture, {described_.heads, described_.kv_heads}, 2).heads,
-            .turned = false};
+    return {.heads = gguf_order(name, described_.layout, 2).heads, .turned = false};
   }
 
   void add(std::vector<Exported>& tensors, const GgufName& named, const char* part, const std::string& name, const Shape& shape,

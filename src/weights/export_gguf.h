@@ -14,7 +14,8 @@ struct GgufExport {
   std::filesystem::path base;     // a folder of weights, or a GGUF file
   std::filesystem::path adapter;  // a PEFT folder, which alone is written then; empty: the model is
   std::filesystem::path out;
-  // Of matrices: F32, F16, BF16 or Q8_0. Vectors and position embeddings are F32; rows that are no whole blocks of Q8_0 are F16.
+  // The type of matrices: F32, F16, BF16 or Q8_0. Vectors and position embeddings are F32; rows that are no whole blocks of Q8_0
+  // are F16.
   const GgufStorage* type = nullptr;
 };
 

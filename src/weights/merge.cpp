@@ -29,6 +29,7 @@
 #include "formats/gguf/gguf_tokenizer.h"
 #include "formats/weight_index.h"
 #include "models/family.h"
+#include "models/gguf.h"
 #include "ops/adapter/kernels.h"
 #include "tensor/half.h"
 #include "weights/adapter_weights.h"
@@ -213,7 +214,7 @@ class Merge {
         adapter_(open_adapter(source_.adapter.init)),
         model_(source_.model),
         graph_(model_.family().build(model_, {0, 1, 1}, {}).graph),
-        files_(WeightFiles::open(source_.folder)) {
+        files_(weights_of_model(source_.folder)) {
     check_out();
     find_sources();
     for (const std::string& format : blocks_) result_.blocks += (result_.blocks.empty() ? "" : ", ") + format;

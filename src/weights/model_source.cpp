@@ -8,7 +8,7 @@
 #include "adapters/peft_folder.h"
 #include "base/error.h"
 #include "formats/file.h"
-#include "formats/tokenizer/own_vocabulary.h"
+#include "formats/tokenizer_folder.h"
 #include "formats/weights_folder.h"
 #include "models/all.h"
 #include "weights/weights.h"

@@ -21,6 +21,7 @@
 #include "formats/weight_files.h"
 #include "graph/builder.h"
 #include "models/all.h"
+#include "models/gguf.h"
 #include "tensor/half.h"
 #include "weights/block_stream.h"
 #include "weights/stored_blocks.h"
@@ -264,12 +265,12 @@ WeightLayout layout_in(const WeightFiles& files, const std::vector<StoredNames>&
 }  // namespace
 
 void check_weights(const Graph& graph, const ModelConfig& config, const std::filesystem::path& folder) {
-  const WeightFiles files = WeightFiles::open(folder);
+  const WeightFiles files = weights_of_model(folder);
   for (const StoredNames& stored : stored_parameters(graph, config, files)) compare_tied(files, stored);
 }
 
 WeightLayout layout_of(const Graph& graph, const ModelConfig& config, const std::filesystem::path& folder) {
-  const WeightFiles files = WeightFiles::open(folder);
+  const WeightFiles files = weights_of_model(folder);
   return layout_in(files, stored_parameters(graph, config, files));
 }
 
@@ -283,7 +284,7 @@ void load_parameter(const SafetensorsFile& file, const StoredTensor& tensor, con
 
 WeightLayout load_weights(const Graph& graph, const ModelConfig& config, const std::filesystem::path& folder, Executor& executor,
                           Parameters which, Hasher* hasher) {
-  const WeightFiles files = WeightFiles::open(folder);
+  const WeightFiles files = weights_of_model(folder);
   const std::vector<StoredNames> stored = stored_parameters(graph, config, files);
   std::array<std::byte, kStaging> staging;
   std::size_t next = 0;

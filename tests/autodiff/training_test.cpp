@@ -16,7 +16,6 @@
 #include "nn/layers.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/embedding/embedding.h"
-#include "ops/lookup/lookup.h"
 #include "ops/loss/loss.h"
 #include "ops/matmul/matmul.h"
 #include "ops/norm/norm.h"
@@ -114,7 +113,7 @@ Numbers table_gradient(std::int64_t rows, bool tied, std::int64_t padding) {
   const ValueId tokens = builder.add_input("tokens", {DType::i32, {2, 3}}),
                 targets = builder.add_input("targets", {DType::i32, {2, 3}}),
                 units = builder.add_input("units", {DType::f32, {1}});
-  const ValueId x = ops::lookup(builder, tokens, table, padding, "x");
+  const ValueId x = ops::embedding(builder, tokens, table, {}, {}, padding, "x");
   add_training(graph, ops::linear_cross_entropy(builder, x, head, targets, units), {}, 1);
   const ValueId map = graph.find("table.grad.slots");
   EXPECT_EQ(map.valid(), tied && rows >= 48);
@@ -336,7 +335,7 @@ struct FrozenModel {
         linear(builder, "linear", 6, 6, 0.1),
         norm(builder, "norm", 6, 1e-5) {
     for (const std::string& name : frozen) graph.values[graph.find(name)].parameter->kind = ParameterKind::frozen;
-    const ValueId x = ops::embedding(builder, tokens, table, positions, "x");
+    const ValueId x = ops::embedding(builder, tokens, table, positions, {}, /*padding=*/-1, "x");
     losses = ops::linear_cross_entropy(builder, norm(builder, linear(builder, x, "linear")), head, targets, units);
   }
 };

@@ -8,8 +8,8 @@
 #include <random>
 #include <tuple>
 
-#include "formats/bpe.h"
 #include "formats/expect_error.h"
+#include "formats/tokenizer/tokenizer.h"
 #include "token_files.h"
 
 namespace plimsoll {
@@ -285,8 +285,12 @@ TEST_F(Source, TextThroughALargeVocabulary) {
     if (size == 65792) expected = {256 + 97 * 256 + 98, 256 + 0xFE * 256 + 0xFF, 256 + 0xFF * 256 + 0xFF};
     EXPECT_EQ(tokens_of(source), expected) << size;
     EXPECT_EQ(token_file(open_source({folder / "x.txt", "bpe", 151936, pairs, folder / "cache"})), token_file(source));
-    const BpeVocabulary vocabulary = BpeVocabulary::load(pairs);
-    EXPECT_EQ(vocabulary.decode(BpeEncoder(vocabulary).encode("ab\xff\xff")), "ab\xff\xff");
+    Tokenizer tokenizer = Tokenizer::load(pairs);
+    std::vector<Token> tokens;
+    tokenizer.encode_bytes("ab\xff\xff", /*last=*/true, tokens);
+    std::string text;
+    for (const Token token : tokens) text += tokenizer.inside(token);
+    EXPECT_EQ(text, "ab\xff\xff");
     if (size == 300)
       EXPECT_EQ(std::filesystem::path(token_file(source)).filename(), "tokens-94645b1fabae6c061df04e370ecc85ad.bin");
     if (size == 65536)
@@ -316,8 +320,7 @@ TEST_F(Source, TokenisesTextOnce) {
   const TokenFile source = open_source(request);
   EXPECT_EQ(source.bytes_per_token, 2);
   EXPECT_EQ(source.name, (folder / "x.txt").string());
-  const BpeVocabulary vocabulary = BpeVocabulary::load(kShared / "gpt2");
-  EXPECT_EQ(tokens_of(source), BpeEncoder(vocabulary).encode(text));
+  EXPECT_EQ(tokens_of(source), Tokenizer::load(kShared / "gpt2").encode(text));
 
   // A second run takes the file that the first one left, and another text does not.
   const auto stamp = std::filesystem::last_write_time(token_file(source));

@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "formats/expect_error.h"
-#include "formats/gguf/gguf_config.h"
 #include "formats/gguf/gguf_cursor.h"
 #include "formats/gguf/gguf_tokenizer.h"
 #include "formats/gguf/gguf_weights.h"
@@ -22,6 +21,8 @@
 #include "formats/tokenizer/tokenizer.h"
 #include "formats/weights_folder.h"
 #include "models/all.h"
+#include "models/decoder/decoder.h"
+#include "models/gguf.h"
 #include "tensor/digests.h"
 
 namespace plimsoll {
@@ -222,8 +223,8 @@ TEST_F(Gguf, NoByteOfTheHeaderBreaksTheReader) {
   const auto attempt = [&](const std::string& bytes) {
     try {
       const std::filesystem::path path = write(bytes);
-      const GgufWeights weights = GgufWeights::open(path);
-      (void)gguf_config(weights.file());
+      const WeightFiles weights = weights_of_model(path);
+      (void)gguf_config(weights.gguf()->file());
       (void)read_model(path);
       (void)end_tokens(path);
       (void)Tokenizer::load(path);
@@ -257,14 +258,16 @@ std::vector<float> read(const GgufWeights& weights, const char* name, std::int64
 }
 
 TEST_F(Gguf, RowsOfLlamasQueriesAndKeysComeBackToTheirOrder) {
-  const GgufWeights llama = GgufWeights::open(write(decoder("llama")));
+  const WeightFiles llama_files = weights_of_model(write(decoder("llama")));
+  const GgufWeights& llama = *llama_files.gguf();
   // A head of four rows: 0, 2, 1, 3.
   EXPECT_EQ(read(llama, "model.layers.1.self_attn.q_proj.weight", 8, 8), counted(8, 16));
   EXPECT_EQ(read(llama, "model.layers.1.self_attn.q_proj.weight", 16, 8), counted(8, 8));
   EXPECT_EQ(read(llama, "model.layers.1.self_attn.q_proj.weight", 5 * 8 + 3, 2), counted(2, 6 * 8 + 3));
   EXPECT_EQ(read(llama, "model.layers.0.self_attn.k_proj.weight", 8, 8), counted(8, 16));
   EXPECT_EQ(read(llama, "model.layers.0.self_attn.v_proj.weight", 8, 8), counted(8, 8));
-  const GgufWeights qwen = GgufWeights::open(write(decoder("qwen2")));
+  const WeightFiles qwen_files = weights_of_model(write(decoder("qwen2")));
+  const GgufWeights& qwen = *qwen_files.gguf();
   EXPECT_EQ(read(qwen, "model.layers.0.self_attn.q_proj.weight", 8, 8), counted(8, 8));
 }
 
@@ -277,7 +280,8 @@ TEST_F(Gguf, RawBlocksComeInTheOrderOfTheModel) {
   for (int i = 0; i < 8 * 2 * 18; ++i) stored += finite(random.next());
   builder.tensor("blk.0.attn_q.weight", {8, 64}, 2, stored);
   builder.tensor("blk.0.attn_v.weight", {8, 64}, 2, stored);
-  const GgufWeights weights = GgufWeights::open(write(builder));
+  const WeightFiles weights_files = weights_of_model(write(builder));
+  const GgufWeights& weights = *weights_files.gguf();
   for (const char* name : {"model.layers.0.self_attn.q_proj.weight", "model.layers.0.self_attn.v_proj.weight"}) {
     const StoredTensor& tensor = *weights.find(name);
     const BlockMatrix matrix = *weights.blocks(tensor);
@@ -299,7 +303,8 @@ TEST_F(Gguf, MatricesOfGpt2AreTurned) {
   builder.floats("blk.0.attn_qkv.weight", {12, 4}, counted(48));
   builder.floats("blk.0.attn_qkv.bias", {12}, counted(12));
   builder.floats("position_embd.weight", {6, 4}, counted(24));
-  const GgufWeights weights = GgufWeights::open(write(builder));
+  const WeightFiles weights_files = weights_of_model(write(builder));
+  const GgufWeights& weights = *weights_files.gguf();
   EXPECT_EQ(weights.find("h.0.attn.c_attn.weight")->shape, (Shape{4, 12}));
   const std::vector<float> turned = read(weights, "h.0.attn.c_attn.weight", 0, 48);
   for (std::size_t i = 0; i < 48; ++i) EXPECT_EQ(turned[i], static_cast<float>(i % 12 * 4 + i / 12));

@@ -12,7 +12,7 @@
 #include "formats/expect_error.h"
 #include "formats/gguf/gguf_cursor.h"
 #include "formats/gguf/gguf_file.h"
-#include "formats/gguf/gguf_names.h"
+#include "formats/gguf/gguf_layout.h"
 #include "formats/scratch_folder.h"
 #include "tensor/block_encode.h"
 #include "tensor/half.h"
@@ -112,22 +112,21 @@ TEST(GgufBlocks, Q8IsThatOfGgml) {
   for (std::size_t i = 34; i < 68; ++i) EXPECT_EQ(blocks[i], std::byte{0}) << i;
 }
 
-TEST(GgufNames, LeadBack) {
-  for (const auto& [architecture, folder, file] :
-       {std::tuple("llama", "model.layers.11.self_attn.q_proj.weight", "blk.11.attn_q.weight"),
-        std::tuple("qwen3", "model.layers.0.self_attn.k_norm.weight", "blk.0.attn_k_norm.weight"),
-        std::tuple("qwen2", "model.embed_tokens.weight", "token_embd.weight"),
-        std::tuple("gpt2", "h.3.attn.c_attn.bias", "blk.3.attn_qkv.bias"),
-        std::tuple("gpt2", "wpe.weight", "position_embd.weight")}) {
-    EXPECT_EQ(name_in_gguf(folder, architecture).name, file);
-    EXPECT_EQ(name_in_folder(file, architecture).name, folder);
-    EXPECT_EQ(name_in_gguf(folder, architecture).stem, name_in_folder(file, architecture).stem);
+TEST(GgufLayout, NamesLeadBack) {
+  const GgufNamePair names[] = {{"token_embd", "model.embed_tokens"}}, block_names[] = {{"attn_q", "self_attn.q_proj"}};
+  const GgufLayout layout{.names = names, .block_names = block_names, .blocks = "model.layers."};
+  for (const auto& [folder, file] : {std::pair("model.layers.11.self_attn.q_proj.weight", "blk.11.attn_q.weight"),
+                                     std::pair("model.layers.0.self_attn.q_proj.bias", "blk.0.attn_q.bias"),
+                                     std::pair("model.embed_tokens.weight", "token_embd.weight")}) {
+    EXPECT_EQ(name_in_gguf(folder, layout).name, file);
+    EXPECT_EQ(name_in_folder(file, layout).name, folder);
+    EXPECT_EQ(name_in_gguf(folder, layout).stem, name_in_folder(file, layout).stem);
   }
-  EXPECT_EQ(name_in_gguf("model.layers.x.self_attn.q_proj.weight", "llama").name, "");
-  EXPECT_EQ(name_in_gguf("model.layers.1.self_attn.rotary", "llama").name, "");
+  EXPECT_EQ(name_in_gguf("model.layers.x.self_attn.q_proj.weight", layout).name, "");
+  EXPECT_EQ(name_in_gguf("model.layers.1.self_attn.rotary", layout).name, "");
 }
 
-TEST(GgufNames, RowsLeadBack) {
+TEST(GgufLayout, RowsLeadBack) {
   for (std::int64_t row = 0; row < 24; ++row) EXPECT_EQ(row_in_folder(row_in_gguf(row, 8), 8), row);
   EXPECT_EQ(row_in_gguf(8 + 1, 8), 8 + 2);  // element 1 of the first half
   EXPECT_EQ(row_in_gguf(8 + 5, 8), 8 + 3);  // and of the second

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Dumps texts and their GPT-2 tokens to bpe.json, the reference of tests/formats/bpe_test.cpp.
+"""Dumps texts and their GPT-2 tokens to bpe.json, the reference of tests/formats/vocab_merges_test.cpp.
 
 Usage: bpe.py FOLDER [OUT]     FOLDER holds encoder.json and vocab.bpe; needs the packages tiktoken and tokenizers.
 Two independent tokenizers must agree on every text before it is written.

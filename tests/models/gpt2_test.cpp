@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
+#include "formats/config_json.h"
 #include "formats/expect_error.h"
 #include "formats/scratch_folder.h"
 #include "models/all.h"
@@ -26,10 +27,10 @@ TEST(Gpt2Config, RoundTrips) {
   ScratchFolder folder;
   Gpt2Config config{3, 96, 6, 48, 256, 1e-6, 0.0, 0.1, 0.25, 0.03, true};
   write_gpt2_config(config, folder.path());
-  EXPECT_EQ(read_gpt2_config(folder.path()), config);
+  EXPECT_EQ(read_gpt2_config(ConfigReader(folder / "config.json")), config);
   config = Gpt2Config{};
   write_gpt2_config(config, folder.path());
-  EXPECT_EQ(read_gpt2_config(folder.path()), config);
+  EXPECT_EQ(read_gpt2_config(ConfigReader(folder / "config.json")), config);
 }
 
 TEST(Gpt2Config, WritingKeepsWhatItDoesNotKnow) {
@@ -47,7 +48,7 @@ TEST(Gpt2Config, WritingKeepsWhatItDoesNotKnow) {
   EXPECT_EQ(saved.at("of_another_tool"), json["of_another_tool"]);
   EXPECT_EQ(saved.at("resid_pdrop"), 0.25);
   EXPECT_EQ(saved.at("dtype"), "float16") << "who writes the tensors says their type";
-  EXPECT_EQ(read_gpt2_config(folder.path()), config);
+  EXPECT_EQ(read_gpt2_config(ConfigReader(folder / "config.json")), config);
 }
 
 TEST(Gpt2Config, DefaultsOfAbsentKeys) {
@@ -63,7 +64,7 @@ TEST(Gpt2Config, ReadsTheGoldenFolders) {
   for (const char* name : {"gpt2_small", "gpt2_old"}) {
     const std::filesystem::path folder = std::filesystem::path(PLIMSOLL_SOURCE_DIR) / "tests/golden" / name;
     if (!std::filesystem::exists(folder / "config.json")) GTEST_SKIP() << folder << " is absent";
-    EXPECT_GT(read_gpt2_config(folder).layers, 0) << name;
+    EXPECT_GT(read_gpt2_config(ConfigReader(folder / "config.json")).layers, 0) << name;
   }
 }
 

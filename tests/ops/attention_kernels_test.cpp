@@ -17,6 +17,10 @@
 namespace plimsoll::cpu {
 namespace {
 
+AttentionShape of_heads(std::int64_t batch, std::int64_t tokens, std::int64_t heads, std::int64_t head_size) {
+  return {batch, tokens, heads, heads, head_size, 1.0f / std::sqrt(static_cast<float>(head_size))};
+}
+
 struct Inputs {
   AttentionShape shape;
   AttentionDropout dropout;
@@ -46,9 +50,10 @@ Results run(const Inputs& in, int team, int planned = 0) {
   Results r{GuardedBuffer(in.floats()), GuardedBuffer(in.rows()), GuardedBuffer(3 * in.floats())};
   GuardedBuffer forward_scratch(attention_forward_scratch(in.shape, threads).n / 4);
   GuardedBuffer backward_scratch(attention_backward_scratch(in.shape, DType::f32, threads).n / 4);
-  attention_forward(in.shape, in.dropout, in.qkv.data(), r.out.data(), r.lse.data(), threads, forward_scratch.bytes());
-  attention_backward(in.shape, in.dropout, in.qkv.data(), r.out.data(), r.lse.data(), in.d_out.data(), r.d_qkv.data(), threads,
-                     backward_scratch.bytes());
+  attention_forward(in.shape, in.dropout, packed_rows(in.shape, ConstElements(in.qkv.data())), r.out.data(), r.lse.data(),
+                    threads, forward_scratch.bytes());
+  attention_backward(in.shape, in.dropout, packed_rows(in.shape, ConstElements(in.qkv.data())), r.out.data(), r.lse.data(),
+                     in.d_out.data(), packed_rows(in.shape, Elements(r.d_qkv.data())), threads, backward_scratch.bytes());
   const std::vector<const GuardedBuffer*> buffers{&r.out,  &r.lse,   &r.d_qkv, &forward_scratch, &backward_scratch,
                                                   &in.qkv, &in.d_out};
   for (const GuardedBuffer* buffer : buffers) EXPECT_TRUE(buffer->intact());
@@ -79,9 +84,11 @@ void expect_rounded_once(const AttentionShape& shape, float dropout, DType type)
   GuardedBuffer out((in.floats() + 1) / 2), d_qkv((3 * in.floats() + 1) / 2);
   GuardedBuffer forward_scratch(attention_forward_scratch(shape, kThreads).n / 4);
   GuardedBuffer backward_scratch(attention_backward_scratch(shape, type, kThreads).n / 4);
-  attention_forward(shape, in.dropout, {qkv.bytes(), type}, {out.bytes(), type}, lse.data(), kThreads, forward_scratch.bytes());
-  attention_backward(shape, in.dropout, {qkv.bytes(), type}, wide.out.data(), lse.data(), {d_out.bytes(), type},
-                     {d_qkv.bytes(), type}, kThreads, backward_scratch.bytes());
+  attention_forward(shape, in.dropout, packed_rows(shape, ConstElements(qkv.bytes(), type)), {out.bytes(), type}, lse.data(),
+                    kThreads, forward_scratch.bytes());
+  attention_backward(shape, in.dropout, packed_rows(shape, ConstElements(qkv.bytes(), type)), wide.out.data(), lse.data(),
+                     {d_out.bytes(), type}, packed_rows(shape, Elements(d_qkv.bytes(), type)), kThreads,
+                     backward_scratch.bytes());
   for (const GuardedBuffer* buffer : {&out, &lse, &d_qkv, &forward_scratch, &backward_scratch, &qkv, &d_out}) {
     EXPECT_TRUE(buffer->intact());
   }
@@ -109,14 +116,12 @@ struct Reference {
 
 // One head at a time in fp64, from the definition; d_qkv by the chain rule over the stored probabilities.
 void reference_head(const Inputs& in, std::int64_t b, std::int64_t h, Reference& r) {
-  const auto [batch, T, H, D, segments] = in.shape;
+  const std::int64_t T = in.shape.tokens, H = in.shape.heads, D = in.shape.head_size;
   const double scale = 1 / std::sqrt(static_cast<double>(D));
-  const auto qkv = [&, T = T, H = H, D = D](std::int64_t t, int part, std::int64_t d) {
+  const auto qkv = [&](std::int64_t t, int part, std::int64_t d) {
     return static_cast<std::size_t>((((b * T + t) * 3 + part) * H + h) * D + d);
   };
-  const auto out = [&, T = T, H = H, D = D](std::int64_t t, std::int64_t d) {
-    return static_cast<std::size_t>(((b * T + t) * H + h) * D + d);
-  };
+  const auto out = [&](std::int64_t t, std::int64_t d) { return static_cast<std::size_t>(((b * T + t) * H + h) * D + d); };
   const float *x = in.qkv.data(), *g = in.d_out.data();
   std::vector<double> p(static_cast<std::size_t>(T)), m(p.size()), dp(p.size());
   for (std::int64_t i = 0; i < T; ++i) {
@@ -169,8 +174,8 @@ using Parameters = std::tuple<std::int64_t, std::int64_t, std::int64_t, float>;
 class Attention : public testing::TestWithParam<Parameters> {
  protected:
   Attention()
-      : shape_{std::get<0>(GetParam()) > 100 ? 1 : 2, std::get<0>(GetParam()), std::get<1>(GetParam()), std::get<2>(GetParam())} {
-  }
+      : shape_(of_heads(std::get<0>(GetParam()) > 100 ? 1 : 2, std::get<0>(GetParam()), std::get<1>(GetParam()),
+                        std::get<2>(GetParam()))) {}
   Inputs inputs() const { return Inputs(shape_, std::get<3>(GetParam())); }
   AttentionShape shape_;
 };
@@ -221,10 +226,10 @@ INSTANTIATE_TEST_SUITE_P(Shapes, Attention,
 // A row sees what lies before it only, so a longer sequence begins with the same bits.
 TEST(AttentionForward, PrefixHasTheSameBits) {
   constexpr std::int64_t kHeads = 3, kHead = 64, kLong = 300;
-  const Inputs whole({1, kLong, kHeads, kHead}, 0);
+  const Inputs whole(of_heads(1, kLong, kHeads, kHead), 0);
   const Results expected = run(whole, 2);
   for (const std::int64_t tokens : {1, 17, 48, 65, 96, 200, 289}) {
-    Inputs prefix({1, tokens, kHeads, kHead}, 0);
+    Inputs prefix(of_heads(1, tokens, kHeads, kHead), 0);
     std::memcpy(prefix.qkv.data(), whole.qkv.data(), static_cast<std::size_t>(3 * prefix.floats()) * 4);
     const Results r = run(prefix, 2);
     EXPECT_EQ(0, std::memcmp(r.out.data(), expected.out.data(), static_cast<std::size_t>(prefix.floats()) * 4)) << tokens;
@@ -238,7 +243,7 @@ TEST(AttentionForward, PrefixHasTheSameBits) {
 TEST(AttentionDropout, MaskIsTheScalarDefinition) {
   for (const std::int64_t tokens : {5, 64, 77, 256}) {
     for (const float probability : {0.1f, 0.5f, 0.9f}) {
-      Inputs in({2, tokens, 2, tokens}, probability);
+      Inputs in(of_heads(2, tokens, 2, tokens), probability);
       for (std::int64_t row = 0; row < 2 * tokens; ++row) {
         float* const qkv = in.qkv.data() + row * 6 * tokens;
         std::fill(qkv, qkv + 6 * tokens, 0.0f);
@@ -256,7 +261,7 @@ TEST(AttentionDropout, MaskIsTheScalarDefinition) {
 }
 
 TEST(AttentionForward, LargeScoresStayFinite) {
-  Inputs in({1, 200, 1, 64}, 0);
+  Inputs in(of_heads(1, 200, 1, 64), 0);
   for (std::int64_t i = 0; i < 3 * in.floats(); ++i) in.qkv.data()[i] *= 100;
   const Results r = run(in, 2);
   const Reference expected = reference(in);
@@ -265,7 +270,7 @@ TEST(AttentionForward, LargeScoresStayFinite) {
 }
 
 TEST(AttentionForward, NanReachesTheRowsThatSeeIt) {
-  Inputs in({1, 120, 1, 16}, 0);
+  Inputs in(of_heads(1, 120, 1, 16), 0);
   in.qkv.data()[100 * 48 + 16 + 3] = std::nanf("");
   const Results r = run(in, 2);
   EXPECT_TRUE(std::isnan(r.out.data()[100 * 16]) && std::isnan(r.out.data()[119 * 16]) && std::isnan(r.lse.data()[110]));
@@ -273,7 +278,7 @@ TEST(AttentionForward, NanReachesTheRowsThatSeeIt) {
 }
 
 TEST(AttentionScratch, GrowsWithTheSequenceByFourBytesForEachTokenAndByNarrowSums) {
-  const AttentionShape shorter{1, 1024, 12, 64}, longer{1, 8192, 12, 64};
+  const AttentionShape shorter = of_heads(1, 1024, 12, 64), longer = of_heads(1, 8192, 12, 64);
   EXPECT_EQ(attention_forward_scratch(shorter, 2), attention_forward_scratch(longer, 2));
   EXPECT_EQ(attention_backward_scratch(longer, DType::f32, 2) - attention_backward_scratch(shorter, DType::f32, 2),
             Bytes{2 * 4 * (8192 - 1024)});
@@ -290,7 +295,7 @@ TEST(AttentionTargets, AllAgreeWithFp64Reference) {
     hwy::SetSupportedTargetsForTest(left & -left);
     hwy::GetChosenTarget().Update(hwy::SupportedTargets());
     SCOPED_TRACE(hwy::TargetName(left & -left));
-    for (const AttentionShape shape : {AttentionShape{1, 130, 2, 20}, AttentionShape{1, 70, 1, 64}}) {
+    for (const AttentionShape shape : {of_heads(1, 130, 2, 20), of_heads(1, 70, 1, 64)}) {
       const Inputs in(shape, 0.2f);
       const Results r = run(in, 2);
       const Reference expected = reference(in);

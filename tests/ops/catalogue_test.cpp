@@ -13,8 +13,9 @@ constexpr Roofline kRoofline{.flops_per_second = 1e9, .bytes_per_second = 1e9, .
 
 TEST(OpCatalogue, RecordedSecondsServeEverySeed) {
   const std::vector<ValueType> inputs{{DType::f32, {2, 6, 24}}, {DType::u32, {2, 2}}};
-  const Attributes one = ops::AttentionAttributes{2, 0.1, {1, 2}}, other = ops::AttentionAttributes{2, 0.1, {3, 4}},
-                   more = ops::AttentionAttributes{2, 0.2, {1, 2}};
+  const Attributes one = ops::AttentionAttributes{.layout = {2, 2}, .dropout = 0.1, .key = {1, 2}},
+                   other = ops::AttentionAttributes{.layout = {2, 2}, .dropout = 0.1, .key = {3, 4}},
+                   more = ops::AttentionAttributes{.layout = {2, 2}, .dropout = 0.2, .key = {1, 2}};
   const std::vector<ValueType> outputs = ops::kAttention.infer(one, inputs);
   const auto request = [&](const Attributes& attributes) {
     return KernelRequest{.op = &ops::kAttention, .attributes = &attributes, .inputs = inputs, .outputs = outputs, .threads = 2};

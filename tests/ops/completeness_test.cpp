@@ -245,7 +245,8 @@ TEST(TypeRules, LayerNormBackwardComparesEveryInput) {
 }
 
 TEST(TypeRules, AttentionBackwardComparesEveryInput) {
-  const ops::AttentionAttributes attributes{2};
+  const ops::QkvLayout layout{2, 2};
+  const ops::AttentionBackwardAttributes attributes{{layout}};
   std::vector<ValueType> good = f32_of({{2, 3, 24}, {2, 2}, {2, 3, 8}, {2, 2, 3}, {2, 3, 8}});
   good[1].dtype = DType::u32;
   EXPECT_NO_THROW(ops::kAttentionBackward.infer(attributes, good));
@@ -261,8 +262,11 @@ TEST(TypeRules, AttentionBackwardComparesEveryInput) {
     if (either) EXPECT_EQ(ops::kAttentionBackward.infer(attributes, bad)[0].dtype, DType::f32);
     if (!either) EXPECT_THROW(ops::kAttentionBackward.infer(attributes, bad), Error);
   }
-  EXPECT_THROW(ops::kAttention.infer(ops::AttentionAttributes{2, 0, {}, DType::i32}, std::span(good).first(2)), Error);
-  EXPECT_THROW(ops::kAttention.infer(ops::AttentionAttributes{0}, std::span(good).first(2)), Error);
+  const auto forward = [&](const ops::AttentionAttributes& of) { ops::kAttention.infer(of, std::span(good).first(2)); };
+  EXPECT_NO_THROW(forward({layout}));
+  EXPECT_THROW(forward({.layout = layout, .output = DType::i32}), Error);
+  EXPECT_THROW(forward({.layout = {2, 3}}), Error);
+  EXPECT_THROW(forward({.layout = {0, 0}}), Error);
 }
 
 INSTANTIATE_TEST_SUITE_P(Ops, Completeness, testing::ValuesIn(ops::all_ops()),

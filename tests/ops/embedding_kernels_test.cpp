@@ -23,7 +23,7 @@ TEST(EmbeddingKernels, ForwardAddsPositions) {
       const std::int64_t n = s.batch * s.tokens * s.width;
       const Floats table = random_floats(kVocabulary * s.width, 1), positions = random_floats(s.tokens * s.width, 2);
       Floats out(n);
-      embedding_forward(s, {0, kVocabulary}, tokens.data(), table.data(), positions.data(), out.data());
+      embedding_forward(s, {0, kVocabulary}, tokens.data(), table.data(), {positions.data()}, out.data());
       bool same = true;
       for (std::int64_t i = 0; i < n; ++i) {
         const float entry = table[tokens[static_cast<std::size_t>(i / s.width)] * s.width + i % s.width];
@@ -87,14 +87,14 @@ TEST(EmbeddingKernels, RangesOfTheTableChangeNoBit) {
       const Floats table = random_floats(kVocabulary * s.width, 1), positions = random_floats(s.tokens * s.width, 2);
       const Floats d_out = random_floats(n, 3);
       Floats whole(n), out(n), d_whole = table.clone();
-      embedding_forward(s, {0, kVocabulary}, tokens.data(), table.data(), positions.data(), whole.data());
+      embedding_forward(s, {0, kVocabulary}, tokens.data(), table.data(), {positions.data()}, whole.data());
       embedding_token_gradient(s, {0, kVocabulary}, tokens.data(), d_out.data(), true, d_whole.data());
       std::vector<float> d_table;
       for (std::int64_t begin = 0; begin < kVocabulary; begin += 3) {
         const std::int64_t count = std::min<std::int64_t>(3, kVocabulary - begin);
         Floats rows(count * s.width);
         std::copy_n(table.data() + begin * s.width, count * s.width, rows.data());
-        embedding_forward(s, {begin, count}, tokens.data(), rows.data(), positions.data(), out.data());
+        embedding_forward(s, {begin, count}, tokens.data(), rows.data(), {positions.data()}, out.data());
         embedding_token_gradient(s, {begin, count}, tokens.data(), d_out.data(), true, rows.data());
         d_table.insert(d_table.end(), rows.data(), rows.data() + count * s.width);
       }

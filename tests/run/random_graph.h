@@ -54,7 +54,7 @@ class NetworkMaker {
     network_.targets = builder_.add_input("targets", {DType::i32, Shape{b, t}});
     network_.sample_ids = builder_.add_input("sample_ids", {DType::u32, Shape{b, 2}});
     network_.inverse_units = builder_.add_input("inverse_units", {DType::f32, Shape{1}});
-    ValueId x = ops::embedding(builder_, network_.tokens, table_, positions_, "x");
+    ValueId x = ops::embedding(builder_, network_.tokens, table_, positions_, {}, /*padding=*/-1, "x");
     for (std::size_t i = 0; i < parameters_.size(); ++i) x = block(x, i);
     const GraphBuilder::Scope scope(builder_, "head");
     x = ops::layer_norm(builder_, x, gamma_, beta_, 1e-5);
@@ -158,7 +158,7 @@ class NetworkMaker {
       case Layer::norm: return ops::layer_norm(builder_, x, p[0], p[1], 1e-5);
       case Layer::attention: {
         const ValueId qkv = ops::linear(builder_, x, p[0], p[1], "qkv");
-        return ops::attention(builder_, qkv, network_.sample_ids, {}, heads_, 0.1, seed_);
+        return ops::attention(builder_, {qkv}, network_.sample_ids, {}, {.layout = {heads_, heads_}, .dropout = 0.1}, seed_);
       }
       case Layer::residual: return ops::add(builder_, partner, x, "sum");
       case Layer::product: return builder_.add1(ops::kMultiply, ops::NoAttributes{}, {x, partner}, "product");
@@ -213,7 +213,7 @@ class FramedNetwork {
     network_.targets = builder.add_input("targets", {DType::i32, Shape{b, t}});
     network_.sample_ids = builder.add_input("sample_ids", {DType::u32, Shape{b, 2}});
     network_.inverse_units = builder.add_input("inverse_units", {DType::f32, Shape{1}});
-    return ops::embedding(builder, network_.tokens, table_, positions_, "x");
+    return ops::embedding(builder, network_.tokens, table_, positions_, {}, /*padding=*/-1, "x");
   }
   void freeze(ValueId parameter) { builder.graph().values[parameter].parameter->kind = ParameterKind::frozen; }
   void freeze_frame() {

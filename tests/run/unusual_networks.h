@@ -48,7 +48,7 @@ class UnusualNetwork {
     network_.targets = builder_.add_input("targets", {DType::i32, Shape{b, kContext}});
     network_.sample_ids = builder_.add_input("sample_ids", {DType::u32, Shape{b, 2}});
     network_.inverse_units = builder_.add_input("inverse_units", {DType::f32, Shape{1}});
-    ValueId x = ops::embedding(builder_, network_.tokens, table_, positions_, "x");
+    ValueId x = ops::embedding(builder_, network_.tokens, table_, positions_, {}, /*padding=*/-1, "x");
     std::vector<LossRoot> losses;
     for (int i = 0; i < shape.blocks; ++i) {
       const GraphBuilder::Scope scope(builder_, "b" + std::to_string(i));

@@ -235,7 +235,7 @@ def with_flags(tok):
 
 def mixed(corpus, size=3000):
     tok = byte_bpe(corpus, size=size, normalizer=normalizers.Sequence([
-        normalizers.Strip(), normalizers.NFKD(), normalizers.StripAccents(), normalizers.Lowercase(),
+        normalizers.Strip(), normalizers.NFKD(), normalizers.Lowercase(),
         normalizers.Replace(Regex(r"\s{2,}"), " "), normalizers.Replace("``", '"')]),
         pre=pre_tokenizers.Sequence([pre_tokenizers.Punctuation("contiguous"), pre_tokenizers.Digits(individual_digits=False),
                                      pre_tokenizers.ByteLevel(add_prefix_space=True)]))
@@ -243,13 +243,11 @@ def mixed(corpus, size=3000):
 
 
 def whitespace(corpus, size=3000):
-    tok = Tokenizer(models.BPE(unk_token="[UNK]", continuing_subword_prefix="##", end_of_word_suffix="</w>"))
+    tok = Tokenizer(models.BPE(unk_token="[UNK]"))
     tok.normalizer = normalizers.NFKC()
     tok.pre_tokenizer = pre_tokenizers.Sequence([
         pre_tokenizers.Whitespace(), pre_tokenizers.Split(Regex(r"\w\b"), "merged_with_next", True)])
-    tok.decoder = decoders.BPEDecoder()
-    trainer = trainers.BpeTrainer(vocab_size=size, special_tokens=["[UNK]"], continuing_subword_prefix="##",
-                                  end_of_word_suffix="</w>", limit_alphabet=800, show_progress=False)
+    trainer = trainers.BpeTrainer(vocab_size=size, special_tokens=["[UNK]"], limit_alphabet=800, show_progress=False)
     tok.train_from_iterator(corpus, trainer)
     return tok
 

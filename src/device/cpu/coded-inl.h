@@ -25,7 +25,7 @@ struct Coded {
   static constexpr std::uint32_t kMost = (1u << (kDigits + kExponents)) - 1;       // of a magnitude
   static constexpr std::uint32_t kBias = (127u - ((1u << kExponents) - 1)) << 23;  // the largest exponent is 0
   static constexpr float kLargest = 1.875f;
-  // Of the numbers below the least exponent, which have no leading 1.
+  // The step of numbers below the least exponent, which have no leading 1.
   static constexpr float kStep = kSigned ? 0x1p-17f : 0x1p-33f;
 
   static HWY_INLINE Floats decode(const std::uint8_t* codes, Floats scale) {

@@ -23,7 +23,7 @@ struct ElementsOf {
   operator ElementsOf<const Byte>() const { return {data, type}; }  // NOLINT
 
   ElementsOf from(std::int64_t element) const { return {data + element * size_of(type), type}; }
-  // Where they are that type.
+  // The elements as that type, which they have.
   template <class T>
   Like<T>* as() const {
     return reinterpret_cast<Like<T>*>(data);

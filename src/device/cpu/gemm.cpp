@@ -27,12 +27,12 @@ bool own_kernel_pays(const GemmShape& shape) {
 #endif
 }
 
-// Where nothing multiplies 16-bit operands as they are.
+// The shape if nothing multiplies 16-bit operands directly.
 GemmShape widened(GemmShape shape) {
   shape.operands = shape.result = DType::f32;
   return shape;
 }
-// Of A, of B, and of C where it is rounded.
+// Elements of A, of B, and of a rounded C.
 std::array<std::int64_t, 3> wide_elements(const GemmShape& shape) {
   const std::int64_t c = shape.result == DType::f32 ? 0 : shape.batch * shape.m * shape.n;
   return {shape.batch * shape.m * shape.k, shape.batch * shape.k * shape.n, c};

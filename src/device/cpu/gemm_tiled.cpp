@@ -89,7 +89,7 @@ inline constexpr int kVectors = 3;
 inline constexpr int kTileRows = HWY_TARGET == HWY_AVX3 ? 8 : 4;
 inline constexpr std::int64_t kTileColumns = kVectors * kLanes;
 
-// Where a tile of sums goes.
+// The destination of a tile of sums.
 struct Target {
   float* c;
   std::int64_t stride, columns;  // columns: those that are left in C, from c on
@@ -294,7 +294,7 @@ HWY_INLINE Slice next_slice(const Product& product, Slice slice) {
   return slice;
 }
 
-// What is packed for a slice.
+// The memory that is packed for a slice.
 HWY_INLINE Ahead packed_in(const Product& product, const Slice& slice, std::int64_t begin, std::int64_t end) {
   const GemmShape& shape = product.shape;
   if (product.matrix != nullptr) return Ahead(product.a);
@@ -335,7 +335,7 @@ namespace {
 
 HWY_EXPORT(multiply_task);
 
-// What each thread works with.
+// Floats of a thread's slot.
 std::int64_t slot_floats(const GemmShape& shape, const tiled::Cut& cut, bool decodes) {
   return cut.b_floats() + (decodes ? tiled::decoded_floats(shape) : cut.a_floats(shape));
 }

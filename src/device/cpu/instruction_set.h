@@ -1,4 +1,4 @@
-// Which instruction sets the kernels of a process may use: those of the processor, or fewer of them, so that kernels for older
+// The instruction sets that the kernels of a process may use: those of the processor, or fewer of them, so that kernels for older
 // processors run on newer ones.
 #pragma once
 
@@ -13,7 +13,7 @@ void limit_instruction_set(std::string_view most);
 // False where the limit is below AVX-512; the processor itself may have less.
 bool avx512_allowed();
 
-// Whether our kernels round a product and its sum once. Those of SSE4 round twice.
+// True: our kernels round a product and its sum once. Those of SSE4 round twice.
 bool fuses_multiply_add();
 
 }  // namespace plimsoll::cpu

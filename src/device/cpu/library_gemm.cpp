@@ -103,11 +103,11 @@ bool hides_memory(std::string_view implementation) {
   return implementation.starts_with("gemm") || implementation.starts_with("ref") || implementation.starts_with("x64:gemm");
 }
 
-// Of what is left to the library. Rows of B of 4 KiB multiples (1024 columns) map to the same few sets of the first-level cache,
-// and products over a long k that read B as it lies lose as much to the many rows of B per block. Both cost oneDNN 10-30 % on Zen
-// 5; packing pays for itself from 512 rows of A on. On Intel cores wide rows of 2 KiB multiples (512 columns) already do so, and
-// cost up to 2.4 times the time unless n is a power of two, where the library copies B by itself: there packing pays from 64 rows
-// on (docs/speed.md).
+// Packing pays for these products of the library. Rows of B of 4 KiB multiples (1024 columns) map to the same few sets of the
+// first-level cache, and products over a long k that read B as it lies lose as much to the many rows of B per block. Both cost
+// oneDNN 10-30 % on Zen 5; packing pays for itself from 512 rows of A on. On Intel cores wide rows of 2 KiB multiples (512
+// columns) already do so, and cost up to 2.4 times the time unless n is a power of two, where the library copies B by itself:
+// there packing pays from 64 rows on (docs/speed.md).
 bool packing_pays(const GemmShape& shape) {
   if (shape.operands != DType::f32) return false;  // the library packs pairs of rows by itself
   if (shape.batch != 1 || shape.transpose_b || shape.m < 64 || shape.n < 64) return false;
@@ -146,7 +146,7 @@ void pack_panels(const GemmShape& shape, std::int64_t width, const float* b, flo
 
 Bytes bytes_of(const memory::desc& desc) { return Bytes{static_cast<std::int64_t>(desc.get_size())}; }
 
-// What oneDNN will run, or nothing where it offers only implementations that hide memory.
+// The implementation that oneDNN will run, or nothing if it offers only implementations that hide memory.
 struct Choice {
   dnnl::matmul::primitive_desc descriptor;
   std::int64_t panel = 0;  // B is packed into panels of this width; 0: read as it lies

@@ -1,5 +1,5 @@
 // All threads of the compute lane sit behind this. `parallel_for` runs body(task) for each task in [0, tasks) on the team.
-// Which thread takes which task never changes a result: kernels cut their work into tiles by shape, not by thread count.
+// The assignment of tasks to threads never changes a result: kernels cut their work into tiles by shape, not by thread count.
 // OpenMP by default; a std::thread pool where PLIMSOLL_STD_THREADS is defined (ThreadSanitizer does not understand libgomp).
 // The team's threads flush denormal numbers to zero, the calling thread from its first call on.
 // Only one thread of the process may call this: a second one would get a second team with its own stacks.

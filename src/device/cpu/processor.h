@@ -1,4 +1,4 @@
-// What decisions about kernels ask of the processor beyond its instruction set.
+// Facts of the processor for decisions about kernels, beyond its instruction set.
 #pragma once
 
 namespace plimsoll::cpu {

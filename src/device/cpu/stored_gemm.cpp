@@ -17,7 +17,7 @@ GemmShape widened(GemmShape shape) {
   return shape;
 }
 
-// Of A where it has 16 bits, and of C where it is rounded, before the scratch of the product.
+// Elements of an A of 16 bits, and of a rounded C, before the scratch of the product.
 std::array<std::int64_t, 2> wide_elements(const GemmShape& shape) {
   return {shape.operands == DType::f32 ? 0 : shape.m * shape.k, shape.result == DType::f32 ? 0 : shape.m * shape.n};
 }

@@ -51,7 +51,7 @@ Bytes band_bytes(const GemmShape& shape) {
   return align_up(Bytes{band_rows(shape) * strip_columns(shape) * size_of(shape.result)}, kCacheLine);
 }
 
-// Of the plans of all parts.
+// The plan that serves all parts.
 template <class PlanOf>
 GemmPlan strips_plan(const GemmShape& shape, const StoredMatrix& matrix, PlanOf plan_of) {
   GemmPlan plan;

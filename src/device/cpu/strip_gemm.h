@@ -15,13 +15,13 @@ namespace plimsoll::cpu {
 // The most bytes of a decoded strip, and of the part of C that it makes of a band.
 inline constexpr std::int64_t kStripBytes = 3 << 20, kBandBytes = 1 << 20;
 
-// Whether the library has a plan for such strips. `shape`: see stored_gemm.h.
+// True: the library has a plan for such strips. `shape`: see stored_gemm.h.
 bool library_takes_strips(const GemmShape& shape, int threads);
 
 class StripGemm {
  public:
   StripGemm(const GemmShape& shape, const StoredMatrix& matrix, int threads);
-  // What it is bound to, without binding it.
+  // The plan that it is bound to, without binding it.
   static GemmPlan plan_of(const GemmShape& shape, const StoredMatrix& matrix, int threads);
 
   const GemmPlan& plan() const { return plan_; }

@@ -8,7 +8,7 @@
 
 namespace plimsoll::cpu {
 
-// Of so many numbers as fp32.
+// Bytes of `elements` numbers as fp32.
 Bytes wide_bytes(std::int64_t elements);
 void widen(DType from, std::int64_t n, const void* x, float* y);
 // To nearest even.

@@ -21,7 +21,7 @@ class Gemm {
   // `workspace`: what the library may use, one for all shapes. Throws E-CUDA-DEVICE where it has no algorithm for this one.
   Gemm(const GemmShape& shape, Bytes workspace, const GemmStrides& strides = {});
 
-  // Of the library's algorithm: the same text is the same bits, on one GPU and with one version of the library.
+  // The library's algorithm: the same text is the same bits, on one GPU and with one version of the library.
   std::string algorithm() const;
 
   // Pointers of the device, multiples of 256 bytes. The bias is of the result's type.

@@ -1,5 +1,5 @@
-// What this process holds of a GPU as the driver counts it: NVML, which comes with the driver and is loaded where there is one.
-// It needs no context on the device.
+// Memory of a GPU that this process holds, as the driver counts it: NVML, which comes with the driver and is loaded if there is
+// one. It needs no context on the device.
 #pragma once
 
 #include <optional>
@@ -9,7 +9,7 @@
 
 namespace plimsoll::cuda {
 
-// Of NVML's C interface, in its layouts (nvml.h of CUDA 13). All return 0 where they succeed.
+// Functions of NVML's C interface, in its layouts (nvml.h of CUDA 13). All return 0 on success.
 struct Nvml {
   struct Memory {
     unsigned version;  // the structure's size and 2 << 24
@@ -33,11 +33,11 @@ std::optional<Nvml> load_nvml(const char* library = "libnvidia-ml.so.1");
 
 class DriverMemory {
  public:
-  // Of the device at this PCI address, "0000:3b:00.0"; made before the process has a context there.
+  // The device at this PCI address, "0000:3b:00.0"; made before the process has a context there.
   DriverMemory(const Nvml& nvml, const std::string& bus);
 
-  // What the driver lists for this process. A container's processes have other numbers outside of it: then what the device has in
-  // use beyond what it had when this was made, by whatever processes. Nothing where the driver tells neither.
+  // The driver's figure for this process. A container's processes have other numbers outside of it: then the growth of the
+  // device's memory in use since this was made, by whatever processes. Nothing if the driver tells neither.
   std::optional<Bytes> held() const;
 
  private:

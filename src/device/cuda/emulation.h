@@ -1,6 +1,6 @@
-// What kernels.cuh needs of CUDA, on a CPU, for tests: blocks run one after the other, the threads of a block take turns at
-// barriers and warp-wide exchanges, in either order. It shows what a kernel computes, what it touches, and a barrier that not all
-// threads reach; not races within a turn, and no speed. One launch at a time in a process.
+// The CUDA of kernels.cuh on a CPU, for tests: blocks run one after the other, the threads of a block take turns at barriers and
+// warp-wide exchanges, in either order. It shows the results and accesses of a kernel, and a barrier that not all threads reach;
+// not races within a turn, and no speed. One launch at a time in a process.
 #pragma once
 
 #include <cmath>
@@ -26,8 +26,8 @@ extern dim3 threadIdx, blockIdx, blockDim, gridDim;
 
 namespace plimsoll::cuda::emulation {
 
-// What a GPU refuses when a kernel is launched, and warps that are not whole, which it would take: throws an internal error. Past
-// kPlainShared a kernel has to have been allowed so much dynamic shared memory, by the latest call for it.
+// Launches throw an internal error if a GPU would refuse them, or if a warp is not whole. More dynamic shared memory than
+// kPlainShared needs a call of allow_shared; the latest one for a kernel counts.
 inline constexpr std::size_t kPlainShared = 48 << 10;
 void allow_shared(const void* kernel, std::size_t bytes);
 void check_launch(const void* kernel, dim3 grid, dim3 block, std::size_t shared_bytes);
@@ -35,10 +35,10 @@ void check_launch(const void* kernel, dim3 grid, dim3 block, std::size_t shared_
 // Calls `body` for every thread of every block. Throws an internal error where threads of a block wait for each other in vain.
 void run(dim3 grid, dim3 block, std::size_t shared_bytes, const std::function<void()>& body);
 
-// Of the launch that runs: poisoned before each block.
+// Shared memory of the running launch, poisoned before each block.
 std::byte* shared_memory();
 void sync_threads();
-// What each of the 32 lanes gave, of at most kLaneBytes; valid until the thread's second exchange from here.
+// The bytes that each of the 32 lanes gave, kLaneBytes at most; valid until the thread's second exchange from here.
 inline constexpr std::size_t kLaneBytes = 32;
 const std::byte* exchange(const void* mine, std::size_t bytes);
 unsigned lane();
@@ -74,7 +74,7 @@ T __shfl_xor_sync(unsigned, T value, unsigned mask) {
   return plimsoll::cuda::emulation::shuffle(value, plimsoll::cuda::emulation::lane() ^ mask);
 }
 
-// Of integers: threads take turns.
+// Atomics on integers: threads take turns.
 inline int atomicAdd(int* to, int value) { return std::exchange(*to, *to + value); }
 inline int atomicMin(int* to, int value) { return std::exchange(*to, value < *to ? value : *to); }
 

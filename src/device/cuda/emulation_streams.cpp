@@ -105,7 +105,7 @@ void run_some() {
   }
 }
 
-// Which record a wait is for is settled when it is given to the stream.
+// The record of a wait is settled when the wait is given to the stream.
 void give(EmulatedStream& stream, Step step) {
   const std::lock_guard lock(mutex);
   if (capturing != nullptr) {

@@ -24,12 +24,12 @@ void wait_on_host(void* event);
 void synchronize(void* stream);
 void synchronize_all();
 
-// What is submitted, recorded and waited for by `work`, kept instead of run, and again as often as it is launched. As CUDA's
-// capture, it begins on `origin` and takes in streams that wait for events of its own; it refuses work on others, waits for
-// events recorded before it, and streams that have not come back.
+// The kernels, records and waits of `work`, kept instead of run, to run at each launch. Like CUDA's capture, it begins on
+// `origin` and takes in streams that wait for events of its own; it refuses work on others, waits for events recorded before it,
+// and streams that have not come back.
 void* capture(void* origin, const std::function<void()>& work);
 std::size_t captured(void* graph);
-// Of all graphs so far.
+// Counts over all graphs so far.
 struct Captures {
   std::size_t graphs = 0, work = 0;  // kernels and copies in them
 };

@@ -1,4 +1,4 @@
-// What our kernels for a GPU are written with. The same source is compiled by nvcc and, over emulation.h, by a C++ compiler, so
+// Basis of our kernels for a GPU. The same source is compiled by nvcc and, over emulation.h, by a C++ compiler, so
 // that every kernel runs in tests without a GPU. Kernels sum in an order that depends on shapes alone: no atomics on floats.
 #pragma once
 
@@ -137,7 +137,7 @@ __device__ __forceinline__ std::int64_t threads_of_grid() { return static_cast<s
 __device__ __forceinline__ unsigned lane_of_warp() { return threadIdx.x % kWarp; }
 __device__ __forceinline__ unsigned warp_of_block() { return threadIdx.x / kWarp; }
 
-// Of all lanes, in all lanes: partners add the same two numbers, so that all lanes have the same bits.
+// The sum over all lanes, in all lanes: partners add the same two numbers, so that all lanes have the same bits.
 template <class T>
 __device__ __forceinline__ T warp_sum(T value) {
 #pragma unroll
@@ -154,7 +154,7 @@ __device__ __forceinline__ T warp_max(T value) {
   return value;
 }
 
-// Of all threads of a one-dimensional block, in all of them. Called by all; holds no shared memory past its end.
+// The sum over all threads of a one-dimensional block, in all of them. Called by all; holds no shared memory past its end.
 template <class T>
 __device__ __forceinline__ T block_sum(T value) {
   __shared__ T of_warps[kWarp];

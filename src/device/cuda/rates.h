@@ -1,5 +1,4 @@
-// What a GPU gives, measured: products, passes over memory, launches, the link to its host with both ways at once beside
-// products.
+// Measured rates of a GPU: products, passes over memory, launches, and the link to its host, both ways at once during products.
 #pragma once
 
 #include <string>

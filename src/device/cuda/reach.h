@@ -1,5 +1,5 @@
-// Which ranges of a memory the work that comes next may reach, told to a tool beside the process: compute-sanitizer's memcheck on
-// a GPU (by NVTX), AddressSanitizer over the emulation. It reports what touches any other. Without such a tool nothing happens.
+// Ranges of a memory that the next work may reach, told to a tool: compute-sanitizer's memcheck on a GPU (by NVTX),
+// AddressSanitizer over the emulation. The tool reports accesses to any other range. Without such a tool nothing happens.
 #pragma once
 
 #include <span>

@@ -76,7 +76,7 @@ DeviceFacts open_device() {
   driver_memory();
   forget(cudaSetDeviceFlags(cudaDeviceScheduleBlockingSync));  // who waits leaves the processor to the others
   check(cudaSetDevice(0), "the device's context");
-  // What the driver sets aside for malloc and printf in kernels, which have neither; as little as it agrees to.
+  // Our kernels have neither malloc nor printf: the driver sets aside as little for them as it agrees to.
   forget(cudaDeviceSetLimit(cudaLimitMallocHeapSize, 1 << 10), cudaDeviceSetLimit(cudaLimitPrintfFifoSize, 1 << 10));
   forget(cudaGetLastError());
   cudaDeviceProp properties{};

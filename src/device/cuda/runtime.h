@@ -1,4 +1,4 @@
-// What the host does with a GPU: memory, streams, events, copies, graphs. Each failure says what was done (errors.cuh). Over the
+// The host's calls to a GPU: memory, streams, events, copies, graphs. Each failure names the call (errors.cuh). Over the
 // emulation the same calls act on the host's memory (emulation_streams.h).
 #pragma once
 
@@ -23,9 +23,10 @@ struct DeviceFacts {
 // Makes the device's context with as little beside it as the driver allows. Throws E-CUDA-DEVICE (exit 2) where there is no
 // device, or none that these kernels are for.
 DeviceFacts open_device();
-// Of the whole device, by whatever processes.
+// Memory of the whole device, by whatever processes.
 Bytes free_memory(), used_memory();
-// Of this process, as the driver counts it (driver_memory.h), its context included; of all where the driver does not tell.
+// Memory of this process, as the driver counts it (driver_memory.h), its context included; of all processes if the driver does
+// not tell.
 Bytes process_memory();
 void synchronize_device();
 

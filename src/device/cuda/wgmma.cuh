@@ -12,7 +12,7 @@ namespace plimsoll::cuda {
 
 inline constexpr int kGroupRows = 64;
 
-// What ordinary and asynchronous copies of this thread have put into shared memory is there for products behind the next barrier.
+// Makes this thread's copies into shared memory, ordinary and asynchronous ones, visible to products after the next barrier.
 __device__ __forceinline__ void show_to_products() {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
@@ -21,8 +21,8 @@ __device__ __forceinline__ void show_to_products() {
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
-// Of a tile: rows of 128 bytes, eight of which are 1,024 bytes. An operand of rows along the sum moves on by 32 bytes for 16
-// elements of it; one of columns by 16 rows.
+// The descriptor of a tile: rows of 128 bytes, eight of which are 1,024 bytes. For 16 elements of the sum, an operand of rows
+// moves on by 32 bytes, one of columns by 16 rows.
 __device__ __forceinline__ std::uint64_t tile_descriptor(const void* tile) {
   constexpr std::uint64_t kEightRows = std::uint64_t{1024 >> 4} << 32, kNext = std::uint64_t{1} << 16,
                           kSwizzle128 = std::uint64_t{1} << 62;

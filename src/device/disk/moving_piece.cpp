@@ -14,7 +14,8 @@ namespace plimsoll {
 namespace {
 
 constexpr auto kBlock = static_cast<std::size_t>(kDiskBlock.n);
-// Of what stays in the memory: smaller ones keep a virtual disk from its rate, larger ones leave a long sum for the end.
+// The largest part of a piece in memory: smaller ones keep a virtual disk from its rate, larger ones leave a long sum for the
+// end.
 constexpr std::size_t kLargestPart = 1 << 20;
 
 }  // namespace
@@ -33,7 +34,7 @@ Error MovingPiece::failure(const std::string& why) const {
 
 void MovingPiece::begin_part() {
   const auto left = static_cast<std::size_t>((piece_->bytes - done_).n);
-  // What the staging holds goes there rather than in two parts, one after the other.
+  // A rest that fits the staging goes through it, instead of two parts one after the other.
   const std::size_t whole = left % kBlock != 0 && left <= staging_.size() ? 0 : std::min(left, kLargestPart) / kBlock * kBlock;
   std::byte* const there = memory_ == nullptr ? nullptr : memory_ + done_.n;
   have_ = 0;

@@ -42,7 +42,7 @@ class MovingPiece {
   // Nothing once all is done; whoever gets blocks answers with `moved` before asking again. Throws E-DISK-CORRUPT where what was
   // read is not what had been written.
   std::optional<Blocks> next();
-  // What can be done while the disk is at these blocks; else it is done later.
+  // Work that fits beside the disk's access to these blocks; else it is done later.
   void meanwhile();
   // Bytes, fewer than asked for if need be, or the negative errno. Throws E-DISK-IO.
   void moved(std::int64_t result);

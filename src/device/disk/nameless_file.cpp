@@ -39,8 +39,7 @@ bool make_direct(int fd) {
   return flags >= 0 && ::fcntl(fd, F_SETFL, flags | O_DIRECT) == 0;
 }
 
-// What addresses O_DIRECT takes are multiples of; 0 where it does not take blocks of this size. From Linux 6.1 on the kernel
-// tells.
+// The alignment of addresses that O_DIRECT takes; 0 if it does not take blocks of this size. Linux tells from 6.1 on.
 std::uint32_t direct_alignment(int fd) {
   constexpr auto kBlock = static_cast<std::uint32_t>(kDiskBlock.n);
 #ifdef STATX_DIOALIGN

@@ -13,7 +13,7 @@
 
 namespace plimsoll {
 
-// What O_DIRECT moves: offsets and sizes, of the staging too, are multiples of this.
+// The block of O_DIRECT: offsets and sizes, also of the staging, are multiples of it.
 inline constexpr Bytes kDiskBlock{4096};
 
 class NamelessFile {
@@ -29,7 +29,7 @@ class NamelessFile {
   // Counts what a write has put into the file, on any thread; and all of it.
   void count(Bytes written) const { written_.fetch_add(written.n, std::memory_order_relaxed); }
   Bytes written() const { return Bytes{written_.load(std::memory_order_relaxed)}; }
-  // Whether whole blocks can be read to and written from that address, without a copy on the way.
+  // True: whole blocks move to and from that address without a copy.
   bool takes(const std::byte* memory) const;
 
   // E-DISK-IO or E-DISK-CORRUPT: what happened in this file, and how to go on in another folder.

@@ -150,7 +150,7 @@ class RingTransfers final : public Transfers {
 
   void hand_out() {
     for (std::size_t i = 0; i < slots_.size(); ++i) {
-      // What needs no disk is over at once and leaves its slot to the next one.
+      // A request without a disk access ends at once and leaves its slot to the next one.
       while (!slots_[i].piece) {
         const std::optional<Request> request = next_request();
         if (!request) return;

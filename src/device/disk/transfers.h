@@ -24,7 +24,7 @@ class Transfers {
     StoredPiece* piece = nullptr;
     std::byte* memory = nullptr;
   };
-  // What all of them work with, and whom they tell, on a thread of theirs, that a request is over. It outlives them.
+  // The resources of all transfers, and the listener that hears, on a thread of theirs, the end of a request. It outlives them.
   struct Room {
     const NamelessFile& file;
     std::span<std::byte> staging;  // `slots` buffers of one size
@@ -37,8 +37,8 @@ class Transfers {
   virtual void start(const Request& request) = 0;
 };
 
-// What waits for a slot. What comes and what goes are two lanes, each in the order of its starts and with half of the slots, so
-// that what is waited for now does not stand behind all that goes out. Whoever uses it locks.
+// Transfers that wait for a slot. Reads and writes are two lanes, each in the order of its starts and with half of the slots, so
+// that an urgent read does not stand behind all writes. The caller locks.
 class WaitingTransfers {
  public:
   explicit WaitingTransfers(int slots) : share_((slots + 1) / 2) {}
@@ -70,7 +70,7 @@ std::unique_ptr<Transfers> make_ring_transfers(Transfers::Room room);
 // Empty where it can.
 std::string io_uring_refusal();
 
-// What the slot with that number holds of the room, and a request that moves through it.
+// The part of the room that the slot with that number holds, and a request that moves through it.
 std::span<std::byte> slot_of(const Transfers::Room& room, int slot);
 MovingPiece moving(const Transfers::Room& room, const Transfers::Request& request, int slot);
 // The error of a thread that cannot start.

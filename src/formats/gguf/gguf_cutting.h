@@ -1,4 +1,4 @@
-// What the keys of a tokenizer in a GGUF file are called, and which ways to cut text llama.cpp has names for: one table for files
+// The keys of a tokenizer in a GGUF file, and the ways to cut text that llama.cpp has names for: one table for files
 // that are read and files that are written.
 #pragma once
 
@@ -9,7 +9,9 @@ namespace plimsoll {
 
 inline constexpr const char* kGgufTokens = "tokenizer.ggml.tokens";
 inline constexpr const char* kGgufTokenTypes = "tokenizer.ggml.token_type";
-inline constexpr std::string_view kSpaceMark = "\xE2\x96\x81";  // U+2581, which stands for a space
+// Values of tokenizer.ggml.model. The first one is also the architecture of the first files, which lack the key of cutting.
+inline constexpr std::string_view kGgufByteLevel = "gpt2";  // byte-level BPE
+inline constexpr std::string_view kGgufScored = "llama";    // SentencePiece
 
 enum class GgufTokenKind { normal = 1, unknown, control, user, unused, byte };
 

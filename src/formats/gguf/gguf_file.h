@@ -22,7 +22,7 @@
 
 namespace plimsoll {
 
-// Where a value lies.
+// The place of a value.
 struct GgufValue {
   GgufType type = GgufType::u8;
   GgufType element = GgufType::u8;  // of an array
@@ -77,7 +77,7 @@ class GgufFile {
   std::vector<std::uint32_t> by_name_;  // indices into tensors_
 };
 
-// Whether a path means a GGUF file: by its name, or by how it begins.
+// True if a path means a GGUF file, by its name or its first bytes.
 bool is_gguf(const std::filesystem::path& path);
 
 }  // namespace plimsoll

@@ -24,7 +24,7 @@ struct GgufStorage {
 const GgufStorage* gguf_storage(std::uint32_t number);
 const GgufStorage* gguf_storage(std::string_view name);
 
-// Of a tensor whose rows are whole blocks, in a format that is read.
+// The bytes of a tensor whose rows are whole blocks, in a format that is read.
 Bytes stored_bytes(const GgufStorage& storage, const Shape& shape);
 
 }  // namespace plimsoll

@@ -9,11 +9,12 @@
 #include <utility>
 
 #include "formats/atomic_file.h"
-#include "formats/gguf/gguf_config.h"
 #include "formats/gguf/gguf_cursor.h"
 #include "formats/gguf/gguf_cutting.h"
 #include "formats/gguf/gguf_tokenizer_keys.h"
 #include "formats/gguf/scored_merges.h"
+#include "formats/tokenizer/post_processor.h"
+#include "formats/tokenizer/sentencepiece.h"
 #include "formats/tokenizer/token_table.h"
 #include "formats/utf8.h"
 
@@ -27,7 +28,7 @@ constexpr std::size_t kMostScoredBytes = 512;
 const GgufCutting& cutting_of(const GgufFile& file) {
   const auto name = file.text("tokenizer.ggml.pre");
   // Files that are older than the key were written for GPT-2 alone.
-  if (!name && file.text("general.architecture") == "gpt2") return gguf_cuttings().front();
+  if (!name && file.text("general.architecture") == kGgufByteLevel) return gguf_cuttings().front();
   if (!name) throw file.malformed("there is no key tokenizer.ggml.pre", "how text is cut before its merges");
   const std::span<const GgufCutting> all = gguf_cuttings();
   const auto found = std::ranges::find(all, *name, &GgufCutting::name);
@@ -105,7 +106,7 @@ class Tokens {
     kind = number == 0 ? GgufTokenKind::normal : static_cast<GgufTokenKind>(static_cast<int>(number));
     return true;
   }
-  // Of what only makes the model's table as large as it is.
+  // A token that only fills the model's table.
   bool is_padding() const { return kind == GgufTokenKind::unused && text == fmt::format("[PAD{}]", id); }
   bool is_added() const {
     return !text.empty() && (kind == GgufTokenKind::unknown || kind == GgufTokenKind::control || kind == GgufTokenKind::user);
@@ -134,16 +135,6 @@ std::optional<std::string> token_of(const GgufFile& file, const char* key) {
     if (tokens.id == static_cast<std::uint64_t>(*id)) break;
   }
   return std::string(tokens.text);
-}
-
-std::string without_marks(std::string_view text) {
-  std::string result;
-  for (std::size_t at = 0; at < text.size();) {
-    const bool mark = text.substr(at).starts_with(kSpaceMark);
-    result += mark ? ' ' : text[at];
-    at += mark ? kSpaceMark.size() : 1;
-  }
-  return result;
 }
 
 void put_added_tokens(const GgufFile& file, bool scored, Out& out) {
@@ -222,31 +213,16 @@ void put_scored_merges(const GgufFile& file, Out& out) {
   }
 }
 
-OrderedJson special(const std::string& token, int type) { return {{"SpecialToken", {{"id", token}, {"type_id", type}}}}; }
-OrderedJson sequence(const char* name, int type) { return {{"Sequence", {{"id", name}, {"type_id", type}}}}; }
-
-// What stands before and behind a text; null where nothing does.
+// The tokens before and after a text; null where there are none.
 OrderedJson post_processor(const GgufFile& file, bool begins) {
-  const bool before = file.flag("tokenizer.ggml.add_bos_token").value_or(begins);
-  const bool behind = file.flag("tokenizer.ggml.add_eos_token").value_or(false);
-  OrderedJson single = OrderedJson::array(), pair = OrderedJson::array(), tokens = OrderedJson::object();
-  const auto describe = [&](const char* key, bool wanted) -> std::optional<std::string> {
-    std::optional<std::string> token = wanted ? token_of(file, key) : std::nullopt;
-    if (wanted && !token) throw file.malformed(fmt::format("there is no key {}", key), "the token that texts begin or end with");
-    if (token) tokens[*token] = {{"id", *token}, {"ids", {*file.whole(key)}}, {"tokens", {*token}}};
-    return token;
+  const auto token = [&](const char* flag, bool usual, const char* key) -> std::optional<InsertedToken> {
+    if (!file.flag(flag).value_or(usual)) return {};
+    const auto text = token_of(file, key);
+    if (!text) throw file.malformed(fmt::format("there is no key {}", key), "the token that texts begin or end with");
+    return InsertedToken{*text, *file.whole(key)};
   };
-  const auto first = describe("tokenizer.ggml.bos_token_id", before), last = describe("tokenizer.ggml.eos_token_id", behind);
-  if (!first && !last) return {};
-  for (const auto& [name, type] : {std::pair("A", 0), std::pair("B", 1)}) {
-    OrderedJson part = OrderedJson::array();
-    if (first) part.push_back(special(*first, type));
-    part.push_back(sequence(name, type));
-    if (last) part.push_back(special(*last, type));
-    if (type == 0) single = part;
-    pair.insert(pair.end(), part.begin(), part.end());
-  }
-  return {{"type", "TemplateProcessing"}, {"single", single}, {"pair", pair}, {"special_tokens", tokens}};
+  return template_processing(token("tokenizer.ggml.add_bos_token", begins, "tokenizer.ggml.bos_token_id"),
+                             token("tokenizer.ggml.add_eos_token", false, "tokenizer.ggml.eos_token_id"));
 }
 
 OrderedJson byte_level(bool regex) {
@@ -307,10 +283,7 @@ Parts scored_parts(const GgufFile& file) {
     parts.normalizer = {{"type", "Sequence"}, {"normalizers", both}};
   }
   parts.post_processor = post_processor(file, true);
-  OrderedJson steps = OrderedJson::array({OrderedJson{{"type", "Replace"}, {"pattern", {{"String", mark}}}, {"content", " "}},
-                                          OrderedJson{{"type", "ByteFallback"}}, OrderedJson{{"type", "Fuse"}}});
-  if (prefix) steps.push_back({{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}});
-  parts.decoder = {{"type", "Sequence"}, {"decoders", steps}};
+  parts.decoder = marks_decoder(prefix);
   const auto unknown = token_of(file, "tokenizer.ggml.unknown_token_id");
   parts.model = {{"type", "BPE"},
                  {"dropout", nullptr},
@@ -338,7 +311,8 @@ OrderedJson tokenizer_config(const GgufFile& file, const std::optional<std::stri
   for (const auto& [name, key] : kSpecials) {
     if (const auto token = token_of(file, key)) json[name] = *token;
   }
-  if (const auto context = file.whole(gguf_architecture(file) + ".context_length")) json["model_max_length"] = *context;
+  const std::string architecture = file.text("general.architecture").value_or("");
+  if (const auto context = file.whole(architecture + ".context_length")) json["model_max_length"] = *context;
   if (chat) json["chat_template"] = *chat;
   return json;
 }
@@ -347,13 +321,46 @@ OrderedJson tokenizer_config(const GgufFile& file, const std::optional<std::stri
 
 bool has_tokenizer(const GgufFile& file) { return file.has("tokenizer.ggml.model"); }
 
+const GgufTensor& gguf_table(const GgufFile& file) {
+  const GgufTensor* table = file.find("token_embd.weight");
+  if (table == nullptr || table->shape.rank() != 2)
+    throw file.malformed("there is no matrix token_embd.weight", "a model of tokens");
+  return *table;
+}
+
+void put_gguf_tokens(const GgufFile& file, OrderedJson& json) {
+  const std::int64_t vocab = gguf_table(file).shape[0];
+  constexpr std::pair<const char*, const char*> kTokens[] = {
+      {"bos_token_id", "tokenizer.ggml.bos_token_id"},
+      {"eos_token_id", "tokenizer.ggml.eos_token_id"},
+      {"pad_token_id", "tokenizer.ggml.padding_token_id"},
+  };
+  for (const auto& [name, key] : kTokens) {
+    const auto token = file.whole(key);
+    if (token && (*token < 0 || *token >= vocab)) {
+      throw file.malformed(fmt::format("{} is {}", key, *token), fmt::format("a token from 0 to {}", vocab - 1));
+    }
+    json[name] = token ? OrderedJson(*token) : OrderedJson();
+  }
+}
+
+OrderedJson gguf_generation_config(const GgufFile& file) {
+  OrderedJson json = OrderedJson::object();
+  put_gguf_tokens(file, json);
+  const auto turn = file.whole("tokenizer.ggml.eot_token_id");
+  if (turn && *turn >= 0 && *turn < gguf_table(file).shape[0] && json["eos_token_id"] != OrderedJson(*turn)) {
+    json["eos_token_id"] = json["eos_token_id"].is_null() ? OrderedJson(*turn) : OrderedJson{json["eos_token_id"], *turn};
+  }
+  return json;
+}
+
 void write_tokenizer_json(const GgufFile& file, const std::filesystem::path& folder) {
   const auto kind = file.text("tokenizer.ggml.model");
-  if (kind != "gpt2" && kind != "llama") {
+  if (kind != kGgufByteLevel && kind != kGgufScored) {
     throw file.malformed(kind ? fmt::format("its tokenizer is '{}', which is not computed", *kind) : "it has no tokenizer",
                          "tokenizer.ggml.model gpt2 or llama");
   }
-  const bool scored = kind == "llama";
+  const bool scored = kind == kGgufScored;
   const Parts parts = scored ? scored_parts(file) : byte_level_parts(file);
   Out out(folder / "tokenizer.json");
   out.put("{\n  \"version\": \"1.0\",\n  \"truncation\": null,\n  \"padding\": null,\n  \"added_tokens\": ");
@@ -367,12 +374,6 @@ void write_tokenizer_json(const GgufFile& file, const std::filesystem::path& fol
   scored ? put_scored_merges(file, out) : put_stored_merges(file, out);
   out.put("\n    ]\n  }\n}\n");
   out.commit();
-}
-
-void write_gguf_config(const GgufFile& file, const std::filesystem::path& folder, bool replace) {
-  const auto wanted = [&](const char* name) { return replace || !is_there(folder / name); };
-  if (wanted("config.json")) write_json(folder / "config.json", gguf_config(file));
-  if (wanted("generation_config.json")) write_json(folder / "generation_config.json", gguf_generation_config(file));
 }
 
 void write_gguf_tokenizer(const GgufFile& file, const std::filesystem::path& folder, bool replace) {

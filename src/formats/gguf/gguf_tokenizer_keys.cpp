@@ -18,8 +18,8 @@
 #include "formats/file.h"
 #include "formats/gguf/gguf_cutting.h"
 #include "formats/gguf/scored_merges.h"
-#include "formats/temporary_folder.h"
 #include "formats/tokenizer/sentencepiece.h"
+#include "formats/tokenizer/tokenizer_file.h"
 #include "formats/utf8.h"
 #include "formats/weights_folder.h"
 
@@ -29,18 +29,10 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
-constexpr std::int64_t kMostTemplate = 1 << 20, kMostMerges = 64 << 20;
-// Three values for each of as many merges as there may be tokens, and one for each token.
-constexpr JsonLimits kLimits{.bytes = 256 << 20, .values = 5'000'000};
+constexpr std::int64_t kMostTemplate = 1 << 20;
 
-Json read_json(const fs::path& path) { return read_json_object(path, kLimits, "E-TOKENIZER"); }
-
-Json read_json_if_there(const fs::path& path) { return is_there(path) ? read_json(path) : Json::object(); }
-
-// Absent, null, or empty.
-bool is_nothing(const Json& json, const char* key) {
-  const auto found = json.find(key);
-  return found == json.end() || found->is_null() || *found == Json("") || *found == Json(false);
+Json read_json_if_there(const fs::path& path) {
+  return is_there(path) ? read_json_object(path, kTokenizerConfigLimits, "E-TOKENIZER") : Json::object();
 }
 
 std::string kind_of(const Json& part) { return part.is_object() ? part.value("type", std::string()) : std::string(); }
@@ -93,69 +85,43 @@ class TokenizerKeys {
   }
 
   void find_tokenizer() {
-    if (is_there(folder_ / "tokenizer.json")) {
-      where_ = (folder_ / "tokenizer.json").string();
-      json_ = read_json(where_);
-    } else if (is_there(folder_ / "vocab.json") && is_there(folder_ / "merges.txt")) {
-      where_ = (folder_ / "vocab.json").string();
-      json_ = of_gpt2();
-    } else if (has_sentencepiece_alone(folder_)) {
-      where_ = (folder_ / kSentencePieceFile).string();
-      const TemporaryFolder made;
-      write_sentencepiece_json(where_, made / "tokenizer.json");
-      json_ = read_json(made / "tokenizer.json");
-    }
-  }
-
-  // GPT-2's two files, as tokenizer.json would say them.
-  Json of_gpt2() const {
-    Json merges = Json::array();
-    const std::string text = read_text(folder_ / "merges.txt", kMostMerges, "E-TOKENIZER");
-    for (std::size_t at = 0; at < text.size();) {
-      const std::size_t end = std::min(text.find('\n', at), text.size());
-      std::string line = text.substr(at, end - at);
-      if (line.ends_with('\r')) line.pop_back();
-      if (!line.empty() && !(at == 0 && line.starts_with("#version"))) merges.push_back(std::move(line));
-      at = end + 1;
-    }
-    Json added = Json::array();
+    const bool pair = is_there(folder_ / "vocab.json") && is_there(folder_ / "merges.txt");
+    const bool json = is_there(folder_ / "tokenizer.json");
+    if (!json && !pair && !has_sentencepiece_alone(folder_)) return;
+    where_ = (folder_ / (json ? "tokenizer.json" : pair ? "vocab.json" : kSentencePieceFile)).string();
+    file_.emplace(read_tokenizer(folder_));
+    if (json || !pair) return;
     for (const auto& [token, id] : read_json_if_there(folder_ / "added_tokens.json").items()) {
-      added.push_back({{"id", id}, {"content", token}, {"special", false}});
+      if (!id.is_number_unsigned()) throw broken(fmt::format("the id of '{}' is {}", token, id.dump()), "a whole number");
+      file_->added.push_back({.content = token, .id = id.get<Token>()});
     }
-    const Json vocab = read_json(folder_ / "vocab.json");
-    if (const auto end = vocab.find("<|endoftext|>"); end != vocab.end()) {
-      added.push_back({{"id", *end}, {"content", "<|endoftext|>"}, {"special", true}});
-    }
-    return {{"added_tokens", added},
-            {"pre_tokenizer", {{"type", "ByteLevel"}, {"add_prefix_space", false}}},
-            {"model", {{"type", "BPE"}, {"vocab", vocab}, {"merges", merges}}}};
   }
 
-  Json part(const char* key) const { return json_.value(key, Json()); }
+  Json part(const char* key) const {
+    const Json* found = file_->part(key);
+    return found != nullptr ? *found : Json();
+  }
 
   void put_tokenizer(std::string_view architecture) {
-    const Json& model = json_["model"];
-    if (!model.is_object() || model.value("type", "BPE") != "BPE" || !model.contains("merges")) {
-      throw refuse(fmt::format("its model is '{}'", model.is_object() ? model.value("type", "") : ""), "BPE");
-    }
-    for (const char* key : {"dropout", "continuing_subword_prefix", "end_of_word_suffix"}) {
-      if (!is_nothing(model, key)) throw refuse(fmt::format("model.{} is {}", key, model[key].dump()), "no such key");
-    }
+    const Json model = part("model");
+    if (kind_of(model) != "BPE") throw refuse(fmt::format("its model is '{}'", kind_of(model)), "BPE");
+    const Json dropout = model.value("dropout", Json());
+    if (!dropout.is_null()) throw refuse(fmt::format("model.dropout is {}", dropout.dump()), "no such key");
     scored_ = model.value("byte_fallback", Json()) == Json(true);
     read_tokens(model);
     if (scored_) {
-      keys_.put("tokenizer.ggml.model", "llama");
+      keys_.put("tokenizer.ggml.model", kGgufScored);
       keys_.put("tokenizer.ggml.pre", "default");
       keys_.put_flag("tokenizer.ggml.add_space_prefix", adds_space());
       if (!spaces_.empty()) keys_.put(kGgufSpaces, spaces_);
     } else {
-      keys_.put("tokenizer.ggml.model", "gpt2");
+      keys_.put("tokenizer.ggml.model", kGgufByteLevel);
       keys_.put("tokenizer.ggml.pre", cutting(model, architecture));
     }
-    put_tokens(model);
+    put_tokens();
   }
 
-  // By which name llama.cpp knows how text is cut.
+  // The name that llama.cpp has for the way to cut text.
   std::string_view cutting(const Json& model, std::string_view architecture) const {
     GgufCutting found;
     for (const Json& step : steps_of(part("normalizer"), "normalizers")) {
@@ -196,7 +162,7 @@ class TokenizerKeys {
                  fmt::format("the tokenizer of a model of {} that llama.cpp knows", architecture));
   }
 
-  // Whether SentencePiece puts a space before a text.
+  // True if SentencePiece puts a space before a text.
   bool adds_space() {
     std::optional<bool> prefix;
     bool marks = false;
@@ -231,42 +197,30 @@ class TokenizerKeys {
     bool there = false;
   };
 
-  OneToken& at(const Json& id, const std::string& text) {
-    if (!id.is_number_integer() || id < 0) throw broken(fmt::format("the id of '{}' is {}", text, id.dump()), "a whole number");
-    return tokens_[id.get<std::size_t>()];
-  }
-
-  // A token that the model has no row for, which no text of this model has. The file has a token for each row.
-  bool has_row(const Json& id) const { return !id.is_number_integer() || id < vocab_; }
+  // The model has a row for it. Other tokens are in no text of this model, and the file has a token for each row.
+  bool has_row(Token id) const { return id < static_cast<std::uint64_t>(vocab_); }
 
   void read_tokens(const Json& model) {
     tokens_.resize(static_cast<std::size_t>(vocab_));
     const Json unknown = model.value("unk_token", Json());
-    const auto vocab = model.find("vocab");
-    if (vocab == model.end() || !vocab->is_object()) throw broken("model.vocab is no object", "tokens with their ids");
-    for (const auto& [text, id] : vocab->items()) {
-      if (!has_row(id)) {
-        rowless_.insert(text);
-        continue;
-      }
-      OneToken& token = at(id, text);
-      if (token.there) throw broken(fmt::format("token {} is there twice", id.dump()), "one text for each id");
+    for (Token id = 0; id < file_->tokens.size() && has_row(id); ++id) {
+      if (!file_->tokens.has(id)) continue;
+      const std::string text(file_->tokens.text(id));
       const bool byte = scored_ && text.size() == 6 && text.starts_with("<0x") && text.ends_with('>');
-      token = {text, byte ? GgufTokenKind::byte : GgufTokenKind::normal, true};
+      tokens_[id] = {text, byte ? GgufTokenKind::byte : GgufTokenKind::normal, true};
     }
-    for (const Json& each : json_.value("added_tokens", Json::array())) {
-      const std::string content = each.value("content", std::string());
-      const bool special = each.value("special", false);
-      if (!has_row(each.value("id", Json()))) continue;
-      for (const char* key : {"lstrip", "rstrip", "single_word"}) {
-        if (each.value(key, false)) throw refuse(fmt::format("token '{}' has {}", content, key), "added tokens without it");
+    for (const AddedTokenEntry& each : file_->added) {
+      if (!has_row(each.id)) continue;
+      for (const auto& [key, value] :
+           {std::pair("lstrip", each.lstrip), {"rstrip", each.rstrip}, {"single_word", each.single_word}}) {
+        if (value) throw refuse(fmt::format("token '{}' has {}", each.content, key), "added tokens without it");
       }
-      OneToken& token = at(each.value("id", Json()), content);
-      const std::string text = scored_ && !special ? with_marks(content) : content;
+      OneToken& token = tokens_[each.id];
+      const std::string text = scored_ && !each.special ? with_marks(each.content) : each.content;
       if (token.there && token.text != text) {
-        throw broken(fmt::format("token {} is '{}' and '{}'", each["id"].dump(), token.text, text), "one text for each id");
+        throw broken(fmt::format("token {} is '{}' and '{}'", each.id, token.text, text), "one text for each id");
       }
-      token = {text, special ? GgufTokenKind::control : GgufTokenKind::user, true};
+      token = {text, each.special ? GgufTokenKind::control : GgufTokenKind::user, true};
     }
     for (std::size_t id = 0; id < tokens_.size(); ++id) {
       OneToken& token = tokens_[id];
@@ -278,7 +232,7 @@ class TokenizerKeys {
     }
   }
 
-  void put_tokens(const Json& model) {
+  void put_tokens() {
     std::vector<std::string> texts;
     std::vector<std::int32_t> kinds;
     for (const OneToken& token : tokens_) {
@@ -287,45 +241,34 @@ class TokenizerKeys {
     }
     keys_.put_texts(kGgufTokens, texts);
     keys_.put_wholes(kGgufTokenTypes, kinds);
-    if (scored_) return keys_.put_numbers("tokenizer.ggml.scores", scores(model["merges"]));
+    if (scored_) return keys_.put_numbers("tokenizer.ggml.scores", scores());
     std::vector<std::string> merges;
-    for (const Json& merge : model["merges"]) {
-      const auto [left, right] = halves(merge);
-      if (!rowless_.contains(left + right)) merges.push_back(left + " " + right);
+    for (const auto& [left, right, result] : file_->merges.all()) {
+      if (!has_row(result)) continue;
+      const std::string_view first = file_->tokens.text(left), second = file_->tokens.text(right);
+      if (file_->tokens.text(result).find(' ') != std::string_view::npos) {
+        throw broken(fmt::format("a merge is of '{}' and '{}'", first, second), "two texts without spaces");
+      }
+      merges.push_back(fmt::format("{} {}", first, second));
     }
     if (!merges.empty()) keys_.put_texts("tokenizer.ggml.merges", merges);
   }
 
-  std::pair<std::string, std::string> halves(const Json& merge) const {
-    if (merge.is_array() && merge.size() == 2 && merge[0].is_string() && merge[1].is_string()) {
-      std::pair<std::string, std::string> both{merge[0].get<std::string>(), merge[1].get<std::string>()};
-      if (scored_ || (both.first + both.second).find(' ') == std::string::npos) return both;
-    } else if (merge.is_string()) {
-      const auto text = merge.get<std::string>();
-      const std::size_t space = text.find(' ', 1);
-      if (space != std::string::npos && space + 1 < text.size()) return {text.substr(0, space), text.substr(space + 1)};
-    }
-    throw broken(fmt::format("a merge is {}", merge.dump().substr(0, 80)), "two texts without spaces");
-  }
-
-  // Of SentencePiece, which has no merges: of two tokens the one that is merged first has the higher score. The scores are right
-  // where they mean just these merges.
-  std::vector<float> scores(const Json& merges) {
+  // SentencePiece has no merges: of two tokens the one that is merged first has the higher score. The scores are right where they
+  // mean just these merges.
+  std::vector<float> scores() {
     std::vector<float> result(tokens_.size(), 0);
     std::vector<bool> merged(tokens_.size(), false);
-    std::vector<std::pair<std::size_t, std::size_t>> groups;  // token, merges that make it
+    std::vector<std::pair<Token, std::size_t>> groups;  // token, merges that make it
     std::unordered_set<std::string> pairs;
-    for (const Json& merge : merges) {
-      const auto [left, right] = halves(merge);
-      const auto found = by_text_.find(left + right);
-      if (rowless_.contains(left + right)) continue;
-      if (found == by_text_.end()) throw broken(fmt::format("the merge of '{}' and '{}' is no token", left, right), "a token");
+    for (const auto& [left, right, whole] : file_->merges.all()) {
       // The text of an added token never comes to its merges.
-      const GgufTokenKind kind = tokens_[found->second].kind;
+      if (!has_row(whole)) continue;
+      const GgufTokenKind kind = tokens_[whole].kind;
       if (kind != GgufTokenKind::normal && kind != GgufTokenKind::byte) continue;
-      if (groups.empty() || groups.back().first != found->second) groups.emplace_back(found->second, 0);
+      if (groups.empty() || groups.back().first != whole) groups.emplace_back(whole, 0);
       ++groups.back().second;
-      pairs.insert(split_text(left + right, left.size()));
+      pairs.insert(split_text(file_->tokens.text(whole), file_->tokens.text(left).size()));
     }
     TokenTable table;
     for (std::size_t id = 0; id < tokens_.size(); ++id) {
@@ -341,7 +284,7 @@ class TokenizerKeys {
     for (const auto& [token, count] : groups) {
       for (std::size_t i = 0; same && i < count; ++i, ++next) {
         const std::string_view text = table.text(all[next].token);
-        same = all[next].token == static_cast<Token>(token) && pairs.contains(split_text(text, all[next].left_bytes));
+        same = all[next].token == token && pairs.contains(split_text(text, all[next].left_bytes));
       }
     }
     if (!same) throw refuse("no scores of tokens mean its merges", "a tokenizer of SentencePiece, with all merges in its order");
@@ -436,11 +379,11 @@ class TokenizerKeys {
 
   fs::path folder_;
   std::int64_t vocab_;
-  Json config_, json_;
+  Json config_;
+  std::optional<TokenizerFile> file_;
   std::string where_;  // the file; empty: there is none
   bool scored_ = false;
   std::string spaces_;  // prepend_scheme of Metaspace, where it puts spaces
-  std::unordered_set<std::string> rowless_;
   std::vector<OneToken> tokens_;
   std::unordered_map<std::string, std::size_t> by_text_;
   std::map<std::string, std::int64_t, std::less<>> ids_;

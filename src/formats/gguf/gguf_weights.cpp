@@ -8,23 +8,17 @@
 
 #include "base/error.h"
 #include "formats/finite.h"
-#include "formats/gguf/gguf_config.h"
-#include "formats/gguf/gguf_names.h"
 #include "tensor/block_scales.h"
 
 namespace plimsoll {
-GgufWeights GgufWeights::open(const std::filesystem::path& path) {
-  GgufWeights result;
-  result.file_ = GgufFile::open(path);
-  const GgufFile& file = result.file_;
-  const std::string architecture = gguf_architecture(file);
-  const GgufHeads heads = gguf_heads(file, architecture);
+
+GgufWeights::GgufWeights(GgufFile file, const GgufLayout& layout) : file_(std::move(file)) {
   std::vector<std::pair<StoredTensor, Place>> all;
-  for (std::size_t i = 0; i < file.tensors().size(); ++i) {
-    const GgufTensor& tensor = file.tensors()[i];
+  for (std::size_t i = 0; i < file_.tensors().size(); ++i) {
+    const GgufTensor& tensor = file_.tensors()[i];
     if (tensor.name == "rope_freqs.weight") continue;  // the configuration says it
-    const GgufName name = name_in_folder(tensor.name, architecture);
-    const GgufOrder order = gguf_order(name, architecture, heads, tensor.shape.rank());
+    const GgufName name = name_in_folder(tensor.name, layout);
+    const GgufOrder order = gguf_order(name, layout, static_cast<std::size_t>(tensor.shape.rank()));
     StoredTensor stored{.name = name.name.empty() ? tensor.name : name.name,
                         .stored_as = std::string(tensor.stored_as),
                         .dtype = tensor.dtype,
@@ -35,8 +29,8 @@ GgufWeights GgufWeights::open(const std::filesystem::path& path) {
     if (order.heads > 0) {
       const std::int64_t count = order.heads, rows = tensor.shape[0];
       if (rows % (2 * count) != 0) {
-        throw file.malformed(fmt::format("{} has {} rows for {} heads", tensor.name, rows, count),
-                             "an even number for each head");
+        throw file_.malformed(fmt::format("{} has {} rows for {} heads", tensor.name, rows, count),
+                              "an even number for each head");
       }
       place.head_size = rows / count;
     }
@@ -48,13 +42,12 @@ GgufWeights GgufWeights::open(const std::filesystem::path& path) {
   }
   std::ranges::sort(all, {}, [](const auto& each) -> const std::string& { return each.first.name; });
   for (auto& [stored, place] : all) {
-    if (!result.tensors_.empty() && result.tensors_.back().name == stored.name) {
-      throw file.malformed(fmt::format("two tensors are {}", stored.name));
+    if (!tensors_.empty() && tensors_.back().name == stored.name) {
+      throw file_.malformed(fmt::format("two tensors are {}", stored.name));
     }
-    result.tensors_.push_back(std::move(stored));
-    result.places_.push_back(place);
+    tensors_.push_back(std::move(stored));
+    places_.push_back(place);
   }
-  return result;
 }
 
 const StoredTensor* GgufWeights::find(std::string_view name) const {

@@ -1,17 +1,17 @@
 // The tensors of a GGUF file as those of a Hugging Face folder: under the names, in the shapes and in the order of elements that
-// a model family expects. Rows of queries and keys that llama.cpp keeps in another order come back to theirs, and GPT-2's
-// matrices are turned. Elements are decoded to fp32 range by range; raw blocks are handed out as they are.
+// a model family expects. Rows of queries and keys that llama.cpp keeps in another order come back to theirs, and matrices of
+// some families are turned. Elements are decoded to fp32 range by range; raw blocks are handed out as they are.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <filesystem>
 #include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
 
 #include "formats/gguf/gguf_file.h"
+#include "formats/gguf/gguf_layout.h"
 #include "formats/safetensors.h"
 #include "tensor/block_format.h"
 
@@ -19,8 +19,7 @@ namespace plimsoll {
 
 class GgufWeights {
  public:
-  // Reads the header alone.
-  static GgufWeights open(const std::filesystem::path& path);
+  GgufWeights(GgufFile file, const GgufLayout& layout);
 
   const GgufFile& file() const { return file_; }
   // A tensor that no family has keeps its name. `dtype` is empty for those in blocks.
@@ -35,7 +34,7 @@ class GgufWeights {
   // Bytes [begin, begin + out.size()) of such a tensor, in the order of the model's rows.
   void read_blocks(const StoredTensor& tensor, std::int64_t begin, std::span<std::byte> out) const;
 
-  // What was read of it leaves the page cache.
+  // Bytes that were read of it leave the page cache.
   void forget(const StoredTensor& tensor) const noexcept { file_.file().forget(tensor.offset, tensor.bytes); }
   void forget() const noexcept { file_.file().forget(0, 0); }
 

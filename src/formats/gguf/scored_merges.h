@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "formats/token.h"
+#include "formats/tokenizer/token.h"
 #include "formats/tokenizer/token_table.h"
 
 namespace plimsoll {

@@ -309,7 +309,7 @@ void Evaluator::write(Text text) {
   }
 }
 
-// What a body writes, with variables of its own.
+// The output of a body, which has variables of its own.
 Text Evaluator::captured(const Body& body) {
   const Restore restore(scope_, inside(scope_));
   Text text;

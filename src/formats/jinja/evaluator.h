@@ -38,7 +38,7 @@ class Evaluator {
   Value made(Text text);
   Value undefined(std::string why) const;
 
-  // What iterating over a value yields. A generator is used up.
+  // The items of a value. A generator is used up.
   std::vector<Value> items_of(const Value& value);
   const Text& need_text(const Value& value, std::string_view what) const;
   std::int64_t need_whole(const Value& value, std::string_view what) const;

@@ -1,4 +1,4 @@
-// What stands behind `|`.
+// The filters that may follow `|`.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -172,21 +172,6 @@ Value least_or_most(FilterCall call) {
   return best ? *best : call.evaluator.undefined("No aggregated item, sequence was empty.");
 }
 
-Value unique(FilterCall call) {
-  const Parameters given = call.take({"case_sensitive", "attribute"});
-  std::vector<Value> kept;
-  Dict seen;
-  for (const Value& item : call.evaluator.items_of(call.input)) {
-    Value key = given.has(1) && !given.at(1).is_none() ? call.evaluator.path(item, given.at(1)) : item;
-    if (!given.flag(0, false)) key = without_case(call.evaluator, key);
-    call.evaluator.charge(key.text() != nullptr ? key.weight() : seen.size() * 64);
-    if (seen.find(key) != nullptr) continue;
-    seen.set(std::move(key), None{});
-    kept.push_back(item);
-  }
-  return call.generator(std::move(kept));
-}
-
 // map, select, reject, selectattr, rejectattr.
 
 Value map(FilterCall call) {
@@ -276,54 +261,6 @@ Value real_number(FilterCall call) {
   return static_cast<double>(call.evaluator.need_whole(call.input, "float"));
 }
 
-// To a multiple of 10^digits, an even one where two are as near.
-std::int64_t rounded_whole(std::int64_t number, std::int64_t digits) {
-  constexpr std::int64_t kMostDigits = 18;
-  if (digits > kMostDigits) return 0;
-  std::int64_t unit = 1;
-  while (digits-- > 0) unit *= 10;
-  const std::int64_t rest = std::abs(number % unit), below = number / unit * unit;
-  const bool away = rest > unit - rest || (rest == unit - rest && (number / unit) % 2 != 0);
-  return away ? below + (number < 0 ? -unit : unit) : below;
-}
-
-Value rounded(FilterCall call) {
-  const Parameters given = call.take({"precision", "method"});
-  const std::int64_t digits = given.has(0) ? call.evaluator.need_whole(given.at(0), "precision") : 0;
-  const std::string method = given.has(1) ? call.evaluator.need_text(given.at(1), "method").bytes() : "common";
-  if (digits < -300 || digits > 300) call.evaluator.fail("the precision is out of range");
-  const double* real = call.input.get<double>();
-  if (real == nullptr && digits < 0 && method == "common")
-    return rounded_whole(call.evaluator.need_whole(call.input, "round"), -digits);
-  const double number = real != nullptr ? *real : static_cast<double>(call.evaluator.need_whole(call.input, "round"));
-  if (method == "common") {
-    if (real == nullptr && digits >= 0) return call.input;
-    if (digits >= 0) return std::strtod(fmt::format("{:.{}f}", number, digits).c_str(), nullptr);
-    const double unit = std::pow(10.0, static_cast<double>(-digits));
-    return std::nearbyint(number / unit) * unit;
-  }
-  if (method != "ceil" && method != "floor") call.evaluator.fail("method must be common, ceil or floor");
-  const double unit = std::pow(10.0, static_cast<double>(digits));
-  return (method == "ceil" ? std::ceil(number * unit) : std::floor(number * unit)) / unit;
-}
-
-Value absolute(FilterCall call) {
-  call.take({});
-  if (const double* real = call.input.get<double>()) return std::abs(*real);
-  const std::int64_t whole = call.evaluator.need_whole(call.input, "abs");
-  return whole < 0 ? call.evaluator.binary(BinaryKind::subtract, 0, whole) : Value(whole);
-}
-
-Value sum(FilterCall call) {
-  const Parameters given = call.take({"attribute", "start"});
-  Value total = given.value(1, 0);
-  for (const Value& item : call.evaluator.items_of(call.input)) {
-    const Value value = given.has(0) && !given.at(0).is_none() ? call.evaluator.path(item, given.at(0)) : item;
-    total = call.evaluator.binary(BinaryKind::add, total, value);
-  }
-  return total;
-}
-
 // Sequences.
 
 Value first_or_last(FilterCall call) {
@@ -344,23 +281,6 @@ Value reversed(FilterCall call) {
   Text out;
   for (const Value& item : items) out.append(*item.text());
   return call.evaluator.made(std::move(out));
-}
-
-Value batches(FilterCall call) {
-  const Parameters given = call.take({"linecount", "fill_with"});
-  const std::int64_t size = call.evaluator.need_whole(given.need(0), "batch");
-  if (size < 1) call.evaluator.fail("a batch has at least one item");
-  std::vector<Value> out, row;
-  for (Value& item : call.evaluator.items_of(call.input)) {
-    if (std::ssize(row) == size) out.push_back(call.evaluator.made(make_list(std::exchange(row, {}))));
-    row.push_back(std::move(item));
-  }
-  if (!row.empty() && given.has(1) && !given.at(1).is_none()) {
-    call.evaluator.charge_memory(static_cast<std::uint64_t>(size) * sizeof(Value));
-    row.resize(static_cast<std::size_t>(size), given.at(1));
-  }
-  if (!row.empty()) out.push_back(call.evaluator.made(make_list(std::move(row))));
-  return call.generator(std::move(out));
 }
 
 Value pairs(FilterCall call) {
@@ -400,38 +320,6 @@ Value indented(FilterCall call) {
   return call.evaluator.made(std::move(out));
 }
 
-Value escaped(FilterCall call) {
-  call.take({});
-  return call.evaluator.made(each_stretch_of(call.text(), [](std::string_view stretch) {
-    std::string out;
-    for (const char c : stretch) {
-      switch (c) {
-        case '&': out += "&amp;"; break;
-        case '<': out += "&lt;"; break;
-        case '>': out += "&gt;"; break;
-        case '"': out += "&#34;"; break;
-        case '\'': out += "&#39;"; break;
-        default: out += c;
-      }
-    }
-    return out;
-  }));
-}
-
-Value word_count(FilterCall call) {
-  call.take({});
-  std::int64_t count = 0;
-  bool inside = false;
-  const Text text = call.text();
-  for (std::size_t at = 0; at < text.size();) {
-    const char32_t c = next_character(text.bytes(), at);
-    const bool word = c == U'_' || is_letter(c) || is_numeric(c);
-    count += word && !inside ? 1 : 0;
-    inside = word;
-  }
-  return count;
-}
-
 Value formatted(FilterCall call) {
   if (!call.arguments.named.empty()) call.evaluator.fail("%(name)s is not computed");
   const Value values = call.evaluator.made(make_list(std::move(call.arguments.positional), ListKind::tuple));
@@ -451,7 +339,7 @@ Value by_default(FilterCall call) {
   return missing ? given.value(0, Text()) : call.input;
 }
 
-// Those that change a text and take nothing.
+// Filters that change a text and take nothing.
 template <Text (*change)(const Text&)>
 Value changed(FilterCall call) {
   call.take({});
@@ -460,23 +348,13 @@ Value changed(FilterCall call) {
 
 using FilterFunction = Value (*)(FilterCall);
 constexpr std::pair<std::string_view, FilterFunction> kFilters[] = {
-    {"abs", absolute},
-    {"attr",
-     [](FilterCall call) {
-       const Parameters given = call.take({"name"});
-       return call.evaluator.attribute(call.input, call.evaluator.need_text(given.need(0), "attr").bytes());
-     }},
-    {"batch", batches},
     {"capitalize", changed<capitalized>},
     {"count", length},
     {"d", by_default},
     {"default", by_default},
     {"dictsort", dictsort},
-    {"e", escaped},
-    {"escape", escaped},
     {"first", first_or_last},
     {"float", real_number},
-    {"forceescape", escaped},
     {"format", formatted},
     {"indent", indented},
     {"int", whole_number},
@@ -497,13 +375,11 @@ constexpr std::pair<std::string_view, FilterFunction> kFilters[] = {
     {"rejectattr", select},
     {"replace", replace},
     {"reverse", reversed},
-    {"round", rounded},
     {"safe", changed<[](const Text& text) { return text; }>},
     {"select", select},
     {"selectattr", select},
     {"sort", sort},
     {"string", changed<[](const Text& text) { return text; }>},
-    {"sum", sum},
     {"title", changed<[](const Text& text) { return titled(text, true); }>},
     {"tojson", tojson},
     {"trim",
@@ -511,9 +387,7 @@ constexpr std::pair<std::string_view, FilterFunction> kFilters[] = {
        const Parameters given = call.take({"chars"});
        return call.evaluator.made(stripped(call.evaluator, call.text(), given.at(0), true, true));
      }},
-    {"unique", unique},
     {"upper", changed<[](const Text& text) { return each_stretch_of(text, upper); }>},
-    {"wordcount", word_count},
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// What operators do with values, and how parts of a value are found.
+// Operators on values, and access to the parts of a value.
 #include <fmt/core.h>
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// What exists only while a template is rendered: variables, namespaces, the variable `loop`, and all that can be called.
+// The state of a rendering: variables, namespaces, the variable `loop`, and all that can be called.
 #pragma once
 
 #include <cstddef>

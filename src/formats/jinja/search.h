@@ -1,4 +1,4 @@
-// Where one text lies in another, in linear time whatever the texts are.
+// The place of one text in another, in linear time for any texts.
 #pragma once
 
 #include <cstddef>

@@ -21,7 +21,7 @@ struct Tree;
 
 struct RenderLimits {
   std::uint64_t steps = 100'000'000;  // nodes of the template, and every 64 bytes of work
-  // Of all values that are made, and of what is written; 64 more for each byte that the template is given.
+  // Bytes of all values that are made and of the output; 64 more for each byte that the template is given.
   std::uint64_t bytes = std::uint64_t{64} << 20;
   std::uint64_t output = std::uint64_t{16} << 20;
   unsigned depth = 800;  // of nodes and macros
@@ -49,7 +49,7 @@ class Template {
   Template& operator=(Template&&) noexcept;
 
   const std::string& name() const;
-  // Of its text.
+  // The hash of its text.
   const std::string& hash() const { return hash_; }
   // It has {% generation %} blocks.
   bool has_marks() const;

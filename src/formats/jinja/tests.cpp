@@ -1,4 +1,4 @@
-// What stands behind `is`.
+// The tests that may follow `is`.
 #include <fmt/core.h>
 
 #include <algorithm>

@@ -14,7 +14,7 @@ namespace plimsoll::jinja {
 
 using TextRange = ByteRange;
 
-// What a {% generation %} block wrote.
+// The output of a {% generation %} block.
 struct Mark {
   std::size_t begin = 0, end = 0;
   int turn = -1;  // the message that a loop was at; -1: none

@@ -1,4 +1,4 @@
-// What methods and filters of texts share.
+// Functions that methods and filters of texts share.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ bool has_case(std::string_view text, bool upper);
 std::vector<TextRange> line_ranges(std::string_view text, bool with_ends);
 // The bytes in reverse.
 std::string backwards(std::string_view text);
-// Where the last such part begins.
+// The place at which the last such part begins.
 std::size_t last_bytes(std::string_view text, std::string_view part);
 
 template <class Change>

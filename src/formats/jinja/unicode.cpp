@@ -2,8 +2,7 @@
 
 #include <utf8proc.h>
 
-#include <algorithm>
-#include <iterator>
+#include <optional>
 
 #include "formats/tokenizer/character.h"
 #include "formats/utf8.h"
@@ -13,120 +12,52 @@ namespace {
 
 utf8proc_category_t category(char32_t character) { return utf8proc_category(static_cast<utf8proc_int32_t>(character)); }
 
-// Characters that become several in capitals (Unicode's SpecialCasing.txt), and so at the begin of a title.
-struct Special {
-  char32_t character;
-  const char *upper, *title;
-};
-constexpr Special kSpecial[] = {{0xDF, "SS", "Ss"},
-                                {0x149, "\u02bcN", "\u02bcN"},
-                                {0x1F0, "J\u030c", "J\u030c"},
-                                {0x390, "\u0399\u0308\u0301", "\u0399\u0308\u0301"},
-                                {0x3B0, "\u03a5\u0308\u0301", "\u03a5\u0308\u0301"},
-                                {0x587, "\u0535\u0552", "\u0535\u0582"},
-                                {0x1E96, "H\u0331", "H\u0331"},
-                                {0x1E97, "T\u0308", "T\u0308"},
-                                {0x1E98, "W\u030a", "W\u030a"},
-                                {0x1E99, "Y\u030a", "Y\u030a"},
-                                {0x1E9A, "A\u02be", "A\u02be"},
-                                {0x1F50, "\u03a5\u0313", "\u03a5\u0313"},
-                                {0x1F52, "\u03a5\u0313\u0300", "\u03a5\u0313\u0300"},
-                                {0x1F54, "\u03a5\u0313\u0301", "\u03a5\u0313\u0301"},
-                                {0x1F56, "\u03a5\u0313\u0342", "\u03a5\u0313\u0342"},
-                                {0x1F80, "\u1f08\u0399", "\u1f88"},
-                                {0x1F81, "\u1f09\u0399", "\u1f89"},
-                                {0x1F82, "\u1f0a\u0399", "\u1f8a"},
-                                {0x1F83, "\u1f0b\u0399", "\u1f8b"},
-                                {0x1F84, "\u1f0c\u0399", "\u1f8c"},
-                                {0x1F85, "\u1f0d\u0399", "\u1f8d"},
-                                {0x1F86, "\u1f0e\u0399", "\u1f8e"},
-                                {0x1F87, "\u1f0f\u0399", "\u1f8f"},
-                                {0x1F88, "\u1f08\u0399", "\u1f88"},
-                                {0x1F89, "\u1f09\u0399", "\u1f89"},
-                                {0x1F8A, "\u1f0a\u0399", "\u1f8a"},
-                                {0x1F8B, "\u1f0b\u0399", "\u1f8b"},
-                                {0x1F8C, "\u1f0c\u0399", "\u1f8c"},
-                                {0x1F8D, "\u1f0d\u0399", "\u1f8d"},
-                                {0x1F8E, "\u1f0e\u0399", "\u1f8e"},
-                                {0x1F8F, "\u1f0f\u0399", "\u1f8f"},
-                                {0x1F90, "\u1f28\u0399", "\u1f98"},
-                                {0x1F91, "\u1f29\u0399", "\u1f99"},
-                                {0x1F92, "\u1f2a\u0399", "\u1f9a"},
-                                {0x1F93, "\u1f2b\u0399", "\u1f9b"},
-                                {0x1F94, "\u1f2c\u0399", "\u1f9c"},
-                                {0x1F95, "\u1f2d\u0399", "\u1f9d"},
-                                {0x1F96, "\u1f2e\u0399", "\u1f9e"},
-                                {0x1F97, "\u1f2f\u0399", "\u1f9f"},
-                                {0x1F98, "\u1f28\u0399", "\u1f98"},
-                                {0x1F99, "\u1f29\u0399", "\u1f99"},
-                                {0x1F9A, "\u1f2a\u0399", "\u1f9a"},
-                                {0x1F9B, "\u1f2b\u0399", "\u1f9b"},
-                                {0x1F9C, "\u1f2c\u0399", "\u1f9c"},
-                                {0x1F9D, "\u1f2d\u0399", "\u1f9d"},
-                                {0x1F9E, "\u1f2e\u0399", "\u1f9e"},
-                                {0x1F9F, "\u1f2f\u0399", "\u1f9f"},
-                                {0x1FA0, "\u1f68\u0399", "\u1fa8"},
-                                {0x1FA1, "\u1f69\u0399", "\u1fa9"},
-                                {0x1FA2, "\u1f6a\u0399", "\u1faa"},
-                                {0x1FA3, "\u1f6b\u0399", "\u1fab"},
-                                {0x1FA4, "\u1f6c\u0399", "\u1fac"},
-                                {0x1FA5, "\u1f6d\u0399", "\u1fad"},
-                                {0x1FA6, "\u1f6e\u0399", "\u1fae"},
-                                {0x1FA7, "\u1f6f\u0399", "\u1faf"},
-                                {0x1FA8, "\u1f68\u0399", "\u1fa8"},
-                                {0x1FA9, "\u1f69\u0399", "\u1fa9"},
-                                {0x1FAA, "\u1f6a\u0399", "\u1faa"},
-                                {0x1FAB, "\u1f6b\u0399", "\u1fab"},
-                                {0x1FAC, "\u1f6c\u0399", "\u1fac"},
-                                {0x1FAD, "\u1f6d\u0399", "\u1fad"},
-                                {0x1FAE, "\u1f6e\u0399", "\u1fae"},
-                                {0x1FAF, "\u1f6f\u0399", "\u1faf"},
-                                {0x1FB2, "\u1fba\u0399", "\u1fba\u0345"},
-                                {0x1FB3, "\u0391\u0399", "\u1fbc"},
-                                {0x1FB4, "\u0386\u0399", "\u0386\u0345"},
-                                {0x1FB6, "\u0391\u0342", "\u0391\u0342"},
-                                {0x1FB7, "\u0391\u0342\u0399", "\u0391\u0342\u0345"},
-                                {0x1FBC, "\u0391\u0399", "\u1fbc"},
-                                {0x1FC2, "\u1fca\u0399", "\u1fca\u0345"},
-                                {0x1FC3, "\u0397\u0399", "\u1fcc"},
-                                {0x1FC4, "\u0389\u0399", "\u0389\u0345"},
-                                {0x1FC6, "\u0397\u0342", "\u0397\u0342"},
-                                {0x1FC7, "\u0397\u0342\u0399", "\u0397\u0342\u0345"},
-                                {0x1FCC, "\u0397\u0399", "\u1fcc"},
-                                {0x1FD2, "\u0399\u0308\u0300", "\u0399\u0308\u0300"},
-                                {0x1FD3, "\u0399\u0308\u0301", "\u0399\u0308\u0301"},
-                                {0x1FD6, "\u0399\u0342", "\u0399\u0342"},
-                                {0x1FD7, "\u0399\u0308\u0342", "\u0399\u0308\u0342"},
-                                {0x1FE2, "\u03a5\u0308\u0300", "\u03a5\u0308\u0300"},
-                                {0x1FE3, "\u03a5\u0308\u0301", "\u03a5\u0308\u0301"},
-                                {0x1FE4, "\u03a1\u0313", "\u03a1\u0313"},
-                                {0x1FE6, "\u03a5\u0342", "\u03a5\u0342"},
-                                {0x1FE7, "\u03a5\u0308\u0342", "\u03a5\u0308\u0342"},
-                                {0x1FF2, "\u1ffa\u0399", "\u1ffa\u0345"},
-                                {0x1FF3, "\u03a9\u0399", "\u1ffc"},
-                                {0x1FF4, "\u038f\u0399", "\u038f\u0345"},
-                                {0x1FF6, "\u03a9\u0342", "\u03a9\u0342"},
-                                {0x1FF7, "\u03a9\u0342\u0399", "\u03a9\u0342\u0345"},
-                                {0x1FFC, "\u03a9\u0399", "\u1ffc"},
-                                {0xFB00, "FF", "Ff"},
-                                {0xFB01, "FI", "Fi"},
-                                {0xFB02, "FL", "Fl"},
-                                {0xFB03, "FFI", "Ffi"},
-                                {0xFB04, "FFL", "Ffl"},
-                                {0xFB05, "ST", "St"},
-                                {0xFB06, "ST", "St"},
-                                {0xFB13, "\u0544\u0546", "\u0544\u0576"},
-                                {0xFB14, "\u0544\u0535", "\u0544\u0565"},
-                                {0xFB15, "\u0544\u053b", "\u0544\u056b"},
-                                {0xFB16, "\u054e\u0546", "\u054e\u0576"},
-                                {0xFB17, "\u0544\u053d", "\u0544\u056d"}};
+// Characters that become several in capitals (Unicode's SpecialCasing.txt): character=capitals, and /title where a title begins
+// otherwise.
+constexpr std::string_view kSpecial =
+    "\u00df=SS/Ss \u0149=\u02bcN \u01f0=J\u030c \u0390=\u0399\u0308\u0301 \u03b0=\u03a5\u0308\u0301 "
+    "\u0587=\u0535\u0552/\u0535\u0582 \u1e96=H\u0331 \u1e97=T\u0308 \u1e98=W\u030a \u1e99=Y\u030a \u1e9a=A\u02be "
+    "\u1f50=\u03a5\u0313 \u1f52=\u03a5\u0313\u0300 \u1f54=\u03a5\u0313\u0301 \u1f56=\u03a5\u0313\u0342 "
+    "\u1f80=\u1f08\u0399/\u1f88 \u1f81=\u1f09\u0399/\u1f89 \u1f82=\u1f0a\u0399/\u1f8a \u1f83=\u1f0b\u0399/\u1f8b "
+    "\u1f84=\u1f0c\u0399/\u1f8c \u1f85=\u1f0d\u0399/\u1f8d \u1f86=\u1f0e\u0399/\u1f8e \u1f87=\u1f0f\u0399/\u1f8f "
+    "\u1f88=\u1f08\u0399/\u1f88 \u1f89=\u1f09\u0399/\u1f89 \u1f8a=\u1f0a\u0399/\u1f8a \u1f8b=\u1f0b\u0399/\u1f8b "
+    "\u1f8c=\u1f0c\u0399/\u1f8c \u1f8d=\u1f0d\u0399/\u1f8d \u1f8e=\u1f0e\u0399/\u1f8e \u1f8f=\u1f0f\u0399/\u1f8f "
+    "\u1f90=\u1f28\u0399/\u1f98 \u1f91=\u1f29\u0399/\u1f99 \u1f92=\u1f2a\u0399/\u1f9a \u1f93=\u1f2b\u0399/\u1f9b "
+    "\u1f94=\u1f2c\u0399/\u1f9c \u1f95=\u1f2d\u0399/\u1f9d \u1f96=\u1f2e\u0399/\u1f9e \u1f97=\u1f2f\u0399/\u1f9f "
+    "\u1f98=\u1f28\u0399/\u1f98 \u1f99=\u1f29\u0399/\u1f99 \u1f9a=\u1f2a\u0399/\u1f9a \u1f9b=\u1f2b\u0399/\u1f9b "
+    "\u1f9c=\u1f2c\u0399/\u1f9c \u1f9d=\u1f2d\u0399/\u1f9d \u1f9e=\u1f2e\u0399/\u1f9e \u1f9f=\u1f2f\u0399/\u1f9f "
+    "\u1fa0=\u1f68\u0399/\u1fa8 \u1fa1=\u1f69\u0399/\u1fa9 \u1fa2=\u1f6a\u0399/\u1faa \u1fa3=\u1f6b\u0399/\u1fab "
+    "\u1fa4=\u1f6c\u0399/\u1fac \u1fa5=\u1f6d\u0399/\u1fad \u1fa6=\u1f6e\u0399/\u1fae \u1fa7=\u1f6f\u0399/\u1faf "
+    "\u1fa8=\u1f68\u0399/\u1fa8 \u1fa9=\u1f69\u0399/\u1fa9 \u1faa=\u1f6a\u0399/\u1faa \u1fab=\u1f6b\u0399/\u1fab "
+    "\u1fac=\u1f6c\u0399/\u1fac \u1fad=\u1f6d\u0399/\u1fad \u1fae=\u1f6e\u0399/\u1fae \u1faf=\u1f6f\u0399/\u1faf "
+    "\u1fb2=\u1fba\u0399/\u1fba\u0345 \u1fb3=\u0391\u0399/\u1fbc \u1fb4=\u0386\u0399/\u0386\u0345 \u1fb6=\u0391\u0342 "
+    "\u1fb7=\u0391\u0342\u0399/\u0391\u0342\u0345 \u1fbc=\u0391\u0399/\u1fbc \u1fc2=\u1fca\u0399/\u1fca\u0345 "
+    "\u1fc3=\u0397\u0399/\u1fcc \u1fc4=\u0389\u0399/\u0389\u0345 \u1fc6=\u0397\u0342 "
+    "\u1fc7=\u0397\u0342\u0399/\u0397\u0342\u0345 \u1fcc=\u0397\u0399/\u1fcc \u1fd2=\u0399\u0308\u0300 "
+    "\u1fd3=\u0399\u0308\u0301 \u1fd6=\u0399\u0342 \u1fd7=\u0399\u0308\u0342 \u1fe2=\u03a5\u0308\u0300 "
+    "\u1fe3=\u03a5\u0308\u0301 \u1fe4=\u03a1\u0313 \u1fe6=\u03a5\u0342 \u1fe7=\u03a5\u0308\u0342 "
+    "\u1ff2=\u1ffa\u0399/\u1ffa\u0345 \u1ff3=\u03a9\u0399/\u1ffc \u1ff4=\u038f\u0399/\u038f\u0345 \u1ff6=\u03a9\u0342 "
+    "\u1ff7=\u03a9\u0342\u0399/\u03a9\u0342\u0345 \u1ffc=\u03a9\u0399/\u1ffc \ufb00=FF/Ff \ufb01=FI/Fi \ufb02=FL/Fl "
+    "\ufb03=FFI/Ffi \ufb04=FFL/Ffl \ufb05=ST/St \ufb06=ST/St \ufb13=\u0544\u0546/\u0544\u0576 "
+    "\ufb14=\u0544\u0535/\u0544\u0565 \ufb15=\u0544\u053b/\u0544\u056b \ufb16=\u054e\u0546/\u054e\u0576 "
+    "\ufb17=\u0544\u053d/\u0544\u056d ";
 
-const Special* special(char32_t character) {
-  const auto* found = std::ranges::lower_bound(kSpecial, character, {}, &Special::character);
-  return found != std::end(kSpecial) && found->character == character ? found : nullptr;
+struct Special {
+  std::string_view upper, title;
+};
+std::optional<Special> special(char32_t c) {
+  if (c < 0xDF || c > 0xFB17) return {};
+  std::string key;
+  append_character(key, c);
+  const std::size_t found = kSpecial.find(key += '=');
+  if (found == std::string_view::npos) return {};
+  std::string_view both = kSpecial.substr(found + key.size());
+  both = both.substr(0, both.find(' '));
+  const std::size_t slash = both.find('/');
+  return slash == std::string_view::npos ? Special{both, both} : Special{both.substr(0, slash), both.substr(slash + 1)};
 }
 
-// What does not part a word where capital sigma is made small.
+// Characters that do not end a word where capital sigma is made small.
 bool is_ignored(char32_t c) {
   switch (category(c)) {
     case UTF8PROC_CATEGORY_MN:
@@ -164,7 +95,7 @@ void append_lower(std::string& out, std::string_view text, std::size_t begin, st
 }
 
 void append_upper(std::string& out, char32_t c) {
-  if (const Special* found = special(c)) {
+  if (const auto found = special(c)) {
     out += found->upper;
   } else {
     append_character(out, static_cast<char32_t>(utf8proc_toupper(static_cast<utf8proc_int32_t>(c))));
@@ -223,7 +154,7 @@ std::string capitalize(std::string_view text) {
     const char32_t c = next_character(text, at);
     if (begin > 0) {
       append_lower(out, text, begin, at, c);
-    } else if (const Special* found = special(c)) {
+    } else if (const auto found = special(c)) {
       out += found->title;
     } else {
       append_character(out, static_cast<char32_t>(utf8proc_totitle(static_cast<utf8proc_int32_t>(c))));

@@ -20,7 +20,7 @@ struct Callable;   // scope.h: functions, methods, macros
 struct LoopState;  // scope.h: the variable `loop`
 struct NameSpace;  // scope.h
 
-// What is not there. It renders as nothing; everything else that is done with it fails with this reason.
+// A missing value. It renders as nothing; everything else that is done with it fails with this reason.
 struct Undefined {
   std::shared_ptr<const std::string> why;
 };
@@ -97,7 +97,7 @@ class Value {
   const Dict* dict() const { return shared<Dict>(); }
   // Truth values count as numbers, as in Python.
   bool is_number() const { return get<bool>() || get<std::int64_t>() || get<double>() || get<BigInteger>(); }
-  // Of containers; 0 for all else.
+  // The depth of containers; 0 for all else.
   unsigned depth() const;
   // About how many bytes it comes to where all of it is written. Parts that are shared count each time.
   std::uint64_t weight() const;

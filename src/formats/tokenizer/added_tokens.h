@@ -21,7 +21,7 @@ struct AddedTokenEntry {
   Token id = kNoToken;
   bool single_word = false, lstrip = false, rstrip = false, normalized = true, special = false;
   std::string normalized_content;  // if it is normalised
-  // What it is among the tokens that are decoded.
+  // Its text among the tokens that are decoded.
   const std::string& decoded() const { return normalized ? normalized_content : content; }
 };
 

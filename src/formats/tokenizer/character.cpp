@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "base/error.h"
-#include "formats/byte_alphabet.h"
 
 namespace plimsoll {
 namespace {
@@ -24,8 +23,8 @@ bool holds(const Range (&ranges)[N], char32_t character) {
   return found != std::begin(ranges) && character <= std::prev(found)->last;
 }
 
-// Where the tables of tokenizers are older than Unicode 14, or contradict it: these code points are in the class if utf8proc says
-// that they are not, and the other way round. tests/tokenizers/compare.py finds them.
+// Code points for which the tables of tokenizers are older than Unicode 14, or contradict it. They are in the class if utf8proc
+// says that they are not, and the other way round. tests/tokenizers/compare.py finds them.
 constexpr Range kPunctuationDiffers[]{
     {0x61D, 0x61D},     {0x9FD, 0x9FD},     {0xA76, 0xA76},     {0xC77, 0xC77},     {0xC84, 0xC84},     {0x166D, 0x166D},
     {0x1B7D, 0x1B7E},   {0x2E43, 0x2E4F},   {0x2E52, 0x2E5D},   {0x10EAD, 0x10EAD}, {0x10F55, 0x10F59}, {0x10F86, 0x10F89},
@@ -49,19 +48,6 @@ constexpr Range kBertAccentDiffers[]{
     {0x11D97, 0x11D97}, {0x11EF3, 0x11EF4}, {0x16F4F, 0x16F4F}, {0x16FE4, 0x16FE4}, {0x1CF00, 0x1CF2D}, {0x1CF30, 0x1CF46},
     {0x1E000, 0x1E006}, {0x1E008, 0x1E018}, {0x1E01B, 0x1E021}, {0x1E023, 0x1E024}, {0x1E026, 0x1E02A}, {0x1E130, 0x1E136},
     {0x1E2AE, 0x1E2AE}, {0x1E2EC, 0x1E2EF}, {0x1E944, 0x1E94A}};
-constexpr Range kAccentDiffers[]{
-    {0x7FD, 0x7FD},     {0x898, 0x89F},     {0x8CA, 0x8D3},     {0x9FE, 0x9FE},     {0xAFA, 0xAFF},     {0xB55, 0xB55},
-    {0xC04, 0xC04},     {0xC3C, 0xC3C},     {0xD00, 0xD00},     {0xD3B, 0xD3C},     {0xD81, 0xD81},     {0xEBA, 0xEBA},
-    {0x1715, 0x1715},   {0x180F, 0x180F},   {0x1ABF, 0x1ACE},   {0x1CF2, 0x1CF3},   {0x1CF7, 0x1CF7},   {0x1DF6, 0x1DFA},
-    {0xA82C, 0xA82C},   {0xA8FF, 0xA8FF},   {0x10D24, 0x10D27}, {0x10EAB, 0x10EAC}, {0x10F46, 0x10F50}, {0x10F82, 0x10F85},
-    {0x11070, 0x11070}, {0x11073, 0x11074}, {0x110C2, 0x110C2}, {0x11145, 0x11146}, {0x111C9, 0x111C9}, {0x111CE, 0x111CF},
-    {0x1133B, 0x1133B}, {0x1145E, 0x1145E}, {0x1182C, 0x1183A}, {0x11930, 0x11935}, {0x11937, 0x11938}, {0x1193B, 0x1193E},
-    {0x11940, 0x11940}, {0x11942, 0x11943}, {0x119D1, 0x119D7}, {0x119DA, 0x119E0}, {0x119E4, 0x119E4}, {0x11A01, 0x11A0A},
-    {0x11A33, 0x11A39}, {0x11A3B, 0x11A3E}, {0x11A47, 0x11A47}, {0x11A51, 0x11A5B}, {0x11A8A, 0x11A99}, {0x11D31, 0x11D36},
-    {0x11D3A, 0x11D3A}, {0x11D3C, 0x11D3D}, {0x11D3F, 0x11D45}, {0x11D47, 0x11D47}, {0x11D8A, 0x11D8E}, {0x11D90, 0x11D91},
-    {0x11D93, 0x11D97}, {0x11EF3, 0x11EF6}, {0x16F4F, 0x16F4F}, {0x16F7F, 0x16F87}, {0x16FE4, 0x16FE4}, {0x16FF0, 0x16FF1},
-    {0x1CF00, 0x1CF2D}, {0x1CF30, 0x1CF46}, {0x1E130, 0x1E136}, {0x1E2AE, 0x1E2AE}, {0x1E2EC, 0x1E2EF}};
-
 // Characters that tokenizers' normal forms do not know: no decomposition, no combining class, no composition. They are starters
 // there, so what stands left and right of them is normalised by itself.
 constexpr Range kOpaque[]{
@@ -77,6 +63,21 @@ utf8proc_category_t category(char32_t character) { return utf8proc_category(stat
 
 bool is_between(char32_t character, char32_t first, char32_t last) { return character >= first && character <= last; }
 
+// GPT-2 writes each byte as one printable character: itself where it is printable in Latin-1, else 256 and up in order.
+struct ByteAlphabet {
+  std::array<std::uint16_t, 256> character{};
+  std::array<std::int16_t, 324> byte{};
+
+  constexpr ByteAlphabet() {
+    byte.fill(-1);
+    std::uint16_t next = 256;
+    for (unsigned b = 0; b < 256; ++b) {
+      const bool printable = (b >= 33 && b <= 126) || (b >= 161 && b <= 172) || b >= 174;
+      character[b] = printable ? static_cast<std::uint16_t>(b) : next++;
+      byte[character[b]] = static_cast<std::int16_t>(b);
+    }
+  }
+};
 constexpr ByteAlphabet kAlphabet;
 
 using Points = std::vector<utf8proc_int32_t>;
@@ -208,13 +209,6 @@ bool is_bert_ideograph(char32_t c) {
 
 bool is_bert_accent(char32_t c) { return c >= 0x300 && (category(c) == UTF8PROC_CATEGORY_MN) != holds(kBertAccentDiffers, c); }
 
-bool is_accent(char32_t c) {
-  if (c < 0x300) return false;
-  const utf8proc_category_t kind = category(c);
-  const bool mark = kind == UTF8PROC_CATEGORY_MN || kind == UTF8PROC_CATEGORY_MC || kind == UTF8PROC_CATEGORY_ME;
-  return mark != holds(kAccentDiffers, c);
-}
-
 void append_lowercase(std::string& text, char32_t c) {
   if (c < 0x80) {
     text += static_cast<char>(c >= 'A' && c <= 'Z' ? c + 32 : c);
@@ -234,6 +228,16 @@ std::string in_byte_characters(std::string_view bytes) {
   text.reserve(2 * bytes.size());
   for (const char byte : bytes) append_character(text, byte_character(static_cast<unsigned char>(byte)));
   return text;
+}
+
+std::optional<std::string> from_byte_characters(std::string_view text) {
+  std::string bytes;
+  for (std::size_t at = 0; at < text.size();) {
+    const int byte = byte_of_character(next_character(text, at));
+    if (byte < 0) return {};
+    bytes += static_cast<char>(byte);
+  }
+  return bytes;
 }
 
 std::string normalized(NormalForm form, std::string_view text) {

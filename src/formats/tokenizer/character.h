@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -22,13 +23,12 @@ bool is_white_space(char32_t character);
 bool is_numeric(char32_t character);
 // Punctuation, and the symbols of ASCII.
 bool is_punctuation(char32_t character);
-// What BERT's clean_text drops beside U+0000 and U+FFFD: controls, formats, private use; not tab and line ends.
+// Characters that BERT's clean_text drops next to U+0000 and U+FFFD: controls, formats, private use; not tab and line ends.
 bool is_bert_control(char32_t character);
 // Blocks that BERT puts spaces around.
 bool is_bert_ideograph(char32_t character);
-// The marks that BERT's strip_accents removes, and those of the normalizer StripAccents.
+// The marks that BERT's strip_accents removes.
 bool is_bert_accent(char32_t character);
-bool is_accent(char32_t character);
 
 // Each character by itself; only U+0130 becomes two.
 void append_lowercase(std::string& text, char32_t character);
@@ -36,8 +36,9 @@ void append_lowercase(std::string& text, char32_t character);
 // The character that stands for a byte in byte-level vocabularies, and back: -1 where there is none.
 char32_t byte_character(unsigned char byte);
 int byte_of_character(char32_t character);
-// All bytes so.
+// All bytes so, and back: nothing where the text has a character that stands for no byte.
 std::string in_byte_characters(std::string_view bytes);
+std::optional<std::string> from_byte_characters(std::string_view text);
 
 enum class NormalForm { nfc, nfd, nfkc, nfkd };
 // O(n log n) in any text. Characters that the tables of tokenizers lack stay as they are.

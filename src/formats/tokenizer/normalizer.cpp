@@ -63,7 +63,7 @@ class ReplaceStep : public NormalizerStep {
     std::vector<Match> matches;
     search_.find_all(fragment.text, matches);
     if (matches.empty()) return;
-    // What replaces several characters comes from the last of them.
+    // A replacement of several characters comes from the last of them.
     const Match& first = matches.front();
     if (first.begin == 0 && (content_.empty() || count_characters(std::string_view(fragment.text).substr(0, first.end)) > 1)) {
       fragment.at_start = false;
@@ -100,13 +100,6 @@ class StripStep : public NormalizerStep {
 
  private:
   bool left_, right_;
-};
-
-class AccentStep : public NormalizerStep {
- public:
-  void apply(Fragment& fragment) const override {
-    filter(fragment, [](char32_t c) { return !is_accent(c); });
-  }
 };
 
 class BytesStep : public NormalizerStep {
@@ -191,8 +184,6 @@ void Normalizer::add(const Component& component) {
     steps_.push_back(std::make_unique<ReplaceStep>(component));
   } else if (type == "Strip") {
     steps_.push_back(std::make_unique<StripStep>(component.flag("strip_left"), component.flag("strip_right")));
-  } else if (type == "StripAccents") {
-    steps_.push_back(std::make_unique<AccentStep>());
   } else if (type == "BertNormalizer") {
     steps_.push_back(std::make_unique<BertStep>(component));
   } else if (type == "ByteLevel") {

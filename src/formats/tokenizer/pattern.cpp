@@ -103,7 +103,7 @@ Pattern::Pattern(std::string_view onigurumas, std::string where) : state_(new St
   ensure(state.match && state.context, "Pattern", "PCRE2 has no memory");
   pcre2_set_match_limit(state.context.get(), kMatchLimit);
   pcre2_set_heap_limit(state.context.get(), kHeapLimitKib);
-  // Where the system forbids generated code, matching falls back to the interpreter by itself.
+  // On systems that forbid generated code, matching falls back to the interpreter by itself.
   if (pcre2_jit_compile(state.code.get(), PCRE2_JIT_COMPLETE) == 0) {
     state.stack.reset(pcre2_jit_stack_create(32 << 10, 1 << 20, nullptr));
     if (state.stack) pcre2_jit_stack_assign(state.context.get(), nullptr, state.stack.get());

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <utility>
 
 #include "formats/tokenizer/character.h"
@@ -12,7 +13,7 @@
 namespace plimsoll {
 namespace {
 
-// What stands in a class, without the brackets.
+// The content of classes, without the brackets.
 constexpr std::string_view kSpace =
     R"(\x09-\x0d\x20\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000})";
 constexpr std::string_view kNoSpace =
@@ -24,47 +25,25 @@ constexpr std::string_view kHex = "0-9a-fA-F";
 constexpr std::array<std::string_view, 37> kCategories{
     "L",  "Lu", "Ll", "Lt", "Lm", "Lo", "M",  "Mn", "Mc", "Me", "N",  "Nd", "Nl", "No", "P",  "Pc", "Pd", "Ps", "Pe",
     "Pi", "Pf", "Po", "S",  "Sm", "Sc", "Sk", "So", "Z",  "Zs", "Zl", "Zp", "C",  "Cc", "Cf", "Co", "Cn", "Cs"};
-constexpr std::array<std::pair<std::string_view, std::string_view>, 31> kLongNames{{{"letter", "L"},
-                                                                                    {"uppercaseletter", "Lu"},
-                                                                                    {"lowercaseletter", "Ll"},
-                                                                                    {"titlecaseletter", "Lt"},
-                                                                                    {"modifierletter", "Lm"},
-                                                                                    {"otherletter", "Lo"},
-                                                                                    {"mark", "M"},
-                                                                                    {"nonspacingmark", "Mn"},
-                                                                                    {"spacingmark", "Mc"},
-                                                                                    {"enclosingmark", "Me"},
-                                                                                    {"number", "N"},
-                                                                                    {"decimalnumber", "Nd"},
-                                                                                    {"letternumber", "Nl"},
-                                                                                    {"othernumber", "No"},
-                                                                                    {"punctuation", "P"},
-                                                                                    {"connectorpunctuation", "Pc"},
-                                                                                    {"dashpunctuation", "Pd"},
-                                                                                    {"openpunctuation", "Ps"},
-                                                                                    {"closepunctuation", "Pe"},
-                                                                                    {"initialpunctuation", "Pi"},
-                                                                                    {"finalpunctuation", "Pf"},
-                                                                                    {"otherpunctuation", "Po"},
-                                                                                    {"symbol", "S"},
-                                                                                    {"mathsymbol", "Sm"},
-                                                                                    {"currencysymbol", "Sc"},
-                                                                                    {"modifiersymbol", "Sk"},
-                                                                                    {"othersymbol", "So"},
-                                                                                    {"separator", "Z"},
-                                                                                    {"alphabetic", "Alphabetic"},
-                                                                                    {"alpha", "Alphabetic"},
-                                                                                    {"any", "Any"}}};
-// POSIX classes, as what stands in a class.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 9> kPosix{{{"alpha", R"(\p{Alphabetic})"},
-                                                                               {"digit", R"(\p{Nd})"},
-                                                                               {"alnum", R"(\p{Alphabetic}\p{Nd})"},
-                                                                               {"upper", R"(\p{Uppercase})"},
-                                                                               {"lower", R"(\p{Lowercase})"},
-                                                                               {"space", kSpace},
-                                                                               {"punct", R"(\p{P}\p{S})"},
-                                                                               {"xdigit", kHex},
-                                                                               {"word", kWord}}};
+// Long names of categories and properties.
+constexpr std::string_view kLongNames =
+    " letter=L uppercaseletter=Lu lowercaseletter=Ll titlecaseletter=Lt modifierletter=Lm otherletter=Lo "
+    "mark=M nonspacingmark=Mn spacingmark=Mc enclosingmark=Me number=N decimalnumber=Nd letternumber=Nl "
+    "othernumber=No punctuation=P connectorpunctuation=Pc dashpunctuation=Pd openpunctuation=Ps "
+    "closepunctuation=Pe initialpunctuation=Pi finalpunctuation=Pf otherpunctuation=Po symbol=S mathsymbol=Sm "
+    "currencysymbol=Sc modifiersymbol=Sk othersymbol=So separator=Z alphabetic=Alphabetic alpha=Alphabetic "
+    "any=Any ";
+using Meaning = std::pair<std::string_view, std::string_view>;
+// POSIX classes, as the content of a class.
+constexpr Meaning kPosix[] = {{"alpha", R"(\p{Alphabetic})"},
+                              {"digit", R"(\p{Nd})"},
+                              {"alnum", R"(\p{Alphabetic}\p{Nd})"},
+                              {"upper", R"(\p{Uppercase})"},
+                              {"lower", R"(\p{Lowercase})"},
+                              {"space", kSpace},
+                              {"punct", R"(\p{P}\p{S})"},
+                              {"xdigit", kHex},
+                              {"word", kWord}};
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_alphanumeric(char c) { return is_digit(c) || ((c | 32) >= 'a' && (c | 32) <= 'z'); }
@@ -265,8 +244,9 @@ class Translator {
       return std::ranges::equal(category, plain, [](char a, char b) { return (a | 32) == b; });
     };
     if (const auto found = std::ranges::find_if(kCategories, same); found != kCategories.end()) meant = *found;
-    for (const auto& [known, category] : kLongNames) {
-      if (plain == known) meant = category;
+    if (const std::size_t at = kLongNames.find(fmt::format(" {}=", plain)); at != std::string_view::npos) {
+      const std::string_view found = kLongNames.substr(at + plain.size() + 2);
+      meant = found.substr(0, found.find(' '));
     }
     return fmt::format("\\{}{{{}}}", outer != inner ? 'P' : 'p', meant);
   }
@@ -357,8 +337,8 @@ class Translator {
     const std::size_t end = in_.find(":]", at_);
     if (peek(1) != ':' || end == std::string_view::npos) refuse("a class in a class");
     const std::string_view name = in_.substr(at_ + 2, end - at_ - 2);
-    const auto found = std::ranges::find(kPosix, name, &std::pair<std::string_view, std::string_view>::first);
-    if (found == kPosix.end()) refuse("a POSIX class of this name");
+    const auto found = std::ranges::find(kPosix, name, &Meaning::first);
+    if (found == std::end(kPosix)) refuse("a POSIX class of this name");
     out_ += found->second;
     at_ = end + 2;
     set_ = true;

@@ -77,4 +77,26 @@ void PostProcessor::add_template(const Component& component) {
   if (!seen) component.refuse("its template lacks the text");
 }
 
+nlohmann::ordered_json template_processing(const std::optional<InsertedToken>& before,
+                                           const std::optional<InsertedToken>& behind) {
+  using Ordered = nlohmann::ordered_json;
+  if (!before && !behind) return {};
+  Ordered texts[2] = {Ordered::array(), Ordered::array()}, tokens = Ordered::object();
+  for (const auto* token : {&before, &behind}) {
+    if (*token) tokens[(*token)->text] = {{"id", (*token)->text}, {"ids", {(*token)->id}}, {"tokens", {(*token)->text}}};
+  }
+  for (const auto& [name, type] : {std::pair("A", 0), std::pair("B", 1)}) {
+    const auto special = [&](const InsertedToken& token) -> Ordered {
+      return {{"SpecialToken", {{"id", token.text}, {"type_id", type}}}};
+    };
+    Ordered part = Ordered::array();
+    if (before) part.push_back(special(*before));
+    part.push_back({{"Sequence", {{"id", name}, {"type_id", type}}}});
+    if (behind) part.push_back(special(*behind));
+    if (type == 0) texts[0] = part;
+    texts[1].insert(texts[1].end(), part.begin(), part.end());
+  }
+  return {{"type", "TemplateProcessing"}, {"single", texts[0]}, {"pair", texts[1]}, {"special_tokens", tokens}};
+}
+
 }  // namespace plimsoll

@@ -1,11 +1,14 @@
-// The post-processor of a tokenizer.json: the tokens that stand before and behind those of a text.
+// The post-processor of a tokenizer.json: the tokens before and after those of a text.
 #pragma once
 
 #include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
 #include <vector>
 
-#include "formats/bpe_vocabulary.h"
 #include "formats/tokenizer/component.h"
+#include "formats/tokenizer/token.h"
 
 namespace plimsoll {
 
@@ -29,5 +32,13 @@ class PostProcessor {
   std::vector<Token> before_, behind_;
   bool inserts_ = false, trims_ = false, keeps_first_ = false;
 };
+
+struct InsertedToken {
+  std::string text;
+  std::int64_t id = 0;
+};
+// A TemplateProcessing with one token before a text and one after it, where they are given; null without both.
+nlohmann::ordered_json template_processing(const std::optional<InsertedToken>& before,
+                                           const std::optional<InsertedToken>& behind);
 
 }  // namespace plimsoll

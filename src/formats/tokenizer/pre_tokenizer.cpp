@@ -150,9 +150,7 @@ class BytesStep : public PreTokenizerStep {
           pieces, [&](std::string_view text, std::vector<Match>& matches) { words_->find_all(text, matches); },
           SplitBehavior::isolated, false);
     }
-    rewrite(pieces, [](const Piece&, std::string_view text, std::string& out) {
-      for (const char byte : text) append_character(out, byte_character(static_cast<unsigned char>(byte)));
-    });
+    pieces.bytes = true;
   }
 
  private:
@@ -274,6 +272,9 @@ Pieces PreTokenizer::cut(Fragment fragment) const {
   pieces.pieces.push_back({0, narrow(pieces.text.size()), fragment.at_start, fragment.continues});
   const std::size_t most = std::min(most_grown(pieces.text.size()), std::size_t{1} << 30);
   for (const auto& step : steps_) {
+    if (std::exchange(pieces.bytes, false)) {
+      rewrite(pieces, [](const Piece&, std::string_view text, std::string& out) { out += in_byte_characters(text); });
+    }
     step->apply(pieces);
     check_grown(pieces.text.size(), most, where_);
   }
@@ -304,9 +305,6 @@ void PreTokenizer::add(const Component& component) {
   } else if (type == "BertPreTokenizer") {
     steps_.push_back(at_characters(is_white_space, SplitBehavior::removed));
     steps_.push_back(at_characters(is_punctuation, SplitBehavior::isolated));
-  } else if (type == "CharDelimiterSplit") {
-    const char32_t delimiter = component.character("delimiter");
-    steps_.push_back(at_characters([delimiter](char32_t c) { return c == delimiter; }, SplitBehavior::removed));
   } else {
     component.refuse_type();
   }

@@ -21,6 +21,7 @@ struct Piece {
 struct Pieces {
   std::string text;
   std::vector<Piece> pieces;  // none is empty
+  bool bytes = false;         // each byte stands for its character (byte_character())
 
   std::string_view of(const Piece& piece) const { return std::string_view(text).substr(piece.begin, piece.end - piece.begin); }
 };
@@ -37,9 +38,9 @@ class PreTokenizer {
   // The steps that a component says. E-TOKENIZER: a step that is not computed.
   explicit PreTokenizer(const Component& component) : where_(component.where()) { add(component); }
 
-  // Of text below 1 GiB. E-TOKENIZER: it grows out of bounds.
+  // The pieces of a text below 1 GiB. E-TOKENIZER: it grows out of bounds.
   Pieces cut(Fragment fragment) const;
-  // Its pieces have a character for each byte (byte_character()).
+  // Its pieces have a character for each byte.
   bool byte_level() const { return byte_level_; }
 
  private:
@@ -50,7 +51,7 @@ class PreTokenizer {
   bool byte_level_ = false;
 };
 
-// What becomes of the parts of a text that a pattern matches.
+// The fate of the parts of a text that a pattern matches.
 enum class SplitBehavior { removed, isolated, merged_with_previous, merged_with_next, contiguous };
 
 // A part of a text, and whether a pattern matches it.

@@ -14,7 +14,7 @@ namespace plimsoll {
 
 class Search {
  public:
-  // Of the key "pattern".
+  // The search of the key "pattern".
   explicit Search(const Component& component);
 
   void find_all(std::string_view text, std::vector<Match>& matches) const;

@@ -18,6 +18,7 @@
 #include "formats/bounded_json.h"
 #include "formats/file.h"
 #include "formats/gguf/scored_merges.h"
+#include "formats/tokenizer/post_processor.h"
 #include "formats/tokenizer/token_table.h"
 #include "formats/tokenizer/tokenizer_error.h"
 #include "formats/utf8.h"
@@ -29,7 +30,6 @@ namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
 constexpr std::int64_t kMostBytes = 64 << 20;
-constexpr std::string_view kMark = "\u2581";
 
 // A message of protobuf: its fields one after the other. What a field means is up to the reader.
 class Fields {
@@ -164,12 +164,6 @@ Json read_json(const fs::path& path) {
   return read_ordered_json_object(path, kTokenizerConfigLimits, "E-TOKENIZER");
 }
 
-std::string without_marks(std::string_view text) {
-  std::string result(text);
-  for (std::size_t at = 0; (at = result.find(kMark, at)) != std::string::npos; ++at) result.replace(at, kMark.size(), " ");
-  return result;
-}
-
 // A piece as the vocabulary has it. One of the user stands for its text, spaces and all, before there are marks.
 std::string vocabulary_text(const Piece& piece) {
   return piece.kind == PieceKind::user ? without_marks(piece.text) : std::string(piece.text);
@@ -193,7 +187,7 @@ class Writer {
                         {"normalizer", normalizer()},
                         {"pre_tokenizer", pre_tokenizer()},
                         {"post_processor", post_processor()},
-                        {"decoder", decoder()}};
+                        {"decoder", marks_decoder(model_.prefix)}};
     std::string text = dump(parts);
     text.pop_back();  // the brace
     std::string model = dump(rules());
@@ -267,40 +261,27 @@ class Writer {
       for (const auto& [pattern, by] : {std::pair("^ +| +$", ""), {" {2,}", " "}}) replace({{"Regex", pattern}}, by);
     }
     if (before_texts()) return steps.empty() ? Json() : Json{{"type", "Sequence"}, {"normalizers", steps}};
-    if (model_.prefix) steps.push_back({{"type", "Prepend"}, {"prepend", kMark}});
-    replace({{"String", " "}}, kMark);
+    if (model_.prefix) steps.push_back({{"type", "Prepend"}, {"prepend", kSpaceMark}});
+    replace({{"String", " "}}, kSpaceMark);
     return {{"type", "Sequence"}, {"normalizers", steps}};
   }
 
   Json pre_tokenizer() const {
     if (!before_texts()) return {};
-    return {{"type", "Metaspace"}, {"replacement", kMark}, {"prepend_scheme", "first"}, {"split", false}};
+    return {{"type", "Metaspace"}, {"replacement", kSpaceMark}, {"prepend_scheme", "first"}, {"split", false}};
   }
 
   // A token before a text unless the configuration says otherwise, and behind it where it says so, as the classes of Llama and
   // Gemma do.
   Json post_processor() const {
-    Json single = Json::array(), pair = Json::array(), tokens = Json::object();
-    const auto token = [&](const char* flag, bool usual, const char* key, std::int64_t piece) {
+    const auto token = [&](const char* flag, bool usual, const char* key, std::int64_t piece) -> std::optional<InsertedToken> {
       const Json said = config_.value(flag, Json());
-      std::string text = (said.is_boolean() ? said.get<bool>() : usual) ? content(key, piece) : std::string();
+      const std::string text = (said.is_boolean() ? said.get<bool>() : usual) ? content(key, piece) : std::string();
       const auto id = id_by_text(text);
-      if (!id) return std::string();
-      tokens[text] = {{"id", text}, {"ids", {*id}}, {"tokens", {text}}};
-      return text;
+      return id ? std::optional(InsertedToken{text, *id}) : std::nullopt;
     };
-    const std::string before = token("add_bos_token", true, "bos_token", model_.begin),
-                      behind = token("add_eos_token", false, "eos_token", model_.end);
-    if (before.empty() && behind.empty()) return {};
-    for (const auto& [name, type] : {std::pair("A", 0), std::pair("B", 1)}) {
-      Json part = Json::array();
-      if (!before.empty()) part.push_back({{"SpecialToken", {{"id", before}, {"type_id", type}}}});
-      part.push_back({{"Sequence", {{"id", name}, {"type_id", type}}}});
-      if (!behind.empty()) part.push_back({{"SpecialToken", {{"id", behind}, {"type_id", type}}}});
-      if (type == 0) single = part;
-      pair.insert(pair.end(), part.begin(), part.end());
-    }
-    return {{"type", "TemplateProcessing"}, {"single", single}, {"pair", pair}, {"special_tokens", tokens}};
+    return template_processing(token("add_bos_token", true, "bos_token", model_.begin),
+                               token("add_eos_token", false, "eos_token", model_.end));
   }
 
   std::optional<std::int64_t> id_by_text(const std::string& text) const {
@@ -312,13 +293,6 @@ class Writer {
       if (model_.pieces[id].text == text) return static_cast<std::int64_t>(id);
     }
     return {};
-  }
-
-  Json decoder() const {
-    Json steps = Json::array({Json{{"type", "Replace"}, {"pattern", {{"String", kMark}}}, {"content", " "}},
-                              Json{{"type", "ByteFallback"}}, Json{{"type", "Fuse"}}});
-    if (model_.prefix) steps.push_back({{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}});
-    return {{"type", "Sequence"}, {"decoders", steps}};
   }
 
   Json rules() const {
@@ -367,6 +341,20 @@ class Writer {
 };
 
 }  // namespace
+
+std::string without_marks(std::string_view text) {
+  std::string result(text);
+  for (std::size_t at = 0; (at = result.find(kSpaceMark, at)) != std::string::npos; ++at)
+    result.replace(at, kSpaceMark.size(), " ");
+  return result;
+}
+
+Json marks_decoder(bool prefix) {
+  Json steps = Json::array({Json{{"type", "Replace"}, {"pattern", {{"String", kSpaceMark}}}, {"content", " "}},
+                            Json{{"type", "ByteFallback"}}, Json{{"type", "Fuse"}}});
+  if (prefix) steps.push_back({{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}});
+  return {{"type", "Sequence"}, {"decoders", steps}};
+}
 
 bool has_sentencepiece_alone(const fs::path& folder) {
   for (const char* other : {"tokenizer.json", "vocab.json", "encoder.json"}) {

@@ -4,10 +4,19 @@
 #pragma once
 
 #include <filesystem>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <string_view>
 
 namespace plimsoll {
 
 inline constexpr const char* kSentencePieceFile = "tokenizer.model";
+inline constexpr std::string_view kSpaceMark = "\u2581";  // stands for a space
+
+// Spaces in place of marks.
+std::string without_marks(std::string_view text);
+// The decoder of vocabularies with marks. `prefix`: a space was put before a text.
+nlohmann::ordered_json marks_decoder(bool prefix);
 
 // True if this file is the only tokenizer file of a folder.
 bool has_sentencepiece_alone(const std::filesystem::path& folder);

@@ -24,16 +24,8 @@ void replace_all(std::string& text, std::string_view what, std::string_view with
   if (done > 0) text = out.append(text, done);
 }
 
-// The bytes of a token in byte characters; a token that has others stays as it is.
-std::string unwritten(const std::string& token) {
-  std::string bytes;
-  for (std::size_t at = 0; at < token.size();) {
-    const int byte = byte_of_character(next_character(token, at));
-    if (byte < 0) return token;
-    bytes += static_cast<char>(byte);
-  }
-  return bytes;
-}
+// A token that is not in byte characters stays as it is.
+std::string unwritten(const std::string& token) { return from_byte_characters(token).value_or(token); }
 
 class BytesStep : public DecoderStep {
  public:
@@ -185,20 +177,6 @@ class WordPieceStep : public DecoderStep {
   bool cleanup_;
 };
 
-class SuffixStep : public DecoderStep {
- public:
-  explicit SuffixStep(const Component& component) : suffix_(component.text("suffix")) {
-    if (suffix_.empty()) component.refuse("its suffix is empty");
-  }
-  void apply(std::vector<std::string>& tokens) const override {
-    for (std::size_t i = 0; i < tokens.size(); ++i) replace_all(tokens[i], suffix_, i + 1 == tokens.size() ? "" : " ");
-  }
-  void apply_inside(std::string& token) const override { replace_all(token, suffix_, " "); }
-
- private:
-  std::string suffix_;
-};
-
 }  // namespace
 
 TokenDecoder::TokenDecoder(const Component& component) : where_(component.where()), given_(true) {
@@ -259,8 +237,6 @@ void TokenDecoder::add(const Component& component) {
     steps_.push_back(std::make_unique<MetaspaceStep>(component));
   } else if (type == "WordPiece") {
     steps_.push_back(std::make_unique<WordPieceStep>(component));
-  } else if (type == "BPEDecoder") {
-    steps_.push_back(std::make_unique<SuffixStep>(component));
   } else {
     component.refuse_type();
   }

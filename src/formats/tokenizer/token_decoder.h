@@ -14,7 +14,7 @@ class DecoderStep {
  public:
   virtual ~DecoderStep() = default;
   virtual void apply(std::vector<std::string>& tokens) const = 0;
-  // What a token is in the middle of a text, as bytes that may be a part of a character.
+  // A token in the middle of a text, as bytes that may be a part of a character.
   virtual void apply_inside(std::string& token) const = 0;
 };
 
@@ -26,7 +26,7 @@ class TokenDecoder {
   explicit TokenDecoder(const Component& component);
 
   std::string decode(std::vector<std::string> tokens) const;
-  // The bytes that a token adds behind others. A step that acts on the whole text has no part in them.
+  // The bytes that a token adds after others. A step that acts on the whole text has no part in them.
   std::string inside(std::string token) const;
 
  private:

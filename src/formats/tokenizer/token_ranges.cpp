@@ -8,13 +8,12 @@
 #include <optional>
 
 #include "formats/tokenizer/character.h"
+#include "formats/tokenizer/sentencepiece.h"
 #include "formats/tokenizer/tokenizer_error.h"
 #include "formats/utf8.h"
 
 namespace plimsoll {
 namespace {
-
-constexpr std::string_view kMark = "\u2581";
 
 // A normal form may join it with the character before it.
 bool joins(char32_t c) {
@@ -108,7 +107,7 @@ std::optional<std::size_t> token_end(std::string_view text, std::size_t at, std:
     const char32_t c = next_character(token, next);
     const std::string_view written = token.substr(begin, next - begin);
     const int byte = byte_level ? byte_of_character(c) : -1;
-    const bool space = byte_level ? byte == ' ' : written == kMark;
+    const bool space = byte_level ? byte == ' ' : written == kSpaceMark;
     if (byte >= 0 ? at < text.size() && text[at] == static_cast<char>(byte) : text.substr(at).starts_with(written)) {
       at += byte >= 0 ? 1 : written.size();
     } else if (space && !byte_level && text.substr(at).starts_with(' ')) {
@@ -153,7 +152,7 @@ std::vector<ByteRange> trace_tokens(std::string_view text, std::span<const Token
   for (ByteRange& range : ranges) {
     while (range.begin > 0 && range.begin < text.size() && is_utf8_continuation(text[range.begin])) --range.begin;
     while (range.end < text.size() && is_utf8_continuation(text[range.end])) ++range.end;
-    // What was put before a text counts as its first character.
+    // Characters that were put before a text count as its first character.
     if (range.begin == range.end && range.begin == 0 && !text.empty()) {
       do {
         ++range.end;

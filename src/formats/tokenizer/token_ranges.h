@@ -1,4 +1,5 @@
-// Where in a text its tokens come from. Tokens are compared with the text that they were made of: encoding needs to keep nothing.
+// The places in a text that its tokens come from. Tokens are compared with the text that they were made of: encoding needs to
+// keep nothing.
 #pragma once
 
 #include <span>
@@ -7,8 +8,8 @@
 #include <vector>
 
 #include "formats/byte_range.h"
-#include "formats/token.h"
 #include "formats/tokenizer/normalizer.h"
+#include "formats/tokenizer/token.h"
 
 namespace plimsoll {
 
@@ -18,7 +19,7 @@ std::vector<ByteRange> origins(const Normalizer& normalizer, std::string_view ra
 // The bytes of the normalised text that come from these of the raw one.
 std::vector<ByteRange> carried_over(std::span<const ByteRange> ranges, const std::vector<ByteRange>& origins);
 
-// What a token is, to be found in a text.
+// A token that is to be found in a text.
 struct TokenTrace {
   std::string_view text;  // as the vocabulary has it
   bool unknown = false;   // it stands for characters that the vocabulary lacks

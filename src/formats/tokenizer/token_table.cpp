@@ -23,6 +23,12 @@ void TokenTable::add(std::string_view text, std::uint64_t id, const std::string&
 }
 
 void TokenTable::finish(const std::string& where) {
+  const Token same = index(where);
+  if (same == kNoToken) return;
+  throw tokenizer_error(where, fmt::format("its tokens {} and {} have the same text", find(text(same)), same));
+}
+
+Token TokenTable::index(const std::string& where) {
   count_ = entries_.size();
   const auto end_of = [&](std::size_t i) {
     return i + 1 < entries_.size() ? entries_[i + 1].begin : static_cast<std::uint32_t>(bytes_.size());
@@ -50,9 +56,10 @@ void TokenTable::finish(const std::string& where) {
   for (std::size_t id = 0; id < size; ++id) {
     if (!present_[id]) continue;
     Token& slot = slots_[slot_of(text(static_cast<Token>(id)))];
-    if (slot != kNoToken) throw tokenizer_error(where, fmt::format("its tokens {} and {} have the same text", slot, id));
+    if (slot != kNoToken) return static_cast<Token>(id);
     slot = static_cast<Token>(id);
   }
+  return kNoToken;
 }
 
 // The slot that holds the text, or the free one that would.

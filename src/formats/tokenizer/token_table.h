@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "formats/token.h"
+#include "formats/tokenizer/token.h"
 
 namespace plimsoll {
 
@@ -15,10 +15,12 @@ inline constexpr std::size_t kMostTokens = 1 << 20;
 
 class TokenTable {
  public:
-  // Of tokens in any order; finish() makes the table usable. E-TOKENIZER (in `where`): an id that is too high, an id or a text
+  // Tokens come in any order; finish() makes the table usable. E-TOKENIZER (in `where`): an id that is too high, an id or a text
   // that repeats.
   void add(std::string_view text, std::uint64_t id, const std::string& where);
   void finish(const std::string& where);
+  // finish() for errors of another kind: the first token whose text another one has, too, or kNoToken.
+  Token index(const std::string& where);
 
   // One past the highest id.
   std::size_t size() const { return begin_.empty() ? 0 : begin_.size() - 1; }

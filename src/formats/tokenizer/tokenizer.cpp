@@ -11,19 +11,18 @@
 #include <variant>
 
 #include "base/error.h"
-#include "formats/gguf/gguf_tokenizer.h"
-#include "formats/temporary_folder.h"
 #include "formats/tokenizer/added_tokens.h"
+#include "formats/tokenizer/bpe_model.h"
 #include "formats/tokenizer/character.h"
-#include "formats/tokenizer/model.h"
 #include "formats/tokenizer/normalizer.h"
 #include "formats/tokenizer/post_processor.h"
 #include "formats/tokenizer/pre_tokenizer.h"
-#include "formats/tokenizer/sentencepiece.h"
 #include "formats/tokenizer/token_decoder.h"
 #include "formats/tokenizer/token_ranges.h"
 #include "formats/tokenizer/tokenizer_error.h"
 #include "formats/tokenizer/tokenizer_file.h"
+#include "formats/tokenizer/vocab_merges.h"
+#include "formats/tokenizer/word_piece.h"
 #include "formats/tokenizer_folder.h"
 #include "formats/utf8.h"
 
@@ -32,8 +31,9 @@ namespace plimsoll {
 using Json = nlohmann::json;
 
 struct Tokenizer::State {
+  explicit State(TokenizerFile file);
+
   std::string where, hash;
-  bool gpt2 = false;
   TokenTable tokens;
   AddedTokens added;
   Normalizer normalizer;
@@ -41,17 +41,20 @@ struct Tokenizer::State {
   std::optional<std::variant<BpeModel, WordPieceModel>> model;
   PostProcessor post_processor;
   TokenDecoder decoder;
-  std::vector<AddedToken> unread;  // of a folder without tokenizer.json
+  std::filesystem::path vocab_folder;             // of GPT-2's two files
+  std::optional<std::vector<AddedToken>> unread;  // of that folder, once somebody asks
   std::int64_t size = 0;
 
-  void encode_piece(std::string_view piece, std::vector<Token>& out) {
-    std::visit([&](auto& each) { each.encode(piece, out); }, *model);
+  void encode_piece(std::string_view piece, bool bytes, std::vector<Token>& out) {
+    std::visit([&](auto& each) { each.encode(piece, bytes, out); }, *model);
   }
 
   void encode_fragment(Fragment fragment, std::vector<Token>& out) {
     const Pieces pieces = pre_tokenizer.cut(std::move(fragment));
-    for (const Piece& piece : pieces.pieces) encode_piece(pieces.of(piece), out);
+    for (const Piece& piece : pieces.pieces) encode_piece(pieces.of(piece), pieces.bytes, out);
   }
+
+  std::size_t encode_words(std::string_view text, bool ends, std::vector<Token>& out);
 
   std::vector<ByteRange> trace(std::string_view text, std::span<const Token> made) const {
     const Token unknown = std::visit([](const auto& each) { return each.unknown(); }, *model);
@@ -60,7 +63,7 @@ struct Tokenizer::State {
     return trace_tokens(text, traces, pre_tokenizer.byte_level(), where);
   }
 
-  // Where to cut a text so that the model makes no special token of bytes that are ordinary: behind the first character of each.
+  // Places to cut a text so that the model makes no special token of ordinary bytes: after the first character of each.
   std::vector<std::size_t> cuts_within_special(std::string_view text, std::span<const Token> made,
                                                const std::vector<ByteRange>& ranges, std::size_t begin,
                                                const std::vector<ByteRange>& ordinary) const {
@@ -106,46 +109,12 @@ namespace {
 constexpr std::size_t kMostText = std::size_t{256} << 20;
 constexpr std::uint64_t kMostWordCharacters = 1000;
 
-const Json* part_of(const TokenizerFile& file, const char* name) {
-  const auto found = file.parts->find(name);
-  return found == file.parts->end() || found->is_null() ? nullptr : &*found;
-}
-
-bool says(const Json* part, const char* key, std::string_view text) {
-  const auto found = part->is_object() ? part->find(key) : part->end();
-  return found != part->end() && found->is_string() && found->get_ref<const std::string&>() == text;
-}
-
-// A truth value that a part has or that it is taken to have.
-bool is_true(const Json* part, const char* key, bool fallback) {
-  const auto found = part->find(key);
-  return found != part->end() && found->is_boolean() ? found->get<bool>() : fallback;
-}
-
-bool is_gpt2_file(const TokenizerFile& file) {
-  const Json *cut = part_of(file, "pre_tokenizer"), *post = part_of(file, "post_processor"), *decoder = part_of(file, "decoder");
-  const Json* model = part_of(file, "model");
-  const auto absent = [&](const char* key) {
-    const auto value = model->find(key);
-    return value == model->end() || value->is_null() || (value->is_boolean() && !value->get<bool>()) || says(model, key, "");
-  };
-  const bool plain = says(model, "type", "BPE") && absent("ignore_merges") && absent("byte_fallback") &&
-                     absent("continuing_subword_prefix") && absent("end_of_word_suffix");
-  const bool words = cut != nullptr && says(cut, "type", "ByteLevel") && !is_true(cut, "add_prefix_space", true) &&
-                     is_true(cut, "use_regex", true);
-  return plain && words && part_of(file, "normalizer") == nullptr && (post == nullptr || says(post, "type", "ByteLevel")) &&
-         (decoder == nullptr || says(decoder, "type", "ByteLevel")) &&
-         std::ranges::all_of(file.added, [](const AddedTokenEntry& token) { return token.content == kEndOfText; });
-}
-
 BpeRules bpe_rules(const Component& model) {
   const auto dropout = model.json().find("dropout");
   if (dropout != model.json().end() && !dropout->is_null() && !(dropout->is_number() && dropout->get<double>() == 0))
     model.refuse("its dropout drops merges at random");
   BpeRules rules;
   rules.unknown = model.text("unk_token", "");
-  rules.continuing_prefix = model.text("continuing_subword_prefix", "");
-  rules.end_suffix = model.text("end_of_word_suffix", "");
   rules.fuse_unknown = model.flag("fuse_unk", false);
   rules.byte_fallback = model.flag("byte_fallback", false);
   rules.ignore_merges = model.flag("ignore_merges", false);
@@ -154,113 +123,64 @@ BpeRules bpe_rules(const Component& model) {
 
 }  // namespace
 
-Tokenizer::Tokenizer(std::unique_ptr<State> state) : state_(std::move(state)) {}
+Tokenizer::State::State(TokenizerFile file)
+    : where(file.where), hash(file.hash), tokens(std::move(file.tokens)), vocab_folder(file.vocab_folder) {
+  const auto component = [&](const char* name) -> std::optional<Component> {
+    const Json* part = file.part(name);
+    if (part == nullptr) return {};
+    return Component(*part, fmt::format("{}, {}", where, name));
+  };
+  const Component rules = *component("model");
+  if (rules.type() == "BPE") {
+    model.emplace(std::in_place_type<BpeModel>, tokens, std::move(file.merges), bpe_rules(rules), rules.where());
+  } else {
+    if (rules.count("max_input_chars_per_word") > kMostWordCharacters) {
+      rules.refuse(fmt::format("its max_input_chars_per_word passes {}", kMostWordCharacters));
+    }
+    model.emplace(std::in_place_type<WordPieceModel>, tokens, rules.text("unk_token"), rules.text("continuing_subword_prefix"),
+                  rules.count("max_input_chars_per_word"), rules.where());
+  }
+  if (const auto part = component("normalizer")) normalizer = Normalizer(*part);
+  if (const auto part = component("pre_tokenizer")) pre_tokenizer = PreTokenizer(*part);
+  if (const auto part = component("post_processor")) post_processor = PostProcessor(*part);
+  if (const auto part = component("decoder")) decoder = TokenDecoder(*part);
+  added.build(std::move(file.added), tokens, normalizer, where);
+  size = static_cast<std::int64_t>(tokens.size());
+  for (const AddedTokenEntry& token : added.entries()) size = std::max<std::int64_t>(size, token.id + std::int64_t{1});
+  for (const auto* inserted : {&post_processor.before(), &post_processor.behind()}) {
+    for (const Token token : *inserted) {
+      if (token >= size) throw tokenizer_error(where, fmt::format("its post_processor inserts token {}, which it lacks", token));
+    }
+  }
+}
+
+Tokenizer::Tokenizer(TokenizerFile file) : state_(std::make_unique<State>(std::move(file))) {}
 Tokenizer::~Tokenizer() = default;
 Tokenizer::Tokenizer(Tokenizer&&) noexcept = default;
 Tokenizer& Tokenizer::operator=(Tokenizer&&) noexcept = default;
 
-namespace {
-
-template <class State>
-void build_from_file(State& state, TokenizerFile file) {
-  const auto component = [&](const char* name) -> std::optional<Component> {
-    const Json* part = part_of(file, name);
-    if (part == nullptr) return {};
-    return Component(*part, fmt::format("{}, {}", file.where, name));
-  };
-  state.where = file.where;
-  state.hash = file.hash;
-  state.gpt2 = is_gpt2_file(file);
-  state.tokens = std::move(file.tokens);
-  const Component model = *component("model");
-  if (model.type() == "BPE") {
-    state.model.emplace(std::in_place_type<BpeModel>, state.tokens, std::move(file.merges), bpe_rules(model), model.where());
-  } else {
-    if (model.count("max_input_chars_per_word") > kMostWordCharacters) {
-      model.refuse(fmt::format("its max_input_chars_per_word passes {}", kMostWordCharacters));
-    }
-    state.model.emplace(std::in_place_type<WordPieceModel>, state.tokens, model.text("unk_token"),
-                        model.text("continuing_subword_prefix"), model.count("max_input_chars_per_word"), model.where());
-  }
-  if (const auto part = component("normalizer")) state.normalizer = Normalizer(*part);
-  if (const auto part = component("pre_tokenizer")) state.pre_tokenizer = PreTokenizer(*part);
-  if (const auto part = component("post_processor")) state.post_processor = PostProcessor(*part);
-  if (const auto part = component("decoder")) state.decoder = TokenDecoder(*part);
-  state.added.build(std::move(file.added), state.tokens, state.normalizer, file.where);
-}
-
-// GPT-2's files, as if a tokenizer.json said the same.
-template <class State>
-void build_from_gpt2(State& state, const std::filesystem::path& folder) {
-  const BpeVocabulary vocabulary = BpeVocabulary::load(folder);
-  state.where = folder.string();
-  state.hash = vocabulary.hash();
-  state.gpt2 = true;
-  state.unread = unread_tokens(folder, vocabulary);
-  for (std::int64_t id = 0; id < vocabulary.size(); ++id) {
-    state.tokens.add(vocabulary.written(static_cast<Token>(id)), static_cast<std::uint64_t>(id), state.where);
-  }
-  state.tokens.finish(state.where);
-  state.model.emplace(std::in_place_type<BpeModel>, state.tokens, vocabulary.merges(), BpeRules(), state.where);
-  const Json byte_level = {{"type", "ByteLevel"}, {"add_prefix_space", false}};
-  state.pre_tokenizer = PreTokenizer(Component(byte_level, state.where));
-  state.decoder = TokenDecoder(Component(byte_level, state.where));
-  if (const auto end = vocabulary.end_of_text()) {
-    state.added.build({{std::string(kEndOfText), *end, false, false, false, false, true, {}}}, state.tokens, state.normalizer,
-                      state.where);
-  }
-}
-
-}  // namespace
-
-namespace {
-
-// As a folder would have it that was made of the file.
-template <class Write>
-TokenizerFile made_tokenizer(const std::filesystem::path& path, const Write& write) {
-  const TemporaryFolder folder;
-  write(folder.path());
-  TokenizerFile file = read_tokenizer_file(folder / "tokenizer.json");
-  file.where = path.string();
-  return file;
-}
-
-}  // namespace
-
 Tokenizer Tokenizer::load(const std::filesystem::path& path) {
-  auto state = std::make_unique<State>();
-  std::error_code ignored;
-  const std::filesystem::path file = std::filesystem::is_directory(path, ignored) ? path / "tokenizer.json" : path;
-  const bool alone = file != path && has_sentencepiece_alone(path);
-  if (is_gguf(path)) {
-    build_from_file(*state, made_tokenizer(path, [&](const std::filesystem::path& folder) {
-      write_tokenizer_json(GgufFile::open(path), folder);
-    }));
-  } else if (alone || path.filename() == kSentencePieceFile) {
-    const std::filesystem::path model = alone ? path / kSentencePieceFile : path;
-    build_from_file(*state, made_tokenizer(model, [&](const std::filesystem::path& folder) {
-      write_sentencepiece_json(model, folder / "tokenizer.json");
-    }));
-  } else if (file == path || std::filesystem::exists(file, ignored)) {
-    build_from_file(*state, read_tokenizer_file(file));
-  } else {
-    build_from_gpt2(*state, path);
-  }
-  state->size = static_cast<std::int64_t>(state->tokens.size());
-  for (const AddedTokenEntry& token : state->added.entries())
-    state->size = std::max<std::int64_t>(state->size, token.id + std::int64_t{1});
-  for (const auto* inserted : {&state->post_processor.before(), &state->post_processor.behind()}) {
-    for (const Token token : *inserted) {
-      if (token < state->size) continue;
-      throw tokenizer_error(state->where, fmt::format("its post_processor inserts token {}, which it lacks", token));
-    }
-  }
-  return Tokenizer(std::move(state));
+  Tokenizer tokenizer(read_tokenizer(path));
+  tokenizer.unread();
+  return tokenizer;
 }
 
+Tokenizer Tokenizer::of_vocabulary(const std::filesystem::path& path) { return Tokenizer(read_vocabulary(path)); }
+
+const std::vector<AddedToken>& Tokenizer::unread() {
+  State& state = *state_;
+  if (!state.unread) {
+    state.unread.emplace();
+    if (takes_any_bytes()) {
+      state.unread = unread_tokens(state.vocab_folder, state.tokens, std::get<BpeModel>(*state.model).merges());
+    }
+  }
+  return *state.unread;
+}
+
+bool Tokenizer::takes_any_bytes() const { return !state_->vocab_folder.empty(); }
 std::int64_t Tokenizer::size() const { return state_->size; }
 const std::string& Tokenizer::hash() const { return state_->hash; }
-bool Tokenizer::is_gpt2() const { return state_->gpt2; }
 const std::vector<Token>& Tokenizer::before() const { return state_->post_processor.before(); }
 const std::vector<Token>& Tokenizer::behind() const { return state_->post_processor.behind(); }
 
@@ -276,7 +196,7 @@ void Tokenizer::encode_part(std::string_view text, TextPart part, std::vector<To
   encode_into(text, part, out, nullptr);
 }
 
-// What encode_traced() keeps of a text.
+// The record that encode_traced() keeps of a text.
 struct Tokenizer::Trace {
   std::span<const ByteRange> ordinary;
   std::vector<ByteRange> ranges;
@@ -327,7 +247,7 @@ void Tokenizer::encode_into(std::string_view text, TextPart part, std::vector<To
     throw data_error("E-DATA-TEXT", "text", fmt::format("byte {} is not UTF-8", valid), "text in UTF-8",
                      {"iconv -f LATIN1 -t UTF-8 FILE > text.txt  # where it is Latin-1"});
   }
-  refuse_unread(text, state.unread, "text");
+  refuse_unread(text, unread(), "text");
   for (const CutPart& raw : state.added.cut(text, false, trace != nullptr ? trace->ordinary : std::span<const ByteRange>())) {
     if (raw.token != kNoToken) {
       out.push_back(raw.token);
@@ -342,6 +262,62 @@ void Tokenizer::encode_into(std::string_view text, TextPart part, std::vector<To
       if (trace != nullptr && trace->made) trace->made();
     }
   }
+}
+
+namespace {
+
+// Words of GPT-2's pattern depend on no byte further behind them.
+constexpr std::size_t kLookAhead = 16;
+// Words are searched for in a window of this size, and in one of kMostWord bytes where it holds no whole word.
+constexpr std::size_t kWindow = std::size_t{64} << 10;
+
+}  // namespace
+
+// Tokens of the words at the front of a text without added tokens; returns the bytes that they cover. Where the text `ends`, all.
+std::size_t Tokenizer::State::encode_words(std::string_view text, bool ends, std::vector<Token>& out) {
+  std::size_t done = 0;
+  for (std::size_t most = kWindow; done < text.size();) {
+    const std::string_view left = text.substr(done);
+    const std::string_view window = left.substr(0, utf8_valid_prefix(left.substr(0, most)));
+    if (window.empty()) {
+      // Bytes that are no UTF-8 are a word together.
+      std::size_t size = 1;
+      while (size < std::min(left.size(), kMostWord) && utf8_length(left.substr(size)) == 0) ++size;
+      if (!ends && size < kMostWord && left.size() - size < kLookAhead) return done;
+      encode_piece(left.substr(0, size), true, out);
+      done += size;
+      continue;
+    }
+    const std::string_view rest = left.substr(window.size());
+    // Other text follows on the window, or nothing.
+    const bool closed = rest.empty() ? ends : utf8_length(rest) == 0 && (ends || rest.size() >= kLookAhead);
+    const bool largest = most == kMostWord && window.size() + 4 > most;
+    const Pieces words = pre_tokenizer.cut({std::string(window), false, false});
+    const std::size_t before = done;
+    for (const Piece& word : words.pieces) {
+      if (!closed && word.end + kLookAhead > window.size() && !(largest && word.begin == 0)) break;
+      encode_piece(words.of(word), true, out);
+      done = before + word.end;
+    }
+    if (done == before && (most == kMostWord || rest.empty())) return done;
+    most = done == before ? kMostWord : kWindow;
+  }
+  return done;
+}
+
+std::size_t Tokenizer::encode_bytes(std::string_view text, bool last, std::vector<Token>& out) {
+  ensure(takes_any_bytes(), "Tokenizer::encode_bytes", "a tokenizer of text alone");
+  std::size_t done = 0;
+  for (const CutPart& part : state_->added.cut(text, false)) {
+    if (part.token != kNoToken) {
+      out.push_back(part.token);
+      done = part.end;
+      continue;
+    }
+    const bool ends = last || part.end < text.size();
+    done = part.begin + state_->encode_words(text.substr(part.begin, part.end - part.begin), ends, out);
+  }
+  return done;
 }
 
 // A stretch of text between added tokens that are found before it is normalised.
@@ -459,24 +435,23 @@ std::string Tokenizer::decode(std::span<const Token> tokens, bool skip_special) 
   return state_->decoder.decode(std::move(texts));
 }
 
+std::string Tokenizer::text_of(Token token) const {
+  return takes_any_bytes() ? inside(token) : decode(std::vector<Token>{token}, /*skip_special=*/false);
+}
+
 std::string Tokenizer::added_text(Token token) const {
   const AddedTokenEntry* entry = state_->added.find(token);
   return entry != nullptr ? entry->content : std::string();
 }
 
 std::string Tokenizer::inside(Token token) const {
-  return !has(token) || is_special(token) ? std::string() : state_->decoder.inside(state_->text_of(token));
+  // Special tokens of GPT-2's files are text.
+  const bool shown = has(token) && (takes_any_bytes() || !is_special(token));
+  return shown ? state_->decoder.inside(state_->text_of(token)) : std::string();
 }
 
-std::optional<Tokenizer> tokenizer_beyond_gpt2(const std::filesystem::path& folder) {
-  if (is_gguf(folder)) return Tokenizer::load(folder);
-  std::error_code ignored;
-  const auto has = [&](const char* name) { return std::filesystem::exists(folder / name, ignored); };
-  if (has_sentencepiece_alone(folder)) return Tokenizer::load(folder);
-  if (!has("tokenizer.json")) return {};
-  std::optional<Tokenizer> tokenizer = Tokenizer::load(folder);
-  if (tokenizer->is_gpt2() && has("vocab.json") && has("merges.txt")) tokenizer.reset();
-  return tokenizer;
+std::string vocabulary_hash(const std::filesystem::path& folder) {
+  return !folder.empty() && has_vocabulary(folder) ? Tokenizer::of_vocabulary(folder).hash() : std::string();
 }
 
 }  // namespace plimsoll

@@ -13,6 +13,7 @@
 
 #include "formats/config_json.h"
 #include "models/family.h"
+#include "models/gguf.h"
 #include "ops/gated/gated.h"
 #include "ops/rotary/rotary.h"
 
@@ -57,12 +58,21 @@ struct DecoderConfig {
   }
 };
 
-// What a decoder's family has of its own.
+// The GGUF files of a family.
+struct DecoderGguf {
+  std::string_view architecture;                  // of files that are written
+  bool interleaved = false;                       // rows of queries and keys
+  bool window = false;                            // layers may see a window of keys
+  bool attention_bias = false, mlp_bias = false;  // keys of config.json
+};
+
+// The part of a decoder that its family has of its own.
 struct DecoderKind {
   std::string_view kind;          // model_type
   std::string_view architecture;  // that transformers opens it as
   DecoderConfig (*read)(const ConfigReader&) = nullptr;
-  DecoderConfig (*fresh)() = nullptr;  // what keys of [model] change
+  DecoderConfig (*fresh)() = nullptr;  // for keys of [model] to change
+  DecoderGguf gguf;
 };
 
 // config.json, as classes of transformers read it: what is absent has the default of the class.
@@ -92,30 +102,42 @@ std::optional<ModelRemark> decoder_fault(const ModelConfig& config);
 std::vector<ModelRemark> decoder_doubts(const ModelConfig& config);
 ModelConfig decoder_with_vocabulary(const ModelConfig& config, std::int64_t vocab, bool bytes);
 ModelConfig decoder_with_positions(const ModelConfig& config, std::int64_t positions);
-GgufModel decoder_gguf(const ModelConfig& config);
+
+void decoder_gguf_config(const DecoderKind& kind, const GgufModelKeys& keys, nlohmann::ordered_json& json);
+GgufLayout decoder_gguf_layout(const DecoderKind& kind, const GgufModelKeys& keys);
+GgufModel decoder_gguf(const DecoderKind& kind, const ModelConfig& config);
+// Divisors of the angles of Llama 3, one for each pair.
+std::vector<float> llama3_divisors(const ops::RotaryAttributes& rope, std::int64_t pairs);
+// Nothing where no scaling of Llama 3 has these divisors. `original`: the context before the scaling; 0: not known.
+std::optional<ops::RotaryAttributes> llama3_rope_of(std::span<const float> divisors, double theta, std::int64_t original);
+
+template <const DecoderKind& kKind>
+inline constexpr GgufForm kDecoderGguf{
+    [](const GgufModelKeys& keys, nlohmann::ordered_json& json) { decoder_gguf_config(kKind, keys, json); },
+    [](const GgufModelKeys& keys) { return decoder_gguf_layout(kKind, keys); },
+    [](const ModelConfig& config) { return decoder_gguf(kKind, config); }};
 
 template <const DecoderKind& kKind, const Family& kSelf>
 constexpr Family make_decoder_family(std::string_view title) {
-  return {
-      .kind = kKind.kind,
-      .title = title,
-      .defaults = [] { return ModelConfig(kSelf, kKind.fresh()); },
-      .presets = nullptr,
-      .keys = decoder_keys,
-      .read = [](const std::filesystem::path& folder) { return ModelConfig(kSelf, kKind.read(ConfigReader::of_model(folder))); },
-      .write = [](const ModelConfig& config,
-                  const std::filesystem::path& folder) { write_decoder(kKind, config.as<DecoderConfig>(), folder); },
-      .build = [](const ModelConfig& config, const BatchShape& shape,
-                  const BuildOptions& options) { return build_decoder(config.as<DecoderConfig>(), shape, options); },
-      .stored = decoder_stored,
-      .ignored = decoder_ignored,
-      .gguf = decoder_gguf,
-      .facts = decoder_facts,
-      .describe = decoder_text,
-      .fault = decoder_fault,
-      .doubts = decoder_doubts,
-      .with_vocabulary = decoder_with_vocabulary,
-      .with_positions = decoder_with_positions};
+  return {.kind = kKind.kind,
+          .title = title,
+          .defaults = [] { return ModelConfig(kSelf, kKind.fresh()); },
+          .presets = nullptr,
+          .keys = decoder_keys,
+          .read = [](const ConfigReader& reader) { return ModelConfig(kSelf, kKind.read(reader)); },
+          .write = [](const ModelConfig& config,
+                      const std::filesystem::path& folder) { write_decoder(kKind, config.as<DecoderConfig>(), folder); },
+          .build = [](const ModelConfig& config, const BatchShape& shape,
+                      const BuildOptions& options) { return build_decoder(config.as<DecoderConfig>(), shape, options); },
+          .stored = decoder_stored,
+          .ignored = decoder_ignored,
+          .gguf = &kDecoderGguf<kKind>,
+          .facts = decoder_facts,
+          .describe = decoder_text,
+          .fault = decoder_fault,
+          .doubts = decoder_doubts,
+          .with_vocabulary = decoder_with_vocabulary,
+          .with_positions = decoder_with_positions};
 }
 
 }  // namespace plimsoll

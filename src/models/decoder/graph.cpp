@@ -7,7 +7,7 @@
 #include "models/decoder/decoder.h"
 #include "models/language_model.h"
 #include "ops/elementwise/elementwise.h"
-#include "ops/lookup/lookup.h"
+#include "ops/embedding/embedding.h"
 #include "ops/matmul/matmul.h"
 #include "ops/rms_norm/rms_norm.h"
 #include "ops/shape/shape_ops.h"
@@ -100,14 +100,11 @@ class Block {
     if (q_norm_) q = (*q_norm_)(builder, q), k = (*k_norm_)(builder, k);
     q = ops::rotary(builder, q, step.positions, rope, "q");
     k = ops::rotary(builder, k, step.positions, rope, "k");
-    const AttentionParts parts{.q = q,
-                               .k = k,
-                               .v = v_(builder, normed),
-                               .heads = config.heads,
-                               .kv_heads = config.kv_heads,
-                               .window = config.window_of(layer_),
-                               .dropout = config.attention_dropout};
-    const ValueId attended = attend(builder, parts, step, static_cast<std::size_t>(layer_), seed);
+    AttentionParts parts{.qkv = {q, k, v_(builder, normed)},
+                         .layout = {.heads = config.heads, .kv_heads = config.kv_heads, .separate = true},
+                         .window = config.window_of(layer_),
+                         .dropout = config.attention_dropout};
+    const ValueId attended = attend(builder, std::move(parts), step, static_cast<std::size_t>(layer_), seed);
     return ops::add(builder, x, o_(builder, attended), "residual");
   }
 
@@ -137,7 +134,7 @@ class Decoder final : public LanguageModel {
     ValueId x;
     {
       const GraphBuilder::Scope scope(builder, "model.embed_tokens");
-      x = ops::lookup(builder, step.tokens, table_, config_.padding, "");
+      x = ops::embedding(builder, step.tokens, table_, {}, {}, config_.padding, "");
     }
     for (const Block& block : blocks_) x = block(builder, x, step, config_, seed_);
     const GraphBuilder::Scope scope(builder, "model");

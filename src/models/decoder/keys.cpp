@@ -33,7 +33,7 @@ ModelKey size_key(std::string_view name, bool required, std::string_view comment
           .step = step};
 }
 
-// Where heads divide it, their sizes stay even.
+// Heads divide the width unless they have a size of their own; their sizes stay even.
 std::int64_t width_step(const M& config) {
   const DecoderConfig& c = config.as<DecoderConfig>();
   return c.head_size == 0 ? 2 * c.heads : kWidthStep;

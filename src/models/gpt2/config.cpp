@@ -29,8 +29,7 @@ void check_architecture(const ConfigReader& reader, const Gpt2Config& config) {
 
 }  // namespace
 
-Gpt2Config read_gpt2_config(const std::filesystem::path& folder) {
-  const ConfigReader reader = ConfigReader::of_model(folder);
+Gpt2Config read_gpt2_config(const ConfigReader& reader) {
   reader.demand("model_type", {"gpt2"});
   Gpt2Config config;
   config.layers = reader.count("n_layer", kMaxLayers);

@@ -39,8 +39,8 @@ struct Gpt2Config {
 
 extern const Family kGpt2;
 
-// Of folder/config.json, whose model_type has been looked at. What GPT-2 in transformers computes otherwise is refused.
-Gpt2Config read_gpt2_config(const std::filesystem::path& folder);
+// From config.json, whose model_type has been looked at. Settings that GPT-2 in transformers computes otherwise are refused.
+Gpt2Config read_gpt2_config(const ConfigReader& reader);
 // transformers opens it as GPT2LMHeadModel.
 void write_gpt2_config(const Gpt2Config& config, const std::filesystem::path& folder);
 
@@ -48,7 +48,7 @@ void write_gpt2_config(const Gpt2Config& config, const std::filesystem::path& fo
 ModelGraph build_gpt2(const Gpt2Config& config, const BatchShape& shape, const BuildOptions& options);
 
 std::span<const ModelPreset> gpt2_presets();
-GgufModel gpt2_gguf(const ModelConfig& config);
+extern const GgufForm kGpt2Gguf;
 // [model] keys, and what they say together.
 std::span<const ModelKey> gpt2_keys();
 std::optional<ModelRemark> gpt2_fault(const ModelConfig& config);

@@ -8,13 +8,9 @@
 #include "graph/builder.h"
 #include "models/language_model.h"
 #include "nn/layers.h"
-#include "ops/attention/attention.h"
-#include "ops/cache/cache.h"
 #include "ops/dropout/dropout.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/embedding/embedding.h"
-#include "ops/lookup/lookup.h"
-#include "ops/shape/shape_ops.h"
 
 namespace plimsoll {
 namespace {
@@ -48,18 +44,11 @@ class Block {
   }
 
  private:
-  // The packed projections go whole where nothing but them is read, else in three parts.
   ValueId attended(GraphBuilder& builder, ValueId qkv, const TokenStep& step, const Gpt2Config& config,
                    std::uint64_t seed) const {
-    const double p = step.training ? config.attention_dropout : 0;
-    if (step.caches.empty()) return ops::attention(builder, qkv, step.sample_ids, step.segments, config.heads, p, seed);
-    const auto part = [&](std::int64_t which, const char* name) {
-      return ops::columns(builder, qkv, which * config.width, (which + 1) * config.width, name);
-    };
-    const ValueId q = part(0, "q"), k = part(1, "k");
-    const AttentionParts parts{
-        .q = q, .k = k, .v = part(2, "v"), .heads = config.heads, .kv_heads = config.heads, .window = 0, .dropout = p};
-    return attend(builder, parts, step, layer_, seed);
+    AttentionParts parts{
+        .qkv = {qkv}, .layout = {.heads = config.heads, .kv_heads = config.heads}, .dropout = config.attention_dropout};
+    return attend(builder, std::move(parts), step, layer_, seed);
   }
 
   // Residual branches start smaller with depth, so that the sum over 2 * layers of them keeps its variance.
@@ -126,12 +115,8 @@ class Gpt2 final : public LanguageModel {
 
   ValueId embed(GraphBuilder& builder, const TokenStep& step) const {
     const GraphBuilder::Scope scope(builder, "wte");
-    return ops::dropout(builder, sum_of(builder, step), step.sample_ids, step.training ? config_.embedding_dropout : 0, seed_);
-  }
-  ValueId sum_of(GraphBuilder& builder, const TokenStep& step) const {
-    if (!step.positions.valid()) return ops::embedding(builder, step.tokens, wte_, wpe_, "");
-    const ValueId token = ops::lookup(builder, step.tokens, wte_, /*padding=*/-1, "token");
-    return ops::add(builder, token, ops::lookup(builder, step.positions, wpe_, /*padding=*/-1, "position"), "");
+    const ValueId sum = ops::embedding(builder, step.tokens, wte_, wpe_, step.positions, /*padding=*/-1, "");
+    return ops::dropout(builder, sum, step.sample_ids, step.training ? config_.embedding_dropout : 0, seed_);
   }
 
   Gpt2Config config_;

@@ -14,7 +14,12 @@ DecoderConfig read(const ConfigReader& reader) {
 
 DecoderConfig fresh() { return {}; }
 
-constexpr DecoderKind kKind{"llama", "LlamaForCausalLM", read, fresh};
+constexpr DecoderKind kKind{
+    "llama",
+    "LlamaForCausalLM",
+    read,
+    fresh,
+    {.architecture = "llama", .interleaved = true, .window = true, .attention_bias = true, .mlp_bias = true}};
 
 }  // namespace
 

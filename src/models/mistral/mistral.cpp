@@ -18,7 +18,8 @@ DecoderConfig read(const ConfigReader& reader) {
 
 DecoderConfig fresh() { return {}; }
 
-constexpr DecoderKind kKind{"mistral", "MistralForCausalLM", read, fresh};
+constexpr DecoderKind kKind{
+    "mistral", "MistralForCausalLM", read, fresh, {.architecture = "llama", .interleaved = true, .window = true}};
 
 }  // namespace
 

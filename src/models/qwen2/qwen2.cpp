@@ -14,7 +14,7 @@ DecoderConfig read(const ConfigReader& reader) {
 
 DecoderConfig fresh() { return {.qkv_bias = true}; }
 
-constexpr DecoderKind kKind{"qwen2", "Qwen2ForCausalLM", read, fresh};
+constexpr DecoderKind kKind{"qwen2", "Qwen2ForCausalLM", read, fresh, {.architecture = "qwen2"}};
 
 }  // namespace
 

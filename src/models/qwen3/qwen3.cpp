@@ -16,7 +16,7 @@ DecoderConfig read(const ConfigReader& reader) {
 
 DecoderConfig fresh() { return {.head_norms = true}; }
 
-constexpr DecoderKind kKind{"qwen3", "Qwen3ForCausalLM", read, fresh};
+constexpr DecoderKind kKind{"qwen3", "Qwen3ForCausalLM", read, fresh, {.architecture = "qwen3", .attention_bias = true}};
 
 }  // namespace
 

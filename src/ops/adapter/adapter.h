@@ -1,5 +1,5 @@
-// What adapters on linear layers add to a model: the sum of two paths, and magnitudes of the rows of a changed matrix (Liu et
-// al., "DoRA", 2024). The matrix W + s B A is never made: its row norms follow from W, A and B.
+// Ops of adapters on linear layers: the sum of two paths, and magnitudes of the rows of a changed matrix (Liu et al., "DoRA",
+// 2024). The matrix W + s B A is never made: its row norms follow from W, A and B.
 #pragma once
 
 #include <optional>

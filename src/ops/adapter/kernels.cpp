@@ -143,7 +143,7 @@ HWY_INLINE double dot(const float* HWY_RESTRICT x, const float* HWY_RESTRICT y, 
   return static_cast<double>(hn::GetLane(hn::SumOfLanes(F32(), hn::Add(even, odd))));
 }
 
-// Of one row, its elements [begin, end) as they are stored, cut where tiles end and then into pieces.
+// Adds the elements [begin, end) of one row, in stored order, cut where tiles end and then into pieces.
 void add_row(const adapter::Part& n, std::int64_t row, std::int64_t begin, std::int64_t end) {
   const RowNorms& norms = n.norms;
   const float* b = norms.b + row * norms.rank;
@@ -162,7 +162,7 @@ void add_row(const adapter::Part& n, std::int64_t row, std::int64_t begin, std::
   }
 }
 
-// Of W as [columns, rows]: rows [begin, end) of the norms, some lines of W at a time, each line in its turn.
+// Adds rows [begin, end) of the norms for W as [columns, rows]: some lines of W at a time, each line in its turn.
 void add_lines(const adapter::Part& n, std::int64_t begin, std::int64_t end) {
   const RowNorms& norms = n.norms;
   const std::int64_t first = n.w.first, last = first + n.count;

@@ -1,34 +1,82 @@
-// Causal multi-head attention over packed projections, in O(T) memory (Dao et al., FlashAttention, 2022; tiles, online softmax).
-// qkv [b, t, 3c] holds query, key and value along the last axis, heads contiguous. Saves the output and the log-sum-exp [b,
-// heads, t]. qkv, the output and their gradients may be fp32, bf16 or fp16. Dropout falls on the probabilities, its mask is keyed
-// by (sample, head, query, key) and never stored. Of packed rows, segments i32 [b, t] tell which tokens see each other and
-// sample_ids are those of tokens (ops/grouped_attention); a GPU has no kernel for them.
+// Causal attention in O(T) memory (Dao et al., FlashAttention, 2022; tiles, online softmax). The op saves its output [b, t, heads
+// * d] and the log-sum-exp [b, heads, t]. Operands, output and gradients may be fp32, bf16 or fp16, each its own. Dropout falls
+// on the probabilities; its mask is keyed by (sample, head, query, key) and never stored. A window limits the keys of a query,
+// itself included. With segments i32 [b, t] a query sees the keys of its own number alone; with sample_ids of tokens
+// (ops/check.h) the noise of a sample is the same as in a row of its own.
 #pragma once
+
+#include <string_view>
+#include <vector>
 
 #include "graph/builder.h"
 
 namespace plimsoll::ops {
 
+// Queries, keys and values with contiguous heads along the last axis: one packed operand that holds them in this order, or three.
+//   packed    qkv [b, t, (heads + 2 * kv_heads) * d]
+//   separate  q [b, t, heads * d], k and v [b, t, kv_heads * d]
+// The heads h * g .. h * g + g - 1 of the queries read head h of keys and values, g = heads / kv_heads (Ainslie et al., "GQA",
+// 2023). Operands are the first inputs of an op; each rule takes the shape of the first one.
+struct QkvLayout {
+  std::int64_t heads = 1, kv_heads = 1;
+  bool separate = false;
+
+  std::size_t operands() const { return separate ? 3 : 1; }
+  std::int64_t head_size(const Shape& first) const { return first.last() / (separate ? heads : heads + 2 * kv_heads); }
+  Shape queries(const Shape& first) const { return {first[0], first[1], heads * head_size(first)}; }
+  Shape keys(const Shape& first) const { return {first[0], first[1], kv_heads * head_size(first)}; }
+  // Throws E-SHAPE where the operands have other shapes, or where there are fewer than these and `more` inputs, or more.
+  void require(TypeSpan inputs, std::size_t more, std::string_view where) const;
+
+  friend bool operator==(const QkvLayout&, const QkvLayout&) = default;
+  template <class V>
+  void fields(V&& v) const {
+    v("heads", heads);
+    if (kv_heads != heads) v("kv_heads", kv_heads);
+    if (separate) v("separate", separate);
+  }
+};
+
 struct AttentionAttributes {
-  std::int64_t heads = 1;
+  QkvLayout layout;
+  std::int64_t window = 0;  // 0: none
+  double scale = 0;         // of the scores; 0: 1 / sqrt(d)
+  bool segments = false;    // last input
   double dropout = 0;
   NoiseKey key{};
-  DType output = DType::f32;  // of the first output; the log-sum-exp and all arithmetic are fp32
-  bool segments = false;      // last input
+  DType output = DType::f32;  // of the output, or of all gradients; the log-sum-exp and all arithmetic are fp32
   friend bool operator==(const AttentionAttributes&, const AttentionAttributes&) = default;
   template <class V>
   void fields(V&& v) const {
-    v("heads", heads), v("dropout", dropout), v("key", key), v("output", output);
+    layout.fields(v);
+    if (window > 0) v("window", window);
+    if (scale != 0) v("scale", scale);
+    v("dropout", dropout), v("key", key), v("output", output);
     if (segments) v("segments", segments);
   }
 };
 
-// attention: (qkv, sample_ids, [segments]) -> out, lse
-// attention_backward: (qkv, sample_ids, out, lse, d_out, [segments]) -> d_qkv
+struct AttentionBackwardAttributes {
+  AttentionAttributes forward;        // its output: the type of the gradients
+  bool q = true, k = true, v = true;  // gradients that the op makes, all of a packed operand
+  bool makes(std::size_t operand) const { return operand == 0 ? q : operand == 1 ? k : v; }
+  friend bool operator==(const AttentionBackwardAttributes&, const AttentionBackwardAttributes&) = default;
+  template <class V>
+  void fields(V&& visit) const {
+    forward.fields(visit);
+    if (!q) visit("q", q);
+    if (!k) visit("k", k);
+    if (!v) visit("v", v);
+  }
+};
+
+// attention: (operands, sample_ids, [segments]) -> out, lse
+// attention_backward: (operands, sample_ids, out, lse, d_out, [segments]) -> [d_q], [d_k], [d_v], or d_qkv
 extern const OpDef kAttention, kAttentionBackward;
 
-// `segments` may be invalid.
-ValueId attention(GraphBuilder& builder, ValueId qkv, ValueId sample_ids, ValueId segments, std::int64_t heads, double dropout,
-                  std::uint64_t seed);
+// `qkv`: the operands, as many as attributes.layout says. `segments` may be invalid. The key of the noise follows from the
+// seed and the place in the model.
+ValueId attention(GraphBuilder& builder, std::vector<ValueId> qkv, ValueId sample_ids, ValueId segments,
+                  AttentionAttributes attributes, std::uint64_t seed);
 
 }  // namespace plimsoll::ops

@@ -1,5 +1,5 @@
-// What every kernel of attention on a GPU is told: extents, where a head's rows lie, the dropout mask, and which part of which
-// head a block takes.
+// Arguments of all kernels of attention on a GPU: extents, places of a head's rows, the dropout mask, and a block's part of a
+// head.
 #pragma once
 
 #include "device/cuda/kernels.cuh"
@@ -8,7 +8,7 @@
 
 namespace plimsoll::cuda {
 
-// Makes the compiler compute what follows from x here, a few instructions, instead of keeping it in registers around a loop.
+// Makes the compiler compute the consequences of x here, a few instructions, instead of keeping them in registers around a loop.
 __device__ __forceinline__ int computed_here(int x) {
 #ifdef __CUDACC__
   asm volatile("" : "+r"(x));
@@ -25,7 +25,7 @@ struct AttentionExtents {
   __host__ __device__ __forceinline__ std::int32_t stride() const { return 3 * heads * head_size; }  // of rows of qkv
 };
 
-// One head of one sample: where its first row begins, in elements.
+// One head of one sample: the elements at which its rows begin.
 struct HeadRows {
   std::int64_t qkv, out, sums;  // `sums` and the like have one number for each row
 
@@ -50,7 +50,7 @@ struct AttentionDropout {
   const std::uint32_t* sample_ids = nullptr;
 };
 
-// Which probabilities of one head dropout keeps.
+// The probabilities of one head that dropout keeps.
 class HeadMask {
  public:
   __device__ __forceinline__ HeadMask(const AttentionExtents& e, const AttentionDropout& dropout, std::int32_t any_head)

@@ -12,16 +12,22 @@
 namespace plimsoll {
 namespace {
 
+const ops::AttentionAttributes& attributes_of(const KernelRequest& request) {
+  if (request.op == &ops::kAttention) return request.attributes->as<ops::AttentionAttributes>();
+  return request.attributes->as<ops::AttentionBackwardAttributes>().forward;
+}
+
 cuda::AttentionExtents extents_of(const KernelRequest& request) {
   const Shape& qkv = request.inputs[0].shape;
-  const std::int64_t heads = request.attributes->as<ops::AttentionAttributes>().heads, head_size = qkv[2] / 3 / heads;
+  const ops::QkvLayout& layout = attributes_of(request).layout;
+  const std::int64_t heads = layout.heads, head_size = layout.head_size(qkv);
   const auto narrow = [](std::int64_t n) { return static_cast<std::int32_t>(n); };
   return {narrow(qkv[1]), narrow(heads), narrow(head_size), narrow(qkv[0] * heads),
           1.0f / std::sqrt(static_cast<float>(head_size))};
 }
 
 cuda::AttentionDropout dropout_of(const KernelRequest& request) {
-  const auto& attributes = request.attributes->as<ops::AttentionAttributes>();
+  const ops::AttentionAttributes& attributes = attributes_of(request);
   return {cuda::DropoutRule(attributes.dropout, attributes.key), nullptr};
 }
 
@@ -83,7 +89,6 @@ std::unique_ptr<Kernel> bind_plain(const KernelRequest& request) {
 }
 
 std::unique_ptr<Kernel> bind(const KernelRequest& request) {
-  ensure(!request.attributes->as<ops::AttentionAttributes>().segments, "attention", "packed rows have no kernels on a GPU");
   if (!on_tensor_cores(request, {})) return bind_plain(request);
   return for_tensor_cores(request, [&]<class T, int kHead, bool kDropout>() {
     using Tiles = cuda::ForwardTiles<kHead>;

@@ -1,15 +1,29 @@
-// What attention on a GPU needs, which no GPU is asked for.
+// Scratch of attention on a GPU, and the requests that its kernels take.
 #pragma once
 
-#include "graph/kernel_catalogue.h"
 #include "ops/attention/attention.h"
+#include "ops/families.h"
 
 namespace plimsoll {
 
-// Of each row, what its gradient and its result multiply to: 4 bytes for each token and head.
+// Throws E-CUDA-OP for layouts and masks that only the CPU has.
+inline void require_cuda_attention(const KernelRequest& request, const ops::AttentionAttributes& a) {
+  const bool plain = !a.layout.separate && a.layout.kv_heads == a.layout.heads && a.window == 0 && a.scale == 0;
+  ops::require_on_gpu(plain && !a.segments, request, plain ? "rows of several samples" : "this layout of attention",
+                      "packed queries, keys and values of as many heads each, without a window, a scale or segments");
+}
+
+inline Bytes cuda_attention_scratch(const KernelRequest& request) {
+  require_cuda_attention(request, request.attributes->as<ops::AttentionAttributes>());
+  return {};
+}
+
+// For each token and head the dot product of its output and its gradient.
 inline Bytes cuda_attention_backward_scratch(const KernelRequest& request) {
+  const auto& a = request.attributes->as<ops::AttentionBackwardAttributes>().forward;
+  require_cuda_attention(request, a);
   const Shape& qkv = request.inputs[0].shape;
-  return Bytes{4 * qkv[0] * qkv[1] * request.attributes->as<ops::AttentionAttributes>().heads};
+  return Bytes{4 * qkv[0] * qkv[1] * a.layout.heads};
 }
 
 }  // namespace plimsoll

@@ -1,6 +1,5 @@
 #include "ops/attention/kernels.h"
 
-#include <cmath>
 #include <optional>
 
 #include "device/cpu/parallel.h"
@@ -18,7 +17,7 @@
 namespace plimsoll::cpu::attention {
 
 struct ForwardCall {
-  GroupedShape shape;
+  AttentionShape shape;
   AttentionDropout dropout;
   AttentionRows<ConstElements> rows;
   Elements out;
@@ -26,7 +25,7 @@ struct ForwardCall {
 };
 
 struct BackwardCall {
-  GroupedShape shape;
+  AttentionShape shape;
   AttentionDropout dropout;
   AttentionRows<ConstElements> rows;
   ConstElements out;
@@ -34,16 +33,16 @@ struct BackwardCall {
   ConstElements d_out;
   AttentionRows<Elements> gradients;
 
-  // Sums of 16 bits would lose what is added last: they are fp32 in the scratch.
+  // Sums of 16 bits would lose the last terms: they are fp32 in the scratch.
   bool sums_apart() const { return gradients.queries.type != DType::f32; }
 };
 
 // The first tile of keys that a tile of queries sees, and the end of the queries that see a tile of keys.
-inline std::int64_t first_key(const GroupedShape& shape, std::int64_t query, std::int64_t tile) {
+inline std::int64_t first_key(const AttentionShape& shape, std::int64_t query, std::int64_t tile) {
   if (shape.window == 0) return 0;
   return std::max<std::int64_t>(0, query - shape.window + 1) / tile * tile;
 }
-inline std::int64_t query_end(const GroupedShape& shape, std::int64_t key_end, std::int64_t end) {
+inline std::int64_t query_end(const AttentionShape& shape, std::int64_t key_end, std::int64_t end) {
   return shape.window == 0 ? end : std::min(end, key_end - 1 + shape.window);
 }
 
@@ -66,24 +65,24 @@ using attention::kQueryTile;
 using attention::query_end;
 
 template <class E>
-HWY_INLINE E query_row(const AttentionRows<E>& rows, const GroupedShape& shape, std::int64_t batch, std::int64_t token,
+HWY_INLINE E query_row(const AttentionRows<E>& rows, const AttentionShape& shape, std::int64_t batch, std::int64_t token,
                        std::int64_t head) {
   return rows.queries.from((batch * shape.tokens + token) * rows.query_stride + head * shape.head_size);
 }
 
 // `from`: rows.keys or rows.values.
 template <class E>
-HWY_INLINE E key_row(const AttentionRows<E>& rows, const E& from, const GroupedShape& shape, std::int64_t batch,
+HWY_INLINE E key_row(const AttentionRows<E>& rows, const E& from, const AttentionShape& shape, std::int64_t batch,
                      std::int64_t token, std::int64_t kv_head) {
   return from.from((batch * shape.tokens + token) * rows.key_stride + kv_head * shape.head_size);
 }
 
 template <class E>
-HWY_INLINE E out_row(const E& out, const GroupedShape& shape, std::int64_t batch, std::int64_t token, std::int64_t head) {
+HWY_INLINE E out_row(const E& out, const AttentionShape& shape, std::int64_t batch, std::int64_t token, std::int64_t head) {
   return out.from(((batch * shape.tokens + token) * shape.heads + head) * shape.head_size);
 }
 
-// To be fetched ahead, which counts in floats, of narrow rows with an odd stride only about.
+// A region to fetch ahead. It counts in floats, so that narrow rows with an odd stride are about right.
 HWY_INLINE Region region(const ConstElements& first, std::int64_t stride, std::int64_t rows, std::int64_t columns) {
   const std::int64_t per_float = static_cast<std::int64_t>(sizeof(float)) / size_of(first.type);
   return {first.as<float>(), stride / per_float, rows, ceil_div(columns, per_float)};
@@ -97,7 +96,7 @@ struct HeadPlace {
   std::int64_t batch, head;
 };
 
-HWY_INLINE Position noise_position(const GroupedShape& shape, const AttentionDropout& dropout, const HeadPlace& at,
+HWY_INLINE Position noise_position(const AttentionShape& shape, const AttentionDropout& dropout, const HeadPlace& at,
                                    std::int64_t query, std::int64_t key) {
   Position position{static_cast<std::uint64_t>(at.head), static_cast<std::uint64_t>(shape.tokens),
                     static_cast<std::uint64_t>(query), static_cast<std::uint64_t>(key)};
@@ -105,12 +104,12 @@ HWY_INLINE Position noise_position(const GroupedShape& shape, const AttentionDro
   return position;
 }
 
-// A tile of queries and keys of one row of the batch, and what of it is masked beside what lies ahead of a query.
+// A tile of queries and keys of one row of the batch, with its masks by window and segments.
 struct MaskedTile {
   std::int64_t query, key;  // the first of each
   const std::int32_t *query_segments = nullptr, *key_segments = nullptr;
 
-  HWY_INLINE MaskedTile(const GroupedShape& shape, std::int64_t batch, std::int64_t query, std::int64_t key)
+  HWY_INLINE MaskedTile(const AttentionShape& shape, std::int64_t batch, std::int64_t query, std::int64_t key)
       : query(query), key(key) {
     if (shape.segments == nullptr) return;
     query_segments = shape.segments + batch * shape.tokens + query;
@@ -125,8 +124,8 @@ struct MaskedTile {
     return *most_key < *least_query || *most_query < *least_key;
   }
 
-  // Scores of what is masked become -inf, which the softmax makes 0.
-  HWY_INLINE void hide(const GroupedShape& shape, const Visible& tile, const Matrix& scores) const {
+  // Masked scores become -inf, which the softmax makes 0.
+  HWY_INLINE void hide(const AttentionShape& shape, const Visible& tile, const Matrix& scores) const {
     const std::int64_t last = query + tile.queries - 1;
     const bool window = shape.window > 0 && last - shape.window >= key;
     if (!window && query_segments == nullptr) return;
@@ -171,8 +170,8 @@ HWY_INLINE Region region_of(const ForwardCall& call, const QueryBlock& block, co
   return region(from.first, from.stride, std::min(rows, block.end - begin), call.shape.head_size);
 }
 
-// What follows the tiles of one key tile: the next keys and values; with the first of them, the rows that will be written; with
-// the last, the start of the block that this thread will probably be given.
+// Reads and writes after the tiles of one key tile: the next keys and values; with the first tile, the rows that will be written;
+// with the last one, the start of the next block that this thread will probably get.
 HWY_INLINE Ahead after_keys(const ForwardCall& call, const QueryBlock& block, const std::optional<QueryBlock>& following,
                             std::int64_t key) {
   Ahead ahead(call.rows.queries.as<float>());
@@ -264,7 +263,7 @@ HWY_NOINLINE void forward_block(const ForwardCall& call, const QueryBlock& block
 }
 
 // Task t is one block of queries of one head; the last blocks, which see most keys, come first.
-HWY_INLINE QueryBlock query_block(const GroupedShape& shape, std::int64_t task) {
+HWY_INLINE QueryBlock query_block(const AttentionShape& shape, std::int64_t task) {
   const std::int64_t heads = shape.batch * shape.heads, blocks = ceil_div(shape.tokens, kQueryBlock);
   const std::int64_t block = blocks - 1 - task / heads, head = task % heads;
   return {head / shape.heads, head % shape.heads, block * kQueryBlock,
@@ -282,7 +281,7 @@ struct GroupTask {
   std::int64_t batch, kv_head;
 };
 
-HWY_INLINE GroupTask group_task(const GroupedShape& shape, std::int64_t index) {
+HWY_INLINE GroupTask group_task(const AttentionShape& shape, std::int64_t index) {
   return {index / shape.kv_heads, index % shape.kv_heads};
 }
 
@@ -291,12 +290,12 @@ struct TilePlace {
   GroupTask task;
   std::int64_t member, query, key;
 
-  HWY_INLINE std::int64_t head(const GroupedShape& shape) const { return task.kv_head * shape.group() + member; }
+  HWY_INLINE std::int64_t head(const AttentionShape& shape) const { return task.kv_head * shape.group() + member; }
 };
 
 // Packs the queries and d_out of a tile; with the first keys of these queries also delta = d_out . out.
 HWY_INLINE void load_queries(const BackwardCall& call, const TilePlace& at, const BackwardScratch& s, int queries, bool first) {
-  const GroupedShape& shape = call.shape;
+  const AttentionShape& shape = call.shape;
   const std::int64_t width = shape.heads * shape.head_size, padded = attention::padded_head(shape), head = at.head(shape);
   const int depth = static_cast<int>(shape.head_size);
   pack_rows({query_row(call.rows, shape, at.task.batch, at.query, head), call.rows.query_stride}, queries, depth, shape.scale,
@@ -308,14 +307,14 @@ HWY_INLINE void load_queries(const BackwardCall& call, const TilePlace& at, cons
   }
 }
 
-HWY_INLINE bool is_first(const GroupedShape& shape, const TilePlace& at) {
+HWY_INLINE bool is_first(const AttentionShape& shape, const TilePlace& at) {
   return shape.segments == nullptr && at.key == first_key(shape, at.query, kBackwardTile);
 }
 
-// What follows a tile of queries and keys: the rows that its gradients go to, and the operands of the next tile, perhaps of the
-// group that this thread will probably be given.
+// Reads and writes after a tile of queries and keys: the rows of its gradients, and the operands of the next tile, perhaps of the
+// group that this thread will probably get.
 HWY_INLINE Ahead after_tile(const BackwardCall& call, const TilePlace& at, std::int64_t following) {
-  const GroupedShape& shape = call.shape;
+  const AttentionShape& shape = call.shape;
   const std::int64_t width = shape.heads * shape.head_size;
   Ahead ahead(call.rows.queries.as<float>());
   const auto add = [&](const ConstElements& first, std::int64_t stride, std::int64_t begin) HWY_ATTR {
@@ -355,7 +354,7 @@ HWY_INLINE Ahead after_tile(const BackwardCall& call, const TilePlace& at, std::
 template <Start kStart>
 HWY_INLINE void backward_tile(const BackwardCall& call, const TilePlace& at, const MaskStream& stream, const BackwardScratch& s,
                               Ahead ahead) {
-  const GroupedShape& shape = call.shape;
+  const AttentionShape& shape = call.shape;
   const int depth = static_cast<int>(shape.head_size);
   const std::int64_t padded = attention::padded_head(shape), head = at.head(shape);
   const Visible tile{tile_size(at.query, shape.tokens, kBackwardTile), tile_size(at.key, shape.tokens, kBackwardTile),
@@ -389,9 +388,9 @@ HWY_INLINE void backward_tile(const BackwardCall& call, const TilePlace& at, con
   }
 }
 
-// With segments any tile but that on the diagonal may be skipped: what others set in their first tile is set here.
+// With segments any tile but that on the diagonal may be skipped: here begin all sums that a first tile would set.
 HWY_NOINLINE void begin_segments(const BackwardCall& call, const GroupTask& task, const BackwardScratch& s) {
-  const GroupedShape& shape = call.shape;
+  const AttentionShape& shape = call.shape;
   for (std::int64_t member = 0; member < shape.group(); ++member) {
     for (std::int64_t query = 0; query < shape.tokens; query += kBackwardTile) {
       const TilePlace at{task, member, query, query};
@@ -409,7 +408,7 @@ HWY_NOINLINE void begin_segments(const BackwardCall& call, const GroupTask& task
 // One group: key tiles ascending, for each of them its heads ascending, and for each of those the query tiles ascending, so every
 // sum has one order.
 void backward_task(const BackwardCall& call, const SlotTask& slot, std::byte* scratch) {
-  const GroupedShape& shape = call.shape;
+  const AttentionShape& shape = call.shape;
   const GroupTask task = group_task(shape, slot.task);
   Carver carver(scratch);
   const BackwardScratch s(shape, carver, call.sums_apart());
@@ -457,80 +456,43 @@ HWY_EXPORT(forward_task);
 HWY_EXPORT(backward_task);
 
 template <class Scratch, class... More>
-std::int64_t slot_bytes(const GroupedShape& shape, More... more) {
+std::int64_t slot_bytes(const AttentionShape& shape, More... more) {
   attention::Carver carver(nullptr);
   Scratch(shape, carver, more...);
   return carver.used();
 }
 
-std::int64_t forward_tasks(const GroupedShape& shape) {
+std::int64_t forward_tasks(const AttentionShape& shape) {
   return shape.batch * shape.heads * ceil_div(shape.tokens, attention::kQueryBlock);
-}
-
-GroupedShape grouped(const AttentionShape& shape) {
-  return {.batch = shape.batch,
-          .tokens = shape.tokens,
-          .heads = shape.heads,
-          .kv_heads = shape.heads,
-          .head_size = shape.head_size,
-          .scale = 1.0f / std::sqrt(static_cast<float>(shape.head_size)),
-          .segments = shape.segments};
-}
-
-// Of [batch, tokens, 3, heads, head_size].
-template <class E>
-AttentionRows<E> packed_rows(const AttentionShape& shape, const E& qkv) {
-  const std::int64_t width = shape.heads * shape.head_size;
-  return {qkv, qkv.from(width), qkv.from(2 * width), 3 * width, 3 * width};
 }
 
 }  // namespace
 
-Bytes grouped_attention_forward_scratch(const GroupedShape& shape, int threads) {
+Bytes attention_forward_scratch(const AttentionShape& shape, int threads) {
   return Bytes{slot_bytes<attention::ForwardScratch>(shape) * std::min<std::int64_t>(forward_tasks(shape), threads)};
 }
 
-Bytes grouped_attention_backward_scratch(const GroupedShape& shape, DType gradients, int threads) {
+Bytes attention_backward_scratch(const AttentionShape& shape, DType gradients, int threads) {
   return Bytes{slot_bytes<attention::BackwardScratch>(shape, gradients != DType::f32) *
                std::min<std::int64_t>(shape.batch * shape.kv_heads, threads)};
 }
 
-void grouped_attention_forward(const GroupedShape& shape, const AttentionDropout& dropout,
-                               const AttentionRows<ConstElements>& rows, Elements out, float* lse, int threads,
-                               std::byte* scratch) {
+void attention_forward(const AttentionShape& shape, const AttentionDropout& dropout, const AttentionRows<ConstElements>& rows,
+                       Elements out, float* lse, int threads, std::byte* scratch) {
   const attention::ForwardCall call{shape, dropout, rows, out, lse};
   const std::int64_t slot_size = slot_bytes<attention::ForwardScratch>(shape);
   const auto run = &HWY_DYNAMIC_DISPATCH(forward_task);
   parallel_slots(forward_tasks(shape), threads, [&](const SlotTask& task) { run(call, task, scratch + task.slot * slot_size); });
 }
 
-void grouped_attention_backward(const GroupedShape& shape, const AttentionDropout& dropout,
-                                const AttentionRows<ConstElements>& rows, ConstElements out, const float* lse,
-                                ConstElements d_out, const AttentionRows<Elements>& gradients, int threads, std::byte* scratch) {
+void attention_backward(const AttentionShape& shape, const AttentionDropout& dropout, const AttentionRows<ConstElements>& rows,
+                        ConstElements out, const float* lse, ConstElements d_out, const AttentionRows<Elements>& gradients,
+                        int threads, std::byte* scratch) {
   const attention::BackwardCall call{shape, dropout, rows, out, lse, d_out, gradients};
   const std::int64_t slot_size = slot_bytes<attention::BackwardScratch>(shape, call.sums_apart());
   const auto run = &HWY_DYNAMIC_DISPATCH(backward_task);
   parallel_slots(shape.batch * shape.kv_heads, threads,
                  [&](const SlotTask& task) { run(call, task, scratch + task.slot * slot_size); });
-}
-
-Bytes attention_forward_scratch(const AttentionShape& shape, int threads) {
-  return grouped_attention_forward_scratch(grouped(shape), threads);
-}
-
-Bytes attention_backward_scratch(const AttentionShape& shape, DType d_qkv, int threads) {
-  return grouped_attention_backward_scratch(grouped(shape), d_qkv, threads);
-}
-
-void attention_forward(const AttentionShape& shape, const AttentionDropout& dropout, ConstElements qkv, Elements out, float* lse,
-                       int threads, std::byte* scratch) {
-  grouped_attention_forward(grouped(shape), dropout, packed_rows(shape, qkv), out, lse, threads, scratch);
-}
-
-void attention_backward(const AttentionShape& shape, const AttentionDropout& dropout, ConstElements qkv, ConstElements out,
-                        const float* lse, ConstElements d_out, Elements d_qkv, int threads, std::byte* scratch) {
-  grouped_attention_backward(grouped(shape), dropout, packed_rows(shape, qkv), out, lse, d_out, packed_rows(shape, d_qkv),
-                             threads, scratch);
 }
 
 }  // namespace plimsoll::cpu

@@ -1,10 +1,9 @@
-// Causal self-attention on the CPU: tiles of queries and keys with the online softmax (Dao et al., "FlashAttention", 2022), so
-// memory beyond inputs and outputs is the scratch: a constant for each slot, plus 4 bytes for each token in backward. A call
-// takes as many slots as it has `threads` (fewer where it has fewer tasks), however many the team has. Buffers are dense and
-// row-major, 64-byte aligned; the caller owns all of them. Each of qkv, out and their gradients is fp32, bf16 or fp16, and is
-// read and written as that; all arithmetic and all sums are fp32. A gradient of qkv of 16 bits takes 4 * head_size bytes more of
-// a slot for each token. Results do not depend on the number of threads, and a row's result does not depend on the rows after it
-// as long as these are finite: a tile multiplies what a query does not see by zero.
+// Causal self-attention on the CPU: tiles of queries and keys with the online softmax (Dao et al., "FlashAttention", 2022).
+// Memory beyond inputs and outputs is the scratch: a constant for each slot, and in backward a few bytes for each token. A call
+// takes a slot for each of its `threads`, or for each task if there are fewer, however many threads the team has. Buffers are
+// row-major and 64-byte aligned; the caller owns all of them. Each operand, output and gradient is fp32, bf16 or fp16; all
+// arithmetic and all sums are fp32. Results do not depend on the number of threads. A row's result does not depend on later rows
+// while these are finite: a tile multiplies what a query does not see by zero.
 #pragma once
 
 #include <array>
@@ -17,14 +16,10 @@
 
 namespace plimsoll::cpu {
 
-struct AttentionShape {
-  std::int64_t batch, tokens, heads, head_size;  // all at least 1
-  const std::int32_t* segments = nullptr;        // as those of GroupedShape
-};
-
 // Several heads of queries share one head of keys and values: head h reads head h / group(). A query sees keys at or before its
-// own place; with a window so many of them at most, itself included; with segments [batch, tokens] only those of its own number.
-struct GroupedShape {
+// own place; with a window the last `window` of them, itself included; with segments [batch, tokens] only those of its own
+// number.
+struct AttentionShape {
   std::int64_t batch, tokens, heads, kv_heads, head_size;  // heads is a multiple of kv_heads
   float scale;                                             // of the scores
   std::int64_t window = 0;                                 // 0: none
@@ -51,30 +46,27 @@ struct AttentionDropout {
   bool tokens = false;                        // they are [batch, tokens, 3] = {epoch, sample, position}
 };
 
-// Exact sizes for so many threads, every byte range [0, size) being the kernel's during the call.
+// [batch, tokens, (heads + 2 kv_heads) * head_size]: queries, then keys, then values.
+template <class E>
+AttentionRows<E> packed_rows(const AttentionShape& shape, const E& qkv) {
+  const std::int64_t width = shape.heads * shape.head_size, kv_width = shape.kv_heads * shape.head_size;
+  return {qkv, qkv.from(width), qkv.from(width + kv_width), width + 2 * kv_width, width + 2 * kv_width};
+}
+
+// Bytes of the scratch for `threads` threads, all of them the kernel's during the call, whatever the window and the segments.
 Bytes attention_forward_scratch(const AttentionShape& shape, int threads);
-Bytes attention_backward_scratch(const AttentionShape& shape, DType d_qkv, int threads);
+Bytes attention_backward_scratch(const AttentionShape& shape, DType gradients, int threads);
 
-// qkv [batch, tokens, 3, heads, head_size] -> out [batch, tokens, heads * head_size] and lse [batch, heads, tokens], the
-// log-sum-exp of the scores q.k / sqrt(head_size) over the keys that a query sees.
-void attention_forward(const AttentionShape& shape, const AttentionDropout& dropout, ConstElements qkv, Elements out, float* lse,
-                       int threads, std::byte* scratch);
+// out [batch, tokens, heads * head_size], and lse [batch, heads, tokens]: the log-sum-exp of the scores over the keys that a
+// query sees.
+void attention_forward(const AttentionShape& shape, const AttentionDropout& dropout, const AttentionRows<ConstElements>& rows,
+                       Elements out, float* lse, int threads, std::byte* scratch);
 
-// d_qkv, of the shape of qkv, is overwritten. `out` and `lse` are what forward returned for the same shape, dropout and qkv.
-void attention_backward(const AttentionShape& shape, const AttentionDropout& dropout, ConstElements qkv, ConstElements out,
-                        const float* lse, ConstElements d_out, Elements d_qkv, int threads, std::byte* scratch);
-
-// The same over separate queries [batch, tokens, heads, head_size] and keys and values [batch, tokens, kv_heads, head_size], of
-// one type each. Scratch does not depend on window and segments. d_keys and d_values add the heads of their group in ascending
-// order; a task of backward is such a group, for which it takes 4 bytes of scratch for each head and token, and with gradients of
-// 16 bits 4 * head_size more. A gradient whose data is null is not made.
-Bytes grouped_attention_forward_scratch(const GroupedShape& shape, int threads);
-Bytes grouped_attention_backward_scratch(const GroupedShape& shape, DType gradients, int threads);
-void grouped_attention_forward(const GroupedShape& shape, const AttentionDropout& dropout,
-                               const AttentionRows<ConstElements>& rows, Elements out, float* lse, int threads,
-                               std::byte* scratch);
-void grouped_attention_backward(const GroupedShape& shape, const AttentionDropout& dropout,
-                                const AttentionRows<ConstElements>& rows, ConstElements out, const float* lse,
-                                ConstElements d_out, const AttentionRows<Elements>& gradients, int threads, std::byte* scratch);
+// Overwrites the gradients; one whose data is null is not made. `out` and `lse` are the results of forward for the same shape,
+// dropout and rows. d_keys and d_values add the heads of their group in ascending order. A task is such a group; its slot of the
+// scratch has 4 bytes for each head and token, and 4 * head_size more with gradients of 16 bits.
+void attention_backward(const AttentionShape& shape, const AttentionDropout& dropout, const AttentionRows<ConstElements>& rows,
+                        ConstElements out, const float* lse, ConstElements d_out, const AttentionRows<Elements>& gradients,
+                        int threads, std::byte* scratch);
 
 }  // namespace plimsoll::cpu

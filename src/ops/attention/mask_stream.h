@@ -1,4 +1,4 @@
-// A stream of dropout decisions of one sample at a time: its random words and what a decision multiplies by.
+// A stream of dropout decisions of one sample at a time: its random words and its factors.
 #pragma once
 
 #include <cmath>
@@ -15,7 +15,7 @@ struct MaskStream {
   float keep_factor = 1;
   bool active = false;
 
-  // Of no sample yet.
+  // A stream that has no sample yet.
   explicit MaskStream(const AttentionDropout& dropout) {
     if (dropout.probability == 0) return;
     active = true;
@@ -23,7 +23,7 @@ struct MaskStream {
     threshold = static_cast<std::uint32_t>(std::ceil(double{dropout.probability} * 0x1p24));
     keep_factor = 1.0f / (1.0f - dropout.probability);
   }
-  // Of the sample of a row, where each row has one.
+  // The stream of a row's sample, if each row has one.
   MaskStream(const AttentionDropout& dropout, std::int64_t batch_row) : MaskStream(dropout) {
     if (active && !dropout.tokens) take(dropout.sample_ids[2 * batch_row], dropout.sample_ids[2 * batch_row + 1]);
   }

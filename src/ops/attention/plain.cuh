@@ -1,4 +1,4 @@
-// Attention in fp32 arithmetic, for any head size and any types of what it reads and writes: tiles of 64 queries and 64 keys, of
+// Attention in fp32 arithmetic, for any head size and any types of operands and results: tiles of 64 queries and 64 keys, of
 // which a thread has 4 x 4 scores. Heads come through shared memory in slices. A block makes up to 128 columns of the result; the
 // blocks of wider heads each compute the scores.
 #pragma once
@@ -144,7 +144,7 @@ __device__ __forceinline__ PlainRows rows_of_part(const AttentionExtents& e, con
   return {qkv, head.qkv + static_cast<std::int64_t>(token) * stride + part * e.width(), stride, e.tokens - token, e.head_size};
 }
 
-// Of the 16 threads that share rows.
+// The maximum and the sum over the 16 threads that share rows.
 __device__ __forceinline__ float row_max(float x) {
 #pragma unroll
   for (unsigned mask = 8; mask > 0; mask /= 2) x = fmaxf(x, __shfl_xor_sync(kAllLanes, x, mask));
@@ -226,7 +226,7 @@ struct PlainBackward {
   }
 };
 
-// The weights that values get, and the gradients of scores before their scale, of a tile of queries and one of keys.
+// The weights of values, and the gradients of scores before their scale, of a tile of queries and one of keys.
 __device__ __forceinline__ void plain_gradients(const PlainBackward& call, const HeadRows& head, std::int32_t any_head,
                                                 std::int32_t first_query, std::int32_t first_key, float* slices,
                                                 float (&weights)[4][4], float (&d_scores)[4][4]) {
@@ -253,7 +253,7 @@ __device__ __forceinline__ void plain_gradients(const PlainBackward& call, const
   }
 }
 
-// What keys and values gain, over tiles of queries in ascending order.
+// Gradients of keys and values, over tiles of queries in ascending order.
 template <int kC>
 __global__ void __launch_bounds__(kPlainThreads, kC <= 4 ? 2 : 1) plain_keys_kernel(const PlainBackward call) {
   const AttentionExtents& e = call.extents;
@@ -276,7 +276,7 @@ __global__ void __launch_bounds__(kPlainThreads, kC <= 4 ? 2 : 1) plain_keys_ker
   write_plain_rows(d_values, {1, 1, 1, 1}, call.to_part(head, 2, key), column);
 }
 
-// What queries gain, over tiles of keys in ascending order.
+// Gradients of queries, over tiles of keys in ascending order.
 template <int kC>
 __global__ void __launch_bounds__(kPlainThreads, 2) plain_queries_kernel(const PlainBackward call) {
   const AttentionExtents& e = call.extents;

@@ -1,4 +1,4 @@
-// The dot product of each row of attention's output with its gradient, which is what the gradients of its scores have in common.
+// The dot product of each row of attention's output with its gradient: the common term of the gradients of its scores.
 #pragma once
 
 #include "ops/attention/call.cuh"

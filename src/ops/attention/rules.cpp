@@ -1,8 +1,8 @@
 #include <fmt/core.h>
 
-#include <string_view>
+#include <algorithm>
+#include <string>
 #include <utility>
-#include <vector>
 
 #include "base/philox.h"
 #include "graph/gradient.h"
@@ -14,67 +14,103 @@
 namespace plimsoll::ops {
 namespace {
 
+constexpr std::string_view kForward = "attention", kBackward = "attention_backward";
+
 void require_number(DType dtype, std::string_view where, std::string_view what) {
   require(is_float(dtype) && dtype != DType::f64, where, fmt::format("{} is {}", what, name(dtype)), "fp32, bf16 or fp16");
 }
 
-void check(const AttentionAttributes& attributes, TypeSpan inputs, std::string_view where) {
-  const Shape& qkv = inputs[0].shape;
-  require_number(inputs[0].dtype, where, "qkv");
-  require_number(attributes.output, where, "what it makes");
-  require(attributes.heads > 0 && qkv.rank() == 3 && qkv.last() % (3 * attributes.heads) == 0, where,
-          fmt::format("qkv is {} for {} heads", to_text(qkv), attributes.heads),
-          "pass (batch, tokens, 3 * width) with the width a multiple of the heads");
-  require_sample_ids(inputs[1], qkv, where);
-  if (attributes.segments) require_type(inputs.back(), {DType::i32, {qkv[0], qkv[1]}}, where, "segments");
+// `more`: inputs after the operands, segments aside.
+void check(const AttentionAttributes& a, std::size_t more, TypeSpan inputs, std::string_view where) {
+  a.layout.require(inputs, more + std::size_t{a.segments}, where);
+  require(a.window >= 0 && a.scale >= 0, where, fmt::format("the window is {}, the scale {}", a.window, a.scale),
+          "neither is negative");
+  for (const ValueType& operand : inputs.first(a.layout.operands())) require_number(operand.dtype, where, "an operand");
+  const Shape& first = inputs[0].shape;
+  require_sample_ids(inputs[a.layout.operands()], first, where);
+  if (a.segments) require_type(inputs.back(), {DType::i32, {first[0], first[1]}}, where, "segments");
+  require_number(a.output, where, "the result");
 }
 
-Shape attended(const Shape& qkv) { return {qkv[0], qkv[1], qkv[2] / 3}; }
-ValueType log_sums(const AttentionAttributes& attributes, const Shape& qkv) {
-  return {DType::f32, {qkv[0], attributes.heads, qkv[1]}};
+ValueType log_sums(const AttentionAttributes& a, const Shape& first) {
+  return {DType::f32, {first[0], a.layout.heads, first[1]}};
 }
 
 std::vector<ValueType> infer(const Attributes& any, TypeSpan inputs) {
-  const auto& attributes = any.as<AttentionAttributes>();
-  require_inputs(inputs, attributes.segments ? 3 : 2, "attention");
-  check(attributes, inputs, "attention");
-  const Shape& qkv = inputs[0].shape;
-  return {{attributes.output, attended(qkv)}, log_sums(attributes, qkv)};
+  const auto& a = any.as<AttentionAttributes>();
+  check(a, 1, inputs, kForward);
+  return {{a.output, a.layout.queries(inputs[0].shape)}, log_sums(a, inputs[0].shape)};
 }
 
 std::vector<ValueType> infer_backward(const Attributes& any, TypeSpan inputs) {
-  const auto& attributes = any.as<AttentionAttributes>();
-  require_inputs(inputs, attributes.segments ? 6 : 5, "attention_backward");
-  check(attributes, inputs, "attention_backward");
-  const Shape& qkv = inputs[0].shape;
-  for (const std::size_t i : {2, 4}) {
-    const char* what = i == 2 ? "the output" : "the output's gradient";
-    require_number(inputs[i].dtype, "attention_backward", what);
-    require_type(inputs[i], {inputs[i].dtype, attended(qkv)}, "attention_backward", what);
+  const auto& made = any.as<AttentionBackwardAttributes>();
+  const AttentionAttributes& a = made.forward;
+  const bool all = made.q && made.k && made.v, some = made.q || made.k || made.v;
+  require(a.layout.separate ? some : all, kBackward, "gradients are missing", "one of them, or all of a packed operand");
+  check(a, 4, inputs, kBackward);
+  const std::size_t out = a.layout.operands() + 1;
+  const Shape& first = inputs[0].shape;
+  for (const std::size_t i : {out, out + 2}) {
+    const char* what = i == out ? "the output" : "the output's gradient";
+    require_number(inputs[i].dtype, kBackward, what);
+    require_type(inputs[i], {inputs[i].dtype, a.layout.queries(first)}, kBackward, what);
   }
-  require_type(inputs[3], log_sums(attributes, qkv), "attention_backward", "the log-sum-exp");
-  return {{attributes.output, qkv}};
+  require_type(inputs[out + 1], log_sums(a, first), kBackward, "the log-sum-exp");
+  std::vector<ValueType> outputs;
+  for (std::size_t i = 0; i < a.layout.operands(); ++i) {
+    if (made.makes(i)) outputs.push_back({a.output, inputs[i].shape});
+  }
+  return outputs;
 }
 
-// Operations of the unmasked half: `products` matrix products of T x T x head_size per head.
-template <int kProducts>
-Cost cost(const Attributes&, TypeSpan inputs, TypeSpan outputs) {
-  const Shape& qkv = inputs[0].shape;
-  const double tokens = static_cast<double>(qkv[1]), width = static_cast<double>(qkv[2]) / 3;
-  return {kProducts * static_cast<double>(qkv[0]) * tokens * (tokens + 1) * width, bytes_touched(inputs, outputs)};
+// Operations of the pairs that order and window leave: `products` matrix products of queries x keys x d of each head.
+Cost cost_of(int products, const AttentionAttributes& a, TypeSpan inputs, TypeSpan outputs) {
+  const Shape q = a.layout.queries(inputs[0].shape);
+  const double tokens = static_cast<double>(q[1]);
+  const double seen = a.window == 0 ? tokens : std::min(tokens, static_cast<double>(a.window));
+  const double pairs = seen * (seen + 1) / 2 + (tokens - seen) * seen;
+  return {2 * products * static_cast<double>(q[0] * q[2]) * pairs, bytes_touched(inputs, outputs)};
+}
+
+Cost cost(const Attributes& any, TypeSpan inputs, TypeSpan outputs) {
+  return cost_of(2, any.as<AttentionAttributes>(), inputs, outputs);
+}
+
+Cost cost_of_backward(const Attributes& any, TypeSpan inputs, TypeSpan outputs) {
+  const auto& made = any.as<AttentionBackwardAttributes>();
+  return cost_of(2 + made.q + made.k + made.v, made.forward, inputs, outputs);
 }
 
 void gradient(GradientContext& context) {
-  if (!context.wants(0)) return;
   const Node& node = context.node();
-  std::vector<ValueId> inputs{context.input(0), context.input(1), context.output(0), context.output(1), context.gradient(0)};
-  if (node.attributes.as<AttentionAttributes>().segments) inputs.push_back(context.input(2));
-  const auto outputs = context.builder().add_random(kAttentionBackward, node.attributes, std::move(inputs), {"grad"}, node.site);
-  context.contribute(0, outputs[0]);
+  const auto& forward = node.attributes.as<AttentionAttributes>();
+  const std::size_t operands = forward.layout.operands();
+  AttentionBackwardAttributes made{forward};
+  std::vector<std::string> names;
+  if (forward.layout.separate) made = {forward, context.wants(0), context.wants(1), context.wants(2)};
+  for (std::size_t i = 0; i < operands; ++i) {
+    constexpr const char* kNames[] = {"q.grad", "k.grad", "v.grad"};
+    if (context.wants(i)) names.emplace_back(forward.layout.separate ? kNames[i] : "grad");
+  }
+  if (names.empty()) return;
+  std::vector<ValueId> inputs(node.inputs.begin(), node.inputs.end());
+  const auto saved = {context.output(0), context.output(1), context.gradient(0)};
+  inputs.insert(inputs.begin() + static_cast<std::ptrdiff_t>(operands) + 1, saved);
+  const auto outputs = context.builder().add_random(kAttentionBackward, made, std::move(inputs), std::move(names), node.site);
+  auto output = outputs.begin();
+  for (std::size_t i = 0; i < operands; ++i) {
+    if (made.makes(i)) context.contribute(i, *output++);
+  }
 }
 
-std::vector<std::size_t> either(const Attributes&) { return {0}; }
-std::vector<std::size_t> either_of_backward(const Attributes&) { return {0, 2, 4}; }
+std::vector<std::size_t> either(const Attributes& any) {
+  if (any.as<AttentionAttributes>().layout.separate) return {0, 1, 2};
+  return {0};
+}
+std::vector<std::size_t> either_of_backward(const Attributes& any) {
+  if (any.as<AttentionBackwardAttributes>().forward.layout.separate) return {0, 1, 2, 4, 6};
+  return {0, 2, 4};
+}
 
 Attributes rounded(const Attributes& any, DType to) {
   AttentionAttributes attributes = any.as<AttentionAttributes>();
@@ -82,35 +118,59 @@ Attributes rounded(const Attributes& any, DType to) {
   return attributes;
 }
 
+Attributes rounded_backward(const Attributes& any, DType to) {
+  AttentionBackwardAttributes attributes = any.as<AttentionBackwardAttributes>();
+  attributes.forward.output = to;
+  return attributes;
+}
+
 }  // namespace
 
-const OpDef kAttention{.name = "attention",
+const OpDef kAttention{.name = kForward,
                        .infer = infer,
-                       .cost = cost<2>,
+                       .cost = cost,
                        .gradient = gradient,
                        .either = either,
                        .rounded = rounded,
                        .costly = true,
                        .random = true};
-const OpDef kAttentionBackward{.name = "attention_backward",
+const OpDef kAttentionBackward{.name = kBackward,
                                .infer = infer_backward,
-                               .cost = cost<5>,
+                               .cost = cost_of_backward,
                                .not_differentiable = kFirstOrderOnly,
                                .either = either_of_backward,
-                               .rounded = rounded,
+                               .rounded = rounded_backward,
+                               .rounds = 3,
                                .costly = true,
                                .random = true};
 
-OpList attention_ops() { return {{&kAttention}, {&kAttentionBackward, {cuda_attention_backward_scratch}}}; }
+OpList attention_ops() {
+  return {{&kAttention, {cuda_attention_scratch}}, {&kAttentionBackward, {cuda_attention_backward_scratch}}};
+}
 
-ValueId attention(GraphBuilder& builder, ValueId qkv, ValueId sample_ids, ValueId segments, std::int64_t heads, double dropout,
-                  std::uint64_t seed) {
+void QkvLayout::require(TypeSpan inputs, std::size_t more, std::string_view where) const {
+  require_inputs(inputs, operands() + more, where);
+  ops::require(heads > 0 && kv_heads > 0 && heads % kv_heads == 0, where,
+               fmt::format("{} heads of queries read {} of keys and values", heads, kv_heads),
+               "a number of heads that is a multiple of that of keys and values");
+  const Shape& first = inputs[0].shape;
+  const std::int64_t of_row = separate ? heads : heads + 2 * kv_heads;
+  ops::require(first.rank() == 3 && first.last() % of_row == 0, where,
+               fmt::format("{} is {} for {} heads", separate ? "q" : "qkv", to_text(first), of_row),
+               "pass (batch, tokens, heads * head_size)");
+  for (std::size_t i = 1; i < operands(); ++i) {
+    require_type(inputs[i], {inputs[i].dtype, keys(first)}, where, i == 1 ? "the keys" : "the values");
+  }
+}
+
+ValueId attention(GraphBuilder& builder, std::vector<ValueId> qkv, ValueId sample_ids, ValueId segments,
+                  AttentionAttributes attributes, std::uint64_t seed) {
   const std::uint64_t site = random_site(builder.full_name("attended"));
-  const AttentionAttributes attributes{
-      .heads = heads, .dropout = dropout, .key = dropout > 0 ? philox_key(seed, site) : NoiseKey{}, .segments = segments.valid()};
-  std::vector<ValueId> inputs{qkv, sample_ids};
-  if (segments.valid()) inputs.push_back(segments);
-  return builder.add_random(kAttention, attributes, std::move(inputs), {"attended", "lse"}, site).front();
+  attributes.key = attributes.dropout > 0 ? philox_key(seed, site) : NoiseKey{};
+  attributes.segments = segments.valid();
+  qkv.push_back(sample_ids);
+  if (segments.valid()) qkv.push_back(segments);
+  return builder.add_random(kAttention, attributes, std::move(qkv), {"attended", "lse"}, site).front();
 }
 
 }  // namespace plimsoll::ops

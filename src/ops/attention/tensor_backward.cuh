@@ -1,6 +1,6 @@
-// Gradients of attention on tensor cores, in an order that shapes alone decide: one kernel sums what keys and values gain, over
-// the queries that see them, another what queries gain, over the keys that they see. Each computes the weights and their
-// gradients again; what several blocks would have to add to does not exist.
+// Gradients of attention on tensor cores, in an order that shapes alone decide: one kernel sums the gradients of keys and
+// values over the queries that see them, another those of queries over the keys that they see. Each computes the weights and
+// their gradients again, so that no two blocks add to one sum.
 #pragma once
 
 #include "ops/attention/call.cuh"
@@ -18,7 +18,7 @@ struct TensorBackward {
   bool wide;  // it is fp32
 };
 
-// What becomes of a score and of the gradient of what its weight is multiplied by.
+// The weight of a score, and the gradient of that score.
 struct ScoreGradient {
   float weight, gradient;  // the weight that the value gets; of the score before its scale
 };
@@ -112,7 +112,7 @@ struct QueryWalk {
   }
 };
 
-// Which weights of keys in rows (HeldInRows) dropout keeps: bit 2 (2 j + e) + r is that of c[0][j][2 r + e]. A thread that has
+// The weights of keys in rows (HeldInRows) that dropout keeps: bit 2 (2 j + e) + r is that of c[0][j][2 r + e]. A thread that has
 // two of four neighbours asks for those of every other query, and its partner for the rest. `query`, `key`: of the first column
 // and row.
 template <int kN>
@@ -252,7 +252,7 @@ struct QueryTiles {
   static constexpr int blocks(bool dropout) { return kGroups && dropout ? 1 : 2; }
 };
 
-// Of a thread's rows, the log-sum-exp as a power of two.
+// The sums of a thread's rows; the log-sum-exp is a power of two.
 template <int kM>
 struct RowSums {
   float lse[kM][2], dot[kM][2];

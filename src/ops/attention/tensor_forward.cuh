@@ -18,7 +18,7 @@ struct TensorForward {
   float* lse;
 };
 
-// Of heads of 64, two warpgroups have 64 queries each (wgmma.cuh).
+// Heads of 64: two warpgroups have 64 queries each (wgmma.cuh).
 template <int kHead>
 struct ForwardTiles {
   static constexpr bool kGroups = kHead == 64;
@@ -29,7 +29,7 @@ struct ForwardTiles {
   using Place = TilePlace<kQueries, kOfWarp, kTogether, true>;
 };
 
-// What the queries of a warp have gathered from the keys so far, the sums each lane from its own.
+// The results of a warp's queries from the keys so far; the sums of a lane are those of its own keys.
 template <int kHead>
 struct Gathered {
   static constexpr int kM = ForwardTiles<kHead>::kM;

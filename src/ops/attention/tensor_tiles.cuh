@@ -8,8 +8,8 @@ namespace plimsoll::cuda {
 
 inline constexpr float kLog2E = 1.4426950408889634f;
 
-// True, which the compiler does not know: it does not mix what is done then with what comes before, for which there are not
-// registers enough.
+// True, unknown to the compiler: it does not mix the code under the condition with the code before, for which registers would not
+// suffice.
 __device__ __forceinline__ bool apart(const BlockOrder& order) { return order.tiles > 0; }
 
 // The head and the first row of a block, of the warps that multiply together and of a warp, of tiles of kTile rows, of which a
@@ -33,23 +33,23 @@ struct TilePlace {
   }
 };
 
-// Where 16 bytes of a row begin in a tile, in elements. Eight rows in a column of chunks lie in all banks.
+// The element of a tile at which 16 bytes of a row begin. Eight rows in a column of chunks lie in all banks.
 template <int kHead>
 __device__ __forceinline__ int swizzled(int row, int chunk) {
   return row * kHead + ((chunk ^ (row & 7)) << 3);
 }
 
-// Which row of a tile of keys is put where: the keys that a thread has in a fragment are neighbours, as are words of noise.
+// The row at a place of a tile of keys. The keys of a thread in a fragment are neighbours, as are words of noise.
 struct InOrder {
   __device__ __forceinline__ int operator()(int place) const { return place; }
 };
-// Of columns: those that a thread has of two products of eight columns side by side.
+// Keys are columns: a thread has neighbours of two products of eight columns side by side.
 struct FourInColumns {
   __device__ __forceinline__ int operator()(int place) const {
     return (place & ~15) + place % 8 / 2 * 4 + place / 8 % 2 * 2 + place % 2;
   }
 };
-// Of rows, eight apart.
+// Keys are rows: a thread has neighbours in rows eight apart.
 template <int kHeld>
 struct HeldInRows {
   __device__ __forceinline__ int operator()(int place) const {
@@ -57,7 +57,7 @@ struct HeldInRows {
   }
 };
 
-// A thread's share of copying tiles of rows: every 16 bytes that lie so many rows apart. An order permutes the bits of a place,
+// A thread's share of copying tiles of rows: every 16 bytes that lie kTogether rows apart. An order permutes the bits of a place,
 // so that these rows are as far from the first one for each thread.
 template <int kHead, int kThreads, class Order>
 struct RowCopies {
@@ -70,7 +70,7 @@ struct RowCopies {
     chunk = thread % kChunks;
     to = swizzled<kHead>(place, chunk);
   }
-  // Of a tile whose first row this is.
+  // The thread's first 16 bytes of a tile, which begins at `tile`.
   template <class T>
   __device__ __forceinline__ const T* begin(const T* tile, std::int32_t stride) const {
     return tile + static_cast<std::int64_t>(row) * stride + chunk * 8;
@@ -235,7 +235,7 @@ __device__ __forceinline__ void hide_later_columns(float (&scores)[kM][kN][4], i
   }
 }
 
-// Which weights of keys in columns (FourInColumns) dropout keeps: bit 16 r + 2 j + e of kept[i] is that of c[i][j][2 r + e].
+// The weights of keys in columns (FourInColumns) that dropout keeps: bit 16 r + 2 j + e of kept[i] is that of c[i][j][2 r + e].
 // `query`, `key`: of the first row and column. Made before the scores are, while registers are free.
 template <int kM, int kN>
 __device__ __forceinline__ void keep_columns(unsigned (&kept)[kM], const HeadMask& mask, std::int32_t query, std::int32_t key) {

@@ -165,7 +165,7 @@ HWY_INLINE Floats exponentials(float* HWY_RESTRICT scores, int count, int width,
   return sum;
 }
 
-// Where a tile lies, as its noise sees it.
+// The place of a tile in the counters of noise.
 struct Position {
   std::uint64_t head, tokens, first_query, first_key;
   const std::uint32_t* ids = nullptr;  // {epoch, sample, position} of each query; null: the stream is that of the only sample

@@ -18,7 +18,7 @@ inline constexpr int kBackwardTile = 96;         // backward: queries and keys o
 inline constexpr int kMaskSlack = 64;            // a row of the dropout mask is made in whole vectors and may begin within four
 inline constexpr std::int64_t kColumnStep = 16;  // rows of packed tiles are padded to the widest vector
 
-constexpr std::int64_t padded_head(const GroupedShape& shape) { return round_up(shape.head_size, kColumnStep); }
+constexpr std::int64_t padded_head(const AttentionShape& shape) { return round_up(shape.head_size, kColumnStep); }
 
 // Hands out 64-byte aligned arrays one after another; with a null base it only adds up.
 class Carver {
@@ -41,7 +41,7 @@ class Carver {
 struct ForwardScratch {
   float *queries, *output, *keys, *values, *scores, *sums, *mask, *alpha, *maximum;
 
-  ForwardScratch(const GroupedShape& shape, Carver& carver) {
+  ForwardScratch(const AttentionShape& shape, Carver& carver) {
     const std::int64_t head = padded_head(shape), rows = block_rows(shape);
     queries = carver.take(rows * shape.head_size);   // [queries, head_size], scaled
     output = carver.take(rows * head);               // [queries, padded head]
@@ -54,7 +54,7 @@ struct ForwardScratch {
     maximum = carver.take(rows);
   }
 
-  static std::int64_t block_rows(const GroupedShape& shape) {
+  static std::int64_t block_rows(const AttentionShape& shape) {
     return std::min<std::int64_t>(kQueryBlock, round_up(shape.tokens, kTileStep));
   }
 };
@@ -62,7 +62,7 @@ struct ForwardScratch {
 struct BackwardScratch {
   float *queries, *d_out, *keys_t, *values_t, *keys, *weights, *d_scores, *d_queries, *d_keys, *d_values, *mask, *sums, *delta;
 
-  BackwardScratch(const GroupedShape& shape, Carver& carver, bool sums_apart) {
+  BackwardScratch(const AttentionShape& shape, Carver& carver, bool sums_apart) {
     const std::int64_t head = padded_head(shape);
     queries = carver.take(kBackwardTile * head);              // [queries, padded head], scaled
     d_out = carver.take(kBackwardTile * head);                // [queries, padded head]

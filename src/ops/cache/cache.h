@@ -1,20 +1,33 @@
-// What generation keeps of earlier tokens: keys and values [b, slots, c] that live from pass to pass. A token's place is its
-// position modulo the slots: a cache of as many slots as a sliding window is a ring. Caches are updated in place and are all
-// fp32. No op here has a gradient.
+// The memory of generation: keys and values [b, slots, c] of earlier tokens, which live from pass to pass. A token's place is its
+// position modulo the slots: a cache of as many slots as a sliding window is a ring. Caches are updated in place and are fp32.
+// The other ops here pick parts of values for generation and forward passes. No op has a gradient.
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include "graph/builder.h"
+#include "ops/attention/attention.h"
 
 namespace plimsoll::ops {
 
+struct CacheRowsAttributes {
+  std::int64_t begin = 0;  // column of the rows
+  friend bool operator==(const CacheRowsAttributes&, const CacheRowsAttributes&) = default;
+  template <class V>
+  void fields(V&& v) const {
+    if (begin > 0) v("begin", begin);
+  }
+};
+
 struct CachedAttentionAttributes {
-  std::int64_t heads = 1, kv_heads = 1;
-  std::int64_t window = 0;  // positions that a query sees, its own included; 0: all that the cache holds
+  QkvLayout layout;
+  std::int64_t window = 0;  // positions that a query sees, its own included; 0: all in the cache
   double scale = 0;         // of the scores; 0: 1 / sqrt(head_size)
   friend bool operator==(const CachedAttentionAttributes&, const CachedAttentionAttributes&) = default;
   template <class V>
   void fields(V&& v) const {
-    v("heads", heads), v("kv_heads", kv_heads);
+    layout.fields(v);
     if (window > 0) v("window", window);
     if (scale != 0) v("scale", scale);
   }
@@ -29,19 +42,20 @@ struct ColumnsAttributes {
   }
 };
 
-// cache_rows: (rows [b, t, c], lengths i32 [b], cache [b, slots, c]) -> cache: of each sample the last rows before its length, as
-// many as there are slots; row i has position i.
-// cached_attention: (q [b, t, heads * d], k [b, t, kv_heads * d], v likewise, positions i32 [b, t], cached keys, cached values)
-// -> out [b, t, heads * d], keys, values: token after token, stores k and v at its position, then attends to the positions up to
-// it. It reads no slot without a position. A token may be given again at its own position: that changes no cache.
-// columns: a part of the last axis.
-extern const OpDef kCacheRows, kCachedAttention, kColumns;
+// cache_rows: (rows [b, t, w], lengths i32 [b], cache [b, slots, c]) -> cache: the columns [begin, begin + c) of each sample's
+// last rows before its length, as many as there are slots; row i has position i. cached_attention: (operands as in ops/attention,
+// positions i32 [b, t], cached keys, cached values) -> out [b, t, heads * d], keys, values: token after token, stores k and v at
+// its position, then attends to the positions up to it. It reads no slot without a position. A token may be given again at its
+// own position: that changes no cache. columns: a part of the last axis. gather_rows: (x f32 [b, t, c], index i32 [n]) -> [n, c]:
+// rows of the b * t that x has, one sample after the other.
+extern const OpDef kCacheRows, kCachedAttention, kColumns, kGatherRows;
 
 // The new version of the cache.
-ValueId cache_rows(GraphBuilder& builder, ValueId rows, ValueId lengths, ValueId cache, std::string name);
+ValueId cache_rows(GraphBuilder& builder, ValueId rows, std::int64_t begin, ValueId lengths, ValueId cache, std::string name);
 // The output; `keys` and `values` become their new versions.
-ValueId cached_attention(GraphBuilder& builder, ValueId q, ValueId k, ValueId v, ValueId positions, ValueId& keys,
-                         ValueId& values, const CachedAttentionAttributes& attributes);
+ValueId cached_attention(GraphBuilder& builder, std::vector<ValueId> qkv, ValueId positions, ValueId& keys, ValueId& values,
+                         const CachedAttentionAttributes& attributes);
 ValueId columns(GraphBuilder& builder, ValueId x, std::int64_t begin, std::int64_t end, std::string name);
+ValueId gather_rows(GraphBuilder& builder, ValueId x, ValueId index, std::string name);
 
 }  // namespace plimsoll::ops

@@ -21,18 +21,18 @@
 #define PLIMSOLL_OPS_CACHE_KERNELS_ONCE_
 namespace plimsoll::cpu::cache {
 
-// Positions are taken so many at a time, each tile with all heads of its group, so that a key is read from memory once.
+// Positions of a tile, which all heads of a group take together: a key is read from memory once.
 inline constexpr std::int64_t kTile = 64;
 
 struct Call {
   CacheShape shape;
-  const float *q, *k, *v;
+  QkvRows rows;
   const std::int32_t* positions;
   float *keys, *values, *out;
 };
 
 inline std::int64_t group(const CacheShape& shape) { return shape.heads / shape.kv_heads; }
-// Of a task: scores [group, kTile] and two numbers of each head.
+// Scratch of a task: scores [group, kTile] and two numbers of each head.
 inline std::int64_t task_floats(const CacheShape& shape) { return round_up(group(shape) * (kTile + 2), std::int64_t{16}); }
 
 }  // namespace plimsoll::cpu::cache
@@ -73,13 +73,13 @@ void attend_token(const cache::Call& call, std::int64_t sample, std::int64_t hea
   const std::int64_t size = shape.head_size, position = call.positions[at], row = shape.kv_heads * size;
   float* const out = call.out + (at * shape.heads + head * group) * size;
   std::memset(out, 0, static_cast<std::size_t>(group * size) * 4);
-  const float* const q = call.q + (at * shape.heads + head * group) * size;
+  const float* const q = call.rows.queries + at * call.rows.query_stride + head * group * size;
   float* const keys = call.keys + sample * shape.slots * row + head * size;
   float* const values = call.values + sample * shape.slots * row + head * size;
   const std::int64_t own = position % shape.slots * row;
   const auto bytes = static_cast<std::size_t>(size) * 4;
-  std::memcpy(keys + own, call.k + (at * shape.kv_heads + head) * size, bytes);
-  std::memcpy(values + own, call.v + (at * shape.kv_heads + head) * size, bytes);
+  std::memcpy(keys + own, call.rows.keys + at * call.rows.key_stride + head * size, bytes);
+  std::memcpy(values + own, call.rows.values + at * call.rows.key_stride + head * size, bytes);
   float *const maxima = scratch + group * cache::kTile, *const sums = maxima + group;
   std::fill(maxima, maxima + group, std::numeric_limits<float>::lowest());
   std::fill(sums, sums + group, 0.0f);
@@ -94,7 +94,7 @@ void attend_token(const cache::Call& call, std::int64_t sample, std::int64_t hea
       const float top = std::max(maxima[g], *std::max_element(scores, scores + count));
       const float kept = hn::GetLane(exp_fp32(F32(), hn::Set(F32(), maxima[g] - top)));
       maxima[g] = top;
-      // Whole vectors: a tile of scores holds them, and what lies past the last position is not read again.
+      // Whole vectors: a tile of scores holds them, and nothing past the last position is read again.
       for (std::int64_t i = 0; i < count; i += kLanes) {
         hn::StoreU(exp_fp32(F32(), hn::Sub(hn::LoadU(F32(), scores + i), hn::Set(F32(), top))), F32(), scores + i);
       }
@@ -124,14 +124,14 @@ namespace plimsoll::cpu {
 
 HWY_EXPORT(attend);
 
-void cache_rows(std::int64_t batch, std::int64_t tokens, std::int64_t width, std::int64_t slots, const float* rows,
-                const std::int32_t* lengths, float* cache) {
+void cache_rows(std::int64_t batch, std::int64_t tokens, std::int64_t stride, std::int64_t width, std::int64_t slots,
+                const float* rows, const std::int32_t* lengths, float* cache) {
   for_rows(batch * slots, width, [&](std::int64_t slot_of_sample) {
     const std::int64_t sample = slot_of_sample / slots, slot = slot_of_sample % slots;
     const std::int64_t length = std::min<std::int64_t>(lengths[sample], tokens);
     if (slot >= length) return;
     const std::int64_t last = length - 1, token = last - (last - slot) % slots;  // the latest one of this slot
-    std::memcpy(cache + slot_of_sample * width, rows + (sample * tokens + token) * width, static_cast<std::size_t>(width) * 4);
+    std::memcpy(cache + slot_of_sample * width, rows + (sample * tokens + token) * stride, static_cast<std::size_t>(width) * 4);
   });
 }
 
@@ -139,12 +139,19 @@ Bytes cached_attention_scratch(const CacheShape& shape, int threads) {
   return Bytes{4 * cache::task_floats(shape) * std::min<std::int64_t>(threads, shape.batch * shape.kv_heads)};
 }
 
-void cached_attention(const CacheShape& shape, const float* q, const float* k, const float* v, const std::int32_t* positions,
-                      float* keys, float* values, float* out, int threads, std::byte* scratch) {
-  const cache::Call call{shape, q, k, v, positions, keys, values, out};
+void cached_attention(const CacheShape& shape, const QkvRows& rows, const std::int32_t* positions, float* keys, float* values,
+                      float* out, int threads, std::byte* scratch) {
+  const cache::Call call{shape, rows, positions, keys, values, out};
   const auto run = &HWY_DYNAMIC_DISPATCH(attend);
   parallel_slots(shape.batch * shape.kv_heads, threads, [&](const SlotTask& task) {
     run(call, task.task, reinterpret_cast<float*>(scratch) + task.slot * cache::task_floats(shape));
+  });
+}
+
+void gather_rows(std::int64_t rows, std::int64_t width, const float* x, const std::int32_t* index, float* out) {
+  for_row_tiles(rows, width, [&](std::int64_t i, std::int64_t begin, std::int64_t end) {
+    const float* row = x + index[i] * width;
+    std::memcpy(out + i * width + begin, row + begin, static_cast<std::size_t>(end - begin) * sizeof(float));
   });
 }
 

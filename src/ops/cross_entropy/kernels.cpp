@@ -21,7 +21,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace plimsoll::cpu::HWY_NAMESPACE {
 
-// Of term(x[i]); term(fill) is 0.
+// The sum of term(x[i]) over all classes, tile by tile; term(fill) is 0.
 template <class Term>
 HWY_INLINE double sum_in_tiles(std::int64_t classes, const float* x, float fill, Term term) {
   double sum = 0;

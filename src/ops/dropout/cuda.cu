@@ -38,7 +38,6 @@ namespace {
 
 std::unique_ptr<Kernel> bind(const KernelRequest& request) {
   const auto& attributes = request.attributes->as<ops::DropoutAttributes>();
-  ensure(!ops::name_tokens(request.inputs[1].shape), "dropout", "packed rows have no kernels on a GPU");
   const std::int64_t batch = request.inputs[0].shape[0], elements = request.inputs[0].shape.elements() / batch;
   return make_kernel([batch, elements, rule = cuda::DropoutRule(attributes.probability, attributes.key)](const KernelCall& call) {
     const auto kernel = elements % 4 == 0 ? cuda::dropout_kernel<true> : cuda::dropout_kernel<false>;

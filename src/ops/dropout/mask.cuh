@@ -1,4 +1,4 @@
-// Which elements of a sample dropout keeps on a GPU: the words and decisions of the CPU's mask (dropout/kernels.h).
+// The elements of a sample that dropout keeps on a GPU: the words and decisions of the CPU's mask (dropout/kernels.h).
 #pragma once
 
 #include <array>
@@ -19,7 +19,7 @@ struct DropoutRule {
         threshold(static_cast<std::uint32_t>(std::ceil(double{static_cast<float>(probability)} * 0x1p24))),
         keep_factor(1.0f / (1.0f - static_cast<float>(probability))) {}
 
-  // Of elements 4 group to 4 group + 3 of a sample.
+  // The words of elements 4 group to 4 group + 3 of a sample.
   __host__ __device__ __forceinline__ PhiloxWords words(std::uint64_t group, std::uint32_t epoch, std::uint32_t sample) const {
     return philox4x32(key, {static_cast<std::uint32_t>(group), static_cast<std::uint32_t>(group >> 32), sample, epoch});
   }

@@ -19,7 +19,7 @@ using Unary = void (*)(std::int64_t, const T*, T*);
 template <class T>
 using Binary = void (*)(std::int64_t, const T*, const T*, T*);
 
-// Of any width.
+// Binds the function of the width.
 template <Unary<float> kWide, Unary<std::uint16_t> kBf16, Unary<F16> kF16>
 std::unique_ptr<Kernel> bind_activation(const KernelRequest& request) {
   const auto bind = [n = elements(request)]<class T>(Unary<T> function) {

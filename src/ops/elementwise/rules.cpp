@@ -12,7 +12,7 @@ std::vector<ValueType> infer_unary(const Attributes&, TypeSpan inputs) {
   return {inputs[0]};
 }
 
-// Of either width, all alike.
+// Operands and results of activations have one type, of 32 or 16 bits.
 template <std::size_t kInputs>
 std::vector<ValueType> infer_activation(const Attributes&, TypeSpan inputs) {
   require_inputs(inputs, kInputs, "elementwise");

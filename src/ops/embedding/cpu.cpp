@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <vector>
 
 #include "base/error.h"
 #include "ops/elementwise/kernels.h"
@@ -21,13 +22,25 @@ cpu::TableNumbers table_of(const KernelCall& call, std::size_t input, DType dtyp
   return call.in(input);
 }
 
-std::unique_ptr<Kernel> bind(const KernelRequest& request) {
-  const std::int64_t all = request.inputs[1].shape[0];
-  return make_kernel([shape = shape_of(request.outputs[0].shape), all, table = request.inputs[1].dtype,
-                      positions = request.inputs[2].dtype](const KernelCall& call) {
-    cpu::embedding_forward(shape, rows_of(call.range, all, shape.width), call.in<std::int32_t>(0), table_of(call, 1, table),
-                           table_of(call, 2, positions), call.out(0));
+std::unique_ptr<Kernel> bind_blocks(const KernelRequest& request, const BlockMatrix& blocks) {
+  const cpu::StoredMatrix matrix{request.inputs[1].dtype, blocks};
+  return make_kernel([shape = shape_of(request.outputs[0].shape), matrix](const KernelCall& call) {
+    cpu::embedding_forward(shape, call.in<std::int32_t>(0), matrix, call.in<std::byte>(1), call.out(0));
   });
+}
+
+std::unique_ptr<Kernel> bind(const KernelRequest& request) {
+  if (const auto& blocks = request.attributes->as<ops::EmbeddingAttributes>().blocks) return bind_blocks(request, *blocks);
+  std::vector<DType> types;
+  for (const ValueType& input : request.inputs) types.push_back(input.dtype);
+  return make_kernel(
+      [shape = shape_of(request.outputs[0].shape), all = request.inputs[1].shape[0], types](const KernelCall& call) {
+        cpu::AddedPositions positions;
+        if (types.size() > 2) positions.table = table_of(call, 2, types[2]);
+        if (types.size() > 3) positions.rows = call.in<std::int32_t>(3);
+        cpu::embedding_forward(shape, rows_of(call.range, all, shape.width), call.in<std::int32_t>(0),
+                               table_of(call, 1, types[1]), positions, call.out(0));
+      });
 }
 
 std::unique_ptr<Kernel> bind_tokens(const KernelRequest& request) {

@@ -1,5 +1,7 @@
 #include "ops/embedding/cuda.h"
 
+#include <type_traits>
+
 #include "ops/cuda_kernel.h"
 #include "ops/elementwise/map.cuh"
 #include "ops/embedding/token_gradient.cuh"
@@ -12,36 +14,48 @@ namespace {
 struct Lookup {
   std::int64_t all, tokens, width;  // positions of the batch, and of a sample
   TableRange rows;
-  const std::int32_t* which;
+  const std::int32_t *which, *given;  // row of the table of each position; row of the learned positions, or null: its place
+
+  __device__ __forceinline__ std::int64_t position(std::int64_t i) const { return given == nullptr ? i % tokens : given[i]; }
 };
 
-// A warp has a position.
+struct NoPositions {};
+
+// A warp has a position. P: the type of learned positions, or NoPositions.
 template <int kElements, class T, class P>
 __global__ void __launch_bounds__(kTableThreads) embedding_kernel(Lookup look, const T* table, const P* positions, float* out) {
+  constexpr bool kPositions = !std::is_same_v<P, NoPositions>;
   struct Both {
     Pack<T, kElements> entry;
-    Pack<P, kElements> position;
+    Pack<std::conditional_t<kPositions, P, float>, kPositions ? kElements : 1> position;
   };
   for_items_of_warps(look.all, [&](std::int64_t i) {
     const std::int32_t token = look.which[i];
     if (!look.rows.contains(token)) return;
     const T* entry = table + (token - look.rows.begin) * look.width;
-    const P* position = positions + i % look.tokens * look.width;
+    [[maybe_unused]] std::int64_t position = 0;
+    if constexpr (kPositions) position = look.position(i) * look.width;
     load_ahead<4>(
         static_cast<std::int64_t>(lane_of_warp() * kElements), look.width, std::int64_t{kWarp * kElements},
         [&](std::int64_t column) {
-          return Both{load_pack<kElements>(entry + column), load_pack<kElements>(position + column)};
+          Both both;
+          both.entry = load_pack<kElements>(entry + column);
+          if constexpr (kPositions) both.position = load_pack<kElements>(positions + position + column);
+          return both;
         },
         [&](std::int64_t column, const Both& both) {
           Pack<float, kElements> sum;
 #pragma unroll
-          for (int e = 0; e < kElements; ++e) sum.at[e] = widen(both.entry.at[e]) + widen(both.position.at[e]);
+          for (int e = 0; e < kElements; ++e) {
+            sum.at[e] = widen(both.entry.at[e]);
+            if constexpr (kPositions) sum.at[e] += widen(both.position.at[e]);
+          }
           store_pack(sum, out + i * look.width + column);
         });
   });
 }
 
-// A thread adds up what the samples have for its elements. Those past the sequence get zero.
+// A thread adds up its elements of all samples. Elements past the sequence get zero.
 template <int kElements>
 __global__ void __launch_bounds__(kTableThreads)
     position_gradient_kernel(std::int64_t batch, std::int64_t sample, std::int64_t all, bool add, const float* dy, float* sums) {
@@ -94,30 +108,41 @@ struct Sum {
 
 namespace {
 
-constexpr std::int64_t kPack = 4;  // elements that a lane takes at once where a row is a multiple of them
+constexpr std::int64_t kPack = 4;  // elements of a lane where a row is a multiple of them
 
 cuda::TableRange rows_of(const NodeRange& range, std::int64_t all, std::int64_t width) {
   if (range.whole()) return {0, all};
   return {range.begin / width, range.elements / width};
 }
 
-// Calls f with a number of the type that a table is of.
+// Calls f with a number of the table's type.
 template <class F>
 auto with_type(DType dtype, F f) {
   return dtype == DType::bf16 ? f(cuda::Bf16{}) : f(0.0f);
 }
 
-std::unique_ptr<Kernel> bind(const KernelRequest& request) {
+template <class T, class P>
+std::unique_ptr<Kernel> bind_tables(const KernelRequest& request) {
   const Shape& y = request.outputs[0].shape;
   const std::int64_t all = request.inputs[1].shape[0], tokens = y[1], width = y[2];
+  const bool learned = request.inputs.size() > 2, given = request.inputs.size() > 3;
+  const auto kernel = width % kPack == 0 ? cuda::embedding_kernel<kPack, T, P> : cuda::embedding_kernel<1, T, P>;
+  return make_kernel([=, positions = y[0] * y[1]](const KernelCall& call) {
+    const cuda::Lookup look{positions,
+                            tokens,
+                            width,
+                            rows_of(call.range, all, width),
+                            call.in<std::int32_t>(0),
+                            given ? call.in<std::int32_t>(3) : nullptr};
+    cuda::launch(kernel, cuda::table_grid_of_warps(positions), call.stream, look, call.in<T>(1),
+                 learned ? call.in<P>(2) : nullptr, call.out(0));
+  });
+}
+
+std::unique_ptr<Kernel> bind(const KernelRequest& request) {
   return with_type(request.inputs[1].dtype, [&]<class T>(T) {
-    return with_type(request.inputs[2].dtype, [&]<class P>(P) {
-      const auto kernel = width % kPack == 0 ? cuda::embedding_kernel<kPack, T, P> : cuda::embedding_kernel<1, T, P>;
-      return make_kernel([=, positions = y[0] * y[1]](const KernelCall& call) {
-        const cuda::Lookup look{positions, tokens, width, rows_of(call.range, all, width), call.in<std::int32_t>(0)};
-        cuda::launch(kernel, cuda::table_grid_of_warps(positions), call.stream, look, call.in<T>(1), call.in<P>(2), call.out(0));
-      });
-    });
+    if (request.inputs.size() == 2) return bind_tables<T, cuda::NoPositions>(request);
+    return with_type(request.inputs[2].dtype, [&]<class P>(P) { return bind_tables<T, P>(request); });
   });
 }
 

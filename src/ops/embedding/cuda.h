@@ -1,4 +1,4 @@
-// Where a GPU keeps the lists from which it adds up the rows of each token: in scratch, all of it 32-bit integers but the sums.
+// The scratch of embeddings on a GPU, all of it 32-bit integers but the sums: lists from which it adds up the rows of each token.
 #pragma once
 
 #include "base/bytes.h"
@@ -35,12 +35,18 @@ struct CudaTokenGradientLayout {
     sums = place(tokens / kList * width);
     all = end;
   }
-  static constexpr std::int64_t kCursors = 3;  // behind the counts
+  static constexpr std::int64_t kCursors = 3;  // after the counts
 };
+
+inline Bytes cuda_embedding_scratch(const KernelRequest& request) {
+  const auto& attributes = request.attributes->as<ops::EmbeddingAttributes>();
+  ops::require_on_gpu(!attributes.blocks, request, "a table in blocks", "a table of fp32 or bf16");
+  return {};
+}
 
 inline Bytes cuda_token_gradient_scratch(const KernelRequest& request) { return CudaTokenGradientLayout(request).all; }
 
-// For each row of the table the first position that asks for it.
+// The first position of each row of the table.
 inline Bytes cuda_token_slots_scratch(const KernelRequest& request) {
   return Bytes{(request.inputs[1].shape.elements() - 1) * 4};
 }

@@ -1,16 +1,36 @@
-// Token and position embedding: y[b, t] = table[token[b, t]] + positions[t], of tables of fp32 or bf16. The gradients add into
-// the two tables' accumulators; rows of `positions` past the sequence get zero.
+// Embedding: y[b, t] = table[token[b, t]], fp32, of a table of fp32, bf16 or blocks. Learned positions, fp32 or bf16, are an
+// addition: row t of them, or the row that is given for the token. The gradients add into the accumulators of both; rows of
+// positions past the sequence get zero. A table in blocks is frozen, and without positions.
 #pragma once
+
+#include <optional>
+#include <string>
 
 #include "graph/builder.h"
 #include "ops/attributes.h"
 
 namespace plimsoll::ops {
 
+enum class LearnedPositions { in_order, given, none };
+std::string attribute_text(LearnedPositions positions);
+
+struct EmbeddingAttributes {
+  LearnedPositions positions = LearnedPositions::in_order;
+  std::int64_t padding = -1;               // the row of the table that gets no gradient; -1: none
+  std::optional<BlockMatrix> blocks = {};  // of the table
+  friend bool operator==(const EmbeddingAttributes&, const EmbeddingAttributes&) = default;
+  template <class V>
+  void fields(V&& v) const {
+    if (positions != LearnedPositions::in_order) v("positions", positions);
+    if (padding >= 0) v("padding", padding);
+    if (blocks) v("blocks", *blocks);
+  }
+};
+
 struct EmbeddingBackwardAttributes {
   std::int64_t rows = 0;      // of the table
   bool accumulate = false;    // last input: the accumulator, updated in place
-  std::int64_t padding = -1;  // of token_gradient: the token that is passed over; -1: none
+  std::int64_t padding = -1;  // of token_gradient: the token without a gradient; -1: none
   friend bool operator==(const EmbeddingBackwardAttributes&, const EmbeddingBackwardAttributes&) = default;
   template <class V>
   void fields(V&& v) const {
@@ -20,7 +40,7 @@ struct EmbeddingBackwardAttributes {
 };
 
 struct TokenSlotsAttributes {
-  std::int64_t slots = 0;     // that a window can need
+  std::int64_t slots = 0;     // most of a window
   std::int64_t padding = -1;  // the token that gets no slot, which is -1; -1: none
   friend bool operator==(const TokenSlotsAttributes&, const TokenSlotsAttributes&) = default;
   template <class V>
@@ -39,17 +59,16 @@ struct AddRowsAttributes {
   }
 };
 
-// The gradient of a table that other ops read too is kept apart until the update, so that the order of additions is that of the
-// micro-batches whichever op's turn it is. Where a window looks up few rows they have slots: token_slots gives each token [b, t]
-// the slot of its row, in the order in which rows are first seen in the window. The map [rows + 1] holds for each row one more
-// than its slot, or 0, and last how many there are. add_rows: accumulator [rows, c] += rows, all of them [rows, c], or those with
-// a slot [slots, c].
+// embedding: (tokens i32 [b, t], table [rows, c], [positions [>= t, c]], [position of each token i32 [b, t]]) -> y [b, t, c]
+//
+// The gradient of a table that other ops read too is kept apart until the update, so that additions keep the order of the
+// micro-batches. Where a window looks up few rows they have slots: token_slots gives each token [b, t] the slot of its row, in
+// the order in which rows are first seen in the window. The map [rows + 1] holds for each row one more than its slot, or 0, and
+// last the number of slots. add_rows: accumulator [rows, c] += rows, all of them [rows, c], or those with a slot [slots, c].
 extern const OpDef kEmbedding, kTokenGradient, kPositionGradient, kTokenSlots, kAddRows;
 
-// Emits the gradient of a table, the input 1, in which the tokens of the input 0 are looked up. The row `padding` gets none of
-// it.
-void add_row_gradient(GradientContext& context, std::int64_t padding = -1);
-
-ValueId embedding(GraphBuilder& builder, ValueId tokens, ValueId table, ValueId positions, std::string name);
+// `positions` are the learned ones, `given` the position of each token; both may be invalid.
+ValueId embedding(GraphBuilder& builder, ValueId tokens, ValueId table, ValueId positions, ValueId given, std::int64_t padding,
+                  std::string name);
 
 }  // namespace plimsoll::ops

@@ -13,7 +13,7 @@ namespace plimsoll::cpu::HWY_NAMESPACE {
 
 // A thread owns a strip of columns and walks all tokens: no two threads meet, and every sum has the order of the tokens.
 inline constexpr std::int64_t kStrip = 64;
-inline constexpr std::int64_t kRowsOfTile = 256;  // few of which have something to add
+inline constexpr std::int64_t kRowsOfTile = 256;  // few of them add something
 
 HWY_INLINE void add_into(std::int64_t begin, std::int64_t end, const float* row, float* sum) {
   map_range(
@@ -22,21 +22,25 @@ HWY_INLINE void add_into(std::int64_t begin, std::int64_t end, const float* row,
 
 template <class T, class P>
 HWY_INLINE void look_up(const EmbeddingShape& shape, TableRows rows, const std::int32_t* tokens, const T* table,
-                        const P* positions, float* out) {
+                        const P* positions, const std::int32_t* given, float* out) {
   const std::int64_t width = shape.width;
   for_row_tiles(shape.batch * shape.tokens, width, [&](std::int64_t row, std::int64_t begin, std::int64_t end) HWY_ATTR {
     if (!rows.contains(tokens[row])) return;
     const T* entry = table + (tokens[row] - rows.begin) * width;
+    const auto same = [](Floats e) HWY_ATTR { return e; };
     const auto sum = [](Floats e, Floats p) HWY_ATTR { return hn::Add(e, p); };
-    map_range(begin, end, sum, out + row * width, entry, positions + row % shape.tokens * width);
+    if (positions == nullptr) return map_range(begin, end, same, out + row * width, entry);
+    const std::int64_t position = given == nullptr ? row % shape.tokens : given[row];
+    map_range(begin, end, sum, out + row * width, entry, positions + position * width);
   });
 }
 
 void embedding_forward(const EmbeddingShape& shape, TableRows rows, const std::int32_t* tokens, TableNumbers table,
-                       TableNumbers positions, float* out) {
+                       const AddedPositions& positions, float* out) {
   const auto with_positions = [&](const auto* entries) HWY_ATTR {
-    if (positions.narrow != nullptr) return look_up(shape, rows, tokens, entries, positions.narrow, out);
-    look_up(shape, rows, tokens, entries, positions.exact, out);
+    const TableNumbers& learned = positions.table;
+    if (learned.narrow != nullptr) return look_up(shape, rows, tokens, entries, learned.narrow, positions.rows, out);
+    look_up(shape, rows, tokens, entries, learned.exact, positions.rows, out);
   };
   if (table.narrow != nullptr) return with_positions(table.narrow);
   with_positions(table.exact);
@@ -104,8 +108,16 @@ HWY_EXPORT(embedding_position_gradient);
 HWY_EXPORT(add_rows);
 
 void embedding_forward(const EmbeddingShape& shape, TableRows rows, const std::int32_t* tokens, TableNumbers table,
-                       TableNumbers positions, float* out) {
+                       const AddedPositions& positions, float* out) {
   HWY_DYNAMIC_DISPATCH(embedding_forward)(shape, rows, tokens, table, positions, out);
+}
+
+void embedding_forward(const EmbeddingShape& shape, const std::int32_t* tokens, const StoredMatrix& matrix,
+                       const std::byte* table, float* out) {
+  const std::int64_t width = shape.width;
+  for_row_tiles(shape.batch * shape.tokens, width, [&](std::int64_t row, std::int64_t begin, std::int64_t end) {
+    read_elements(matrix, table, tokens[row] * width + begin, {out + row * width + begin, static_cast<std::size_t>(end - begin)});
+  });
 }
 
 void embedding_token_gradient(const EmbeddingShape& shape, TableRows rows, const std::int32_t* tokens, const float* d_out,

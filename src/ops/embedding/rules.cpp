@@ -1,5 +1,7 @@
 #include <fmt/core.h>
 
+#include <utility>
+
 #include "graph/gradient.h"
 #include "ops/check.h"
 #include "ops/embedding/cuda.h"
@@ -9,36 +11,90 @@
 namespace plimsoll::ops {
 namespace {
 
-std::vector<ValueType> infer(const Attributes&, TypeSpan inputs) {
-  require_inputs(inputs, 3, "embedding");
-  const Shape &tokens = inputs[0].shape, &table = inputs[1].shape, &positions = inputs[2].shape;
+std::size_t inputs_of(const EmbeddingAttributes& attributes) {
+  return attributes.positions == LearnedPositions::none ? 2 : attributes.positions == LearnedPositions::in_order ? 3 : 4;
+}
+
+void require_numbers(const ValueType& table, std::string_view what) {
+  require((table.dtype == DType::f32 || table.dtype == DType::bf16) && table.shape.rank() == 2, "embedding",
+          fmt::format("{} is {}", what, to_text(table)), "pass (rows, width) of fp32 or bf16");
+}
+
+void require_positions(const ValueType& positions, std::int64_t tokens, std::int64_t width) {
+  require_numbers(positions, "the table of positions");
+  const Shape& shape = positions.shape;
+  require(shape[0] >= tokens && shape[1] == width, "embedding",
+          fmt::format("the positions are {} for {} tokens of width {}", to_text(shape), tokens, width),
+          "equal widths, and a position for each token");
+}
+
+std::vector<ValueType> infer(const Attributes& any, TypeSpan inputs) {
+  const auto& attributes = any.as<EmbeddingAttributes>();
+  const std::size_t count = inputs_of(attributes);
+  require_inputs(inputs, count, "embedding");
+  const Shape &tokens = inputs[0].shape, table = table_shape(attributes.blocks, inputs[1], "embedding");
   require(inputs[0].dtype == DType::i32 && tokens.rank() == 2, "embedding", "tokens are " + to_text(inputs[0]),
           "pass i32(batch, tokens)");
-  for (const ValueType& each : inputs.subspan(1)) {
-    require(each.dtype == DType::f32 || each.dtype == DType::bf16, "embedding", "a table is " + to_text(each), "fp32 or bf16");
-  }
-  require(table.rank() == 2 && positions.rank() == 2 && table.last() == positions.last() && positions[0] >= tokens[1],
-          "embedding",
-          fmt::format("the table is {}, the positions {} for {} tokens", to_text(table), to_text(positions), tokens[1]),
-          "equal widths, and a position for each token");
+  if (!attributes.blocks) require_numbers(inputs[1], "the table");
+  require(!attributes.blocks || count == 2, "embedding", "the table is in blocks", "no positions beside it");
+  const std::int64_t padding = attributes.padding;
+  require(padding < table[0], "embedding", fmt::format("the padding is row {} of {}", padding, table[0]), "a row of the table");
+  if (count > 2) require_positions(inputs[2], count == 3 ? tokens[1] : 1, table.last());
+  if (count > 3) require_type(inputs[3], inputs[0], "embedding", "the position of each token");
   return {{DType::f32, {tokens[0], tokens[1], table.last()}}};
 }
 
-Cost cost(const Attributes&, TypeSpan, TypeSpan outputs) {
-  const double bytes = static_cast<double>(dense_bytes(outputs[0].shape, outputs[0].dtype));
-  return {bytes / 4, 3 * bytes};
+Cost cost(const Attributes&, TypeSpan inputs, TypeSpan outputs) {
+  const double bytes = bytes_touched({}, outputs);
+  return inputs.size() > 2 ? Cost{bytes / 4, 3 * bytes} : Cost{0, 2 * bytes};
+}
+
+// The gradient of the rows that the tokens, or numbers of another input, look up in the table `input`.
+void add_row_gradient(GradientContext& context, std::size_t numbers, std::size_t table, std::int64_t padding) {
+  GraphBuilder& builder = context.builder();
+  const ValueId dy = context.gradient(0);
+  EmbeddingBackwardAttributes rows{builder.shape(context.input(table))[0], false, padding};
+  const RowAccumulators apart = context.shared(table) ? context.rows_apart(table) : RowAccumulators{};
+  if (!apart.rows.valid()) return context.contribute(table, kTokenGradient, rows, {context.input(numbers), dy});
+  const std::string name = builder.value(context.input(table)).name + ".grad.rows";
+  ValueId which = context.input(numbers);
+  if (apart.map.valid()) {
+    const TokenSlotsAttributes slots{builder.shape(apart.rows)[0], padding};
+    const auto outputs = builder.add(kTokenSlots, slots, {which, apart.map}, {"slots", "map"});
+    builder.rename(outputs[1], builder.value(apart.map).name);
+    which = outputs[0];
+    rows.padding = -1;  // it has no slot
+  }
+  rows.rows = builder.shape(apart.rows)[0];
+  rows.accumulate = true;
+  builder.rename(builder.add1(kTokenGradient, rows, {which, dy, apart.rows}, "grad"), name);
 }
 
 void gradient(GradientContext& context) {
-  const EmbeddingBackwardAttributes positions{context.builder().shape(context.input(2))[0]};
-  if (context.wants(2)) context.contribute(2, kPositionGradient, positions, {context.gradient(0)});
-  if (context.wants(1)) add_row_gradient(context);
+  const auto& attributes = context.node().attributes.as<EmbeddingAttributes>();
+  if (attributes.positions == LearnedPositions::given && context.wants(2)) add_row_gradient(context, 3, 2, -1);
+  if (attributes.positions == LearnedPositions::in_order && context.wants(2)) {
+    const EmbeddingBackwardAttributes rows{context.builder().shape(context.input(2))[0]};
+    context.contribute(2, kPositionGradient, rows, {context.gradient(0)});
+  }
+  if (context.wants(1)) add_row_gradient(context, 0, 1, attributes.padding);
 }
 
-std::vector<std::size_t> either(const Attributes&) { return {1, 2}; }
+std::vector<std::size_t> either(const Attributes& any) {
+  if (any.as<EmbeddingAttributes>().positions == LearnedPositions::none) return {1};
+  return {1, 2};
+}
 
-// As large as those of the loss, with which the table may be shared.
-RangeRule ranges(const Attributes&, TypeSpan inputs) { return {kTableRows * inputs[1].shape.last(), {1}}; }
+std::optional<StoredReader> reads_stored(const Attributes& any, std::size_t input, const std::optional<BlockMatrix>& blocks) {
+  if (any.as<EmbeddingAttributes>().positions != LearnedPositions::none) return {};
+  return reads_table<EmbeddingAttributes>(kEmbedding, any, input, blocks);
+}
+
+// Ranges are as large as those of the loss, with which the table may be shared. Blocks are whole: their scales lie apart.
+RangeRule ranges(const Attributes& any, TypeSpan inputs) {
+  if (any.as<EmbeddingAttributes>().blocks) return {};
+  return {kTableRows * inputs[1].shape.last(), {1}};
+}
 
 RangeRule ranges_of_token_gradient(const Attributes& any, TypeSpan inputs) {
   RangeRule rule{kTableRows * inputs[1].shape.last(), {}};
@@ -115,8 +171,13 @@ Cost cost_of_add_rows(const Attributes&, TypeSpan inputs, TypeSpan) {
 
 }  // namespace
 
-const OpDef kEmbedding{
-    .name = "embedding", .infer = infer, .cost = cost, .gradient = gradient, .ranges = ranges, .either = either};
+const OpDef kEmbedding{.name = "embedding",
+                       .infer = infer,
+                       .cost = cost,
+                       .gradient = gradient,
+                       .ranges = ranges,
+                       .reads_stored = reads_stored,
+                       .either = either};
 const OpDef kTokenGradient{.name = "token_gradient",
                            .infer = infer_gradient<1>,
                            .cost = cost_of_gradient<1>,
@@ -141,38 +202,35 @@ const OpDef kAddRows{.name = "add_rows",
                      .ranges = ranges_of_add_rows};
 
 OpList embedding_ops() {
-  return {{&kEmbedding},
+  return {{&kEmbedding, {cuda_embedding_scratch}},
           {&kTokenGradient, {cuda_token_gradient_scratch}},
           {&kPositionGradient},
           {&kTokenSlots, {cuda_token_slots_scratch}},
           {&kAddRows}};
 }
 
-void add_row_gradient(GradientContext& context, std::int64_t padding) {
-  GraphBuilder& builder = context.builder();
-  const ValueId dy = context.gradient(0);
-  EmbeddingBackwardAttributes rows{builder.shape(context.input(1))[0], false, padding};
-  const RowAccumulators apart = context.shared(1) ? context.rows_apart(1) : RowAccumulators{};
-  if (!apart.rows.valid()) return context.contribute(1, kTokenGradient, rows, {context.input(0), dy});
-  const std::string name = builder.value(context.input(1)).name + ".grad.rows";
-  ValueId which = context.input(0);
-  if (apart.map.valid()) {
-    const TokenSlotsAttributes slots{builder.shape(apart.rows)[0], padding};
-    const auto outputs = builder.add(kTokenSlots, slots, {which, apart.map}, {"slots", "map"});
-    builder.rename(outputs[1], builder.value(apart.map).name);
-    which = outputs[0];
-    rows.padding = -1;  // it has no slot
+std::string attribute_text(LearnedPositions positions) {
+  switch (positions) {
+    case LearnedPositions::in_order: return "in_order";
+    case LearnedPositions::given: return "given";
+    case LearnedPositions::none: return "none";
   }
-  rows.rows = builder.shape(apart.rows)[0];
-  rows.accumulate = true;
-  builder.rename(builder.add1(kTokenGradient, rows, {which, dy, apart.rows}, "grad"), name);
+  return "?";
 }
 
-ValueId embedding(GraphBuilder& builder, ValueId tokens, ValueId table, ValueId positions, std::string name) {
-  for (const ValueId each : {table, positions}) {
-    if (builder.value(each).parameter) builder.mark_table(each);
+ValueId embedding(GraphBuilder& builder, ValueId tokens, ValueId table, ValueId positions, ValueId given, std::int64_t padding,
+                  std::string name) {
+  EmbeddingAttributes attributes{LearnedPositions::none, padding, builder.blocks_of(table)};
+  std::vector<ValueId> inputs{tokens, table};
+  if (positions.valid()) {
+    attributes.positions = given.valid() ? LearnedPositions::given : LearnedPositions::in_order;
+    inputs.push_back(positions);
+    if (given.valid()) inputs.push_back(given);
   }
-  return builder.add1(kEmbedding, NoAttributes{}, {tokens, table, positions}, std::move(name));
+  for (const ValueId each : {table, positions}) {
+    if (each.valid() && builder.value(each).parameter) builder.mark_table(each);
+  }
+  return builder.add1(kEmbedding, attributes, std::move(inputs), std::move(name));
 }
 
 }  // namespace plimsoll::ops

@@ -1,4 +1,4 @@
-// What kernels on tables of rows share.
+// Loops and grids of kernels on tables of rows.
 #pragma once
 
 #include "device/cuda/kernels.cuh"
@@ -7,7 +7,7 @@ namespace plimsoll::cuda {
 
 inline constexpr int kTableThreads = 256, kTableWarps = kTableThreads / kWarp;
 
-// The rows of a table that a call has; tokens of other rows are passed over.
+// The rows of a table that a call has; tokens of other rows are skipped.
 struct TableRange {
   std::int64_t begin, count;
 

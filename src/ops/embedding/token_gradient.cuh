@@ -102,7 +102,7 @@ static __global__ void __launch_bounds__(kTableThreads) order_positions_kernel(T
   });
 }
 
-// Of up to 32 rows of dy: each lane knows the position of one.
+// The sum of up to 32 rows of dy: each lane knows the position of one.
 template <int kElements>
 __device__ __forceinline__ Pack<float, kElements> sum_of_list(const TokenLists& t, std::int32_t begin, std::int32_t count,
                                                               std::int64_t column) {

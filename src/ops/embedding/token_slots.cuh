@@ -13,7 +13,7 @@ struct TokenSlots {
   std::int32_t *first, *map, *out;  // map: one more than the slot of each row, or 0, and how many there are
 };
 
-// Of the rows that are asked for, whatever scratch held.
+// Resets the first positions of the rows that tokens ask for.
 static __global__ void __launch_bounds__(kTableThreads) forget_firsts_kernel(TokenSlots s, bool begins) {
   if (begins) for_items(s.rows + 1, [&](std::int64_t i) { s.map[i] = 0; });
   for_items(s.tokens, [&](std::int64_t i) { s.first[s.which[i]] = static_cast<std::int32_t>(s.tokens); });
@@ -30,7 +30,7 @@ static __global__ void __launch_bounds__(kTableThreads) read_slots_kernel(TokenS
   for_items(s.tokens, [&](std::int64_t i) { s.out[i] = s.map[s.which[i]] - 1; });
 }
 
-// Of this lane and those before it.
+// The sum over this lane and those before it.
 __device__ __forceinline__ std::int32_t sum_up_to_lane(std::int32_t value) {
 #pragma unroll
   for (unsigned by = 1; by < kWarp; by *= 2) {

@@ -56,7 +56,7 @@ KernelChoice choose_variance(const KernelRequest& request) {
   return own_kernel(cpu::update_variance_scratch(Operands(request, At::of_variance).shape));
 }
 
-// Where the coefficient is no number, nothing changes.
+// A coefficient that is no number changes nothing.
 std::unique_ptr<Kernel> bind_variance(const KernelRequest& request) {
   return make_kernel([o = Operands(request, At::of_variance)](const KernelCall& call) {
     if (!std::isfinite(o.scale(call))) return;

@@ -15,7 +15,7 @@ namespace {
 constexpr int kClosingThreads = 1024;
 constexpr float kLeast = 0x1p-23f;  // of the mean of the rows; its square of a variance
 
-// What ends update_variance of a matrix.
+// The end of update_variance of a matrix.
 struct Closing {
   std::int64_t rows, columns, strips, tiles, row_blocks;
   const float* coefficient;
@@ -132,7 +132,7 @@ struct ElementVariance {
   }
 };
 
-// Of a row times that of a column over the mean of the rows.
+// The variance of a row times that of a column over the mean of the rows.
 struct MatrixVariance {
   std::int64_t columns, first;  // where the range begins
   const float *of_rows, *of_columns;
@@ -219,7 +219,7 @@ struct Step {
   Sums<2>* change;
 };
 
-// What all elements share: one thread of a block works it out.
+// Numbers that all elements share: one thread of a block computes them.
 struct SharedStep {
   float keep, size, blend;
   std::uint32_t update[2];

@@ -1,6 +1,5 @@
-// What Adafactor on a GPU needs, which no GPU is asked for. Sums of squares of a matrix are taken from one pass over it: warps
-// walk down strips of columns, within tiles of rows. A sum that a range's end cuts goes on, in the same order, with the next
-// range.
+// Scratch of Adafactor on a GPU, known without asking one. One pass takes the sums of squares of a matrix: warps walk down strips
+// of columns, within tiles of rows. A sum that a range's end cuts goes on, in the same order, with the next range.
 #pragma once
 
 #include "ops/factored/factored.h"

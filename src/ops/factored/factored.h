@@ -11,8 +11,8 @@
 
 namespace plimsoll::ops {
 
-// Of all three ops. The first state is [r] and the second [c] of a parameter [..., c] of r c elements where it is factored; else
-// there is one, of the parameter's shape.
+// Attributes of all three ops. A factored parameter [..., c] of r c elements has the states [r] and [c]; another one has one
+// state of the parameter's shape.
 struct FactoredAttributes {
   bool factored = true;
   double weight_decay = 0;
@@ -29,21 +29,21 @@ struct FactoredAttributes {
   }
 };
 
-// Where the operands of each of the three ops are: the one place that knows their order. What an op changes has the same number
-// among its inputs and its outputs. What an op has not is kAbsent.
+// The positions of the operands of the three ops, in the one place that knows their order. A changed operand has the same number
+// among inputs and outputs. A missing operand is kAbsent.
 struct FactoredOperands {
   static constexpr std::size_t kAbsent = ~std::size_t{0};
 
   std::size_t parameter = kAbsent, average = kAbsent, first_state, states;
   std::size_t gradient, sizes = kAbsent, scalars = kAbsent, coefficient = kAbsent, inputs;
-  std::size_t changed = 0;  // so many, the first ones
+  std::size_t changed = 0;  // number of changed operands, which come first
 
   static FactoredOperands of_variance(const FactoredAttributes& a) { return {a, Op::variance}; }
   static FactoredOperands of_size(const FactoredAttributes& a) { return {a, Op::size}; }
   static FactoredOperands of_update(const FactoredAttributes& a) { return {a, Op::update}; }
 
   std::size_t state(std::size_t number) const { return first_state + number; }
-  // Of a matrix.
+  // States of a matrix.
   std::size_t rows() const { return state(0); }
   std::size_t columns() const { return state(1); }
   // Outputs of update_size and of adafactor.

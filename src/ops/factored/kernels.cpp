@@ -234,7 +234,7 @@ void close_variance(const FactoredShape& shape, const Variance& variance, const 
       std::max<std::int64_t>(64, kElementTile / tiles));
 }
 
-// What the variances of the columns are multiplied by, in a row.
+// The factor of the variances of the columns, in a row.
 class RowFactor {
  public:
   RowFactor(const FactoredShape& shape, const Variance& variance) : rows_(shape.factored ? variance.rows : nullptr) {

@@ -17,7 +17,7 @@ struct FactoredShape {
   std::int64_t elements() const { return rows * columns; }
 };
 
-// Where the elements of a call begin, a multiple of ops::kNormTile, and how many there are. Calls come in ascending order.
+// The elements of a call; `begin` is a multiple of ops::kNormTile. Calls come in ascending order.
 struct FactoredRange {
   std::int64_t begin = 0, count = 0;
 };

@@ -71,7 +71,7 @@ std::vector<Alias> updates_first(const FactoredOperands& at) {
 std::vector<Alias> aliases_of_variance(const Attributes& any) { return updates_first(FactoredOperands::of_variance(of(any))); }
 std::vector<Alias> aliases_of_update(const Attributes& any) { return updates_first(FactoredOperands::of_update(of(any))); }
 
-// What has an element for each of the parameter's. Sums run in tiles of kNormTile.
+// Ranges of all operands of the parameter's shape. Sums run in tiles of kNormTile.
 RangeRule ranges_from(const FactoredAttributes& a, const FactoredOperands& at) {
   RangeRule rule{.step = kNormTile};
   for (const std::size_t each : {at.parameter, at.average, a.factored ? at.kAbsent : at.state(0), at.gradient}) {

@@ -63,7 +63,7 @@ class Unit {
 
  private:
   __device__ __forceinline__ std::int64_t column(int e) const { return column_ + (kPacked ? 1 : kWarp) * e; }
-  // Where the strip begins and ends in a row.
+  // The elements at which the strip begins and ends in a row.
   __device__ __forceinline__ std::int64_t begin_in(std::int64_t row) const { return row * s_.columns + strip_ * kCudaStrip; }
   __device__ __forceinline__ std::int64_t end_in(std::int64_t row) const {
     const std::int64_t end = (strip_ + 1) * kCudaStrip;
@@ -124,7 +124,7 @@ class Unit {
     }
   }
 
-  // What of a row's strip is in the range. What lanes have up to its end waits for the next one.
+  // Adds the part of a row's strip that is in the range. The sums of lanes at its end wait for the next range.
   __device__ __forceinline__ void add_part(std::int64_t row) {
     if (end_in(row) <= s_.begin || begin_in(row) >= s_.end) return;
     float of_lane = begin_in(row) < s_.begin ? *cut_at(s_.begin) : 0.0f;

@@ -19,7 +19,7 @@ struct LossTerms {
   float of_target, of_each, z;  // 1 - s, s / vocabulary, z
 };
 
-// Of logits so far: the largest, the sum of exponentials relative to it, and their plain sum.
+// The largest of the logits so far, the sum of exponentials relative to it, and their plain sum.
 struct RowSums {
   float most, exponentials, plain;
 };
@@ -142,7 +142,7 @@ class Loss {
         whole_(products(layout_.tile)),
         last_(layout_.tokens % layout_.tile == 0 ? whole_ : products(layout_.tokens % layout_.tile)) {}
 
-  // Of all its products.
+  // The algorithms of all its products.
   std::string algorithm() const {
     std::string all;
     for (const Products* products : {&whole_, &last_}) {

@@ -1,6 +1,5 @@
-// What the loss on a GPU needs, which no GPU is asked for. Tokens are worked on in canonical tiles, whose logits over the whole
-// vocabulary are held, one tile at a time: however many chunks are asked for, bytes and bits are the same, and the vocabulary
-// does not come in ranges.
+// Scratch of the loss on a GPU, known without asking one. It holds the logits of one canonical tile of tokens over the whole
+// vocabulary at a time: the number of chunks changes neither bytes nor bits, and the vocabulary does not come in ranges.
 #pragma once
 
 #include <algorithm>

@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::int64_t kTaskRows = 16;  // of one task of the row-wise passes
 
-// Where the tiles are, and how many of them `chunks` holds at once.
+// The tiles, and the number of them that `chunks` holds at once.
 struct Tiling {
   std::int64_t tokens, vocab, token_tile, token_tiles, vocab_tiles;
   std::int64_t group;  // tiles of tokens that are worked on together

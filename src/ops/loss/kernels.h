@@ -23,7 +23,7 @@ struct LossShape {
   std::int64_t tokens = 0, width = 0, vocab = 0;
   int chunks = 1;
   bool in_ranges = false;
-  // Of h. Where it has 16 bits, tiles of w and of the logits' gradient are rounded to it as well, and products are added in fp32.
+  // The type of h. Tiles of w and of the logits' gradient are rounded to one of 16 bits as well; products are added in fp32.
   DType operands = DType::f32;
   StoredMatrix table = {};    // w, of which tiles are converted where it has not the operands' dtype itself
   bool dh = true, dw = true;  // the gradients that a backward loss makes

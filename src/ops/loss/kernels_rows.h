@@ -6,11 +6,11 @@
 
 namespace plimsoll::cpu {
 
-// What is known of a token's logits after the tiles so far: sum = sum of exp(logit - max).
+// A token's logits in the tiles so far: sum = sum of exp(logit - max).
 struct SoftmaxState {
   float max = -std::numeric_limits<float>::infinity();
   float sum = 0.0F;
-  float target = 0.0F;  // the target's logit, or what of all logits stands for it
+  float target = 0.0F;  // the target's logit, or the mixture of all logits in its place
 };
 
 // Takes the next `columns` logits into the state, target excepted. A NaN among them leaves the sum NaN.

@@ -9,7 +9,7 @@
 namespace plimsoll::ops {
 namespace {
 
-// Of w, however it is stored.
+// The shape of w, however it is stored.
 Shape table_of(const LossAttributes& attributes, TypeSpan inputs) {
   return table_shape(attributes.blocks, inputs[1], "linear_cross_entropy");
 }
@@ -136,10 +136,8 @@ namespace {
 
 Bytes gpu_scratch(const KernelRequest& request) {
   const bool numbers = request.inputs[1].dtype == DType::f32 || request.inputs[1].dtype == request.inputs[0].dtype;
-  if (numbers) return cuda_loss_scratch(request);
-  throw config_error("E-CUDA-OP", std::string(request.op->name),
-                     "a GPU has no kernel for a table of " + to_text(request.inputs[1]), "a table of fp32, or of the width of h",
-                     {Change("machine.device", "cpu")});
+  require_on_gpu(numbers, request, "a table of " + to_text(request.inputs[1]), "a table of fp32, or of the width of h");
+  return cuda_loss_scratch(request);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// What products on a GPU need, which no GPU is asked for.
+// Scratch of products on a GPU, known without asking one.
 #pragma once
 
 #include "ops/matmul/gemm_shape.h"

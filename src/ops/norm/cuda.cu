@@ -61,8 +61,8 @@ __device__ __forceinline__ float slope(float dy, float gamma, float z, float rst
   return (dy * gamma - means.gradient - z * means.projection) * rstd;
 }
 
-// Of the threads of a team, in all of them, while all teams of the block do the same. `turn` alternates between two places, so
-// that one barrier is enough.
+// The sum over the threads of a team, in all of them, while all teams of the block do the same. `turn` alternates between two
+// places, so that one barrier is enough.
 __device__ __forceinline__ RowSums sum_of_team(RowSums mine, int turn, int team_warps) {
   __shared__ RowSums of_warps[2][CudaLayerNormLayout::kMostThreads / kWarp];
   mine = {warp_sum(mine.gradient), warp_sum(mine.projection)};

@@ -20,7 +20,7 @@ struct CudaLayerNormLayout {
   static constexpr int kMostPacks = 4, kMostThreads = 512;
   static constexpr std::int64_t kColumns = 32;  // of a block whose rows are not held: a warp has a row of them
 
-  // Of a block; few enough that two blocks of up to two packs have the registers that they need side by side.
+  // Threads of a block; few enough that two blocks of up to two packs have registers side by side.
   static constexpr int most_threads(int packs) { return packs < kMostPacks ? 448 : kMostThreads; }
 
   std::int64_t sums;  // dgamma and dbeta, as far as they are made
@@ -37,7 +37,7 @@ struct CudaLayerNormLayout {
     const std::int64_t most = packs == 0 ? kSmallBlocks / ceil_div(width, kColumns) : packs < kMostPacks ? kBlocks : kBlocks / 2;
     groups = std::clamp(ceil_div(rows, std::int64_t{teams}), std::int64_t{1}, std::max(std::int64_t{1}, most));
   }
-  // Of a block, to add up what its teams have.
+  // Shared memory of a block, to add up the sums of its teams.
   Bytes shared() const { return Bytes{teams == 1 ? 0 : teams * sums * width * 4}; }
   static constexpr std::size_t kMostShared = std::size_t{2} * 2 * (kMostThreads / 2 * 4 * kMostPacks) * 4;  // two teams
   Bytes scratch() const { return Bytes{groups * sums * width * 4}; }

@@ -37,8 +37,8 @@ Cost cost(const Attributes&, TypeSpan inputs, TypeSpan outputs) {
   return {8.0 * static_cast<double>(inputs[0].shape.elements()), bytes_touched(inputs, outputs)};
 }
 
-// Whether one call can add to all accumulators: it either writes all or adds to all, so all have been added to in this window or
-// none has.
+// True: one call can serve all accumulators. It either writes all or adds to all, so all of them have begun in this window, or
+// none.
 bool same_state(const GraphBuilder& builder, const std::vector<ValueId>& into) {
   if (into.empty() || !std::ranges::all_of(into, [](ValueId each) { return each.valid(); })) return false;
   const bool twice = into.size() == 2 && into.front() == into.back();

@@ -89,7 +89,7 @@ struct Squared {
   }
 };
 
-// Of fp32, or of bf16, which is widened block by block.
+// The sum of map(x[i]) over a range of fp32, or of bf16, which is widened block by block.
 template <class T, class Map>
 HWY_INLINE double sum_range(std::int64_t begin, std::int64_t end, const T* x, Map map) {
   const hn::ScalableTag<double> d;

@@ -34,7 +34,7 @@ void reduce_last_axis(std::int64_t rows, std::int64_t n, bool mean, const float*
 // *total += x[0], x[1], ... in that order, in fp64: any split of x into consecutive calls gives the same bits.
 void sum_in_order(std::int64_t n, const float* x, double* total);
 
-// Of n numbers. Subnormal ones are not zero and below 2^-14.
+// Counts over n numbers of fp16. Subnormal numbers are below 2^-14, and not zero.
 struct SmallNumbers {
   std::int64_t zeros = 0, subnormals = 0;
 };

@@ -38,7 +38,7 @@ struct RowThreads {
   static constexpr int kAtOnce = kBlock / kThreads;
 };
 
-// Of up to kWarps * 32 * kPacks * 4 numbers, a multiple of 4.
+// A row in registers, of up to kWarps * 32 * kPacks * 4 numbers, a multiple of 4.
 template <int kWarpsOfRow, int kPacks>
 class HeldRow : public RowThreads<kWarpsOfRow> {
  public:
@@ -66,7 +66,7 @@ class HeldRow : public RowThreads<kWarpsOfRow> {
   Pack<float, kElements> at_[kPacks];
 };
 
-// Of any width that is a multiple of kElementsOfPack.
+// A row in memory, of any width that is a multiple of kElementsOfPack.
 template <int kWarpsOfRow, int kElementsOfPack = 1>
 class PassedRow : public RowThreads<kWarpsOfRow> {
  public:
@@ -91,14 +91,14 @@ class PassedRow : public RowThreads<kWarpsOfRow> {
   const float* x_;
 };
 
-// Of all threads of a row, in all of them.
+// The sum over the threads of a row, in all of them.
 template <class Row, class T>
 __device__ __forceinline__ T sum_of_threads(T value) {
   if constexpr (Row::kWarps == 1) return warp_sum(value);
   return block_sum(value);
 }
 
-// Of what f says of each element of a row, in all of its threads.
+// The sum of f(element) over a row, in all of its threads.
 template <class Row, class F>
 __device__ __forceinline__ auto sum_over(std::int64_t width, const Row& x, F f) {
   decltype(f(0.0f)) sum = 0;

@@ -15,7 +15,7 @@ std::unique_ptr<Kernel> bind(const KernelRequest& request) {
   });
 }
 
-// Of dy, x and rstd, which both backward ops begin with.
+// The first operands of both backward ops: dy, x and rstd.
 struct Gradient {
   std::int64_t rows, width;
   DType dy, x, output;

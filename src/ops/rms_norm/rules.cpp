@@ -12,7 +12,7 @@ void require_output(DType output, const char* where) {
   require(is_float(output) && output != DType::f64, where, fmt::format("the output is {}", name(output)), "fp32, bf16 or fp16");
 }
 
-// Of x, in rows as long as the weight.
+// The type of the reciprocal deviations of x, in rows as long as the weight.
 ValueType rstd_of(const Shape& x, const ValueType& weight, const char* where) {
   require(weight.dtype == DType::f32 && weight.shape.rank() == 1 && weight.shape[0] > 0, where,
           "the weight is " + to_text(weight), "pass f32(row length)");

@@ -18,7 +18,7 @@
 #define PLIMSOLL_OPS_ROTARY_KERNELS_ONCE_
 namespace plimsoll::cpu::rotary {
 
-// What is on the stack at a time: the cosines and sines of up to so many pairs of a token, and of as many tokens as have room.
+// Cosines and sines on the stack at a time: up to kPairs pairs of a token, and as many tokens as kNumbers have room for.
 inline constexpr std::int64_t kPairs = 512, kNumbers = 2048;
 inline constexpr std::int64_t kTokens = 8;  // of a task at least, so that what it reads of a sample lies together
 
@@ -35,7 +35,7 @@ inline float rounded(float, float x) { return x; }
 inline float rounded(std::uint16_t, float x) { return widen_bf16(narrow_bf16(x)); }
 inline float rounded(F16, float x) { return widen_f16(narrow_f16(x)); }
 
-// Of some pairs of a token. Where pairs are interleaved each has two of both, so that (a, b) turns into (a, b) cosines + (b, a)
+// Cosines and sines of some pairs of a token. An interleaved pair has two of both: (a, b) turns into (a, b) cosines + (b, a)
 // sines.
 struct Turn {
   float *cosines, *sines;

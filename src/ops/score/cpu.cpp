@@ -30,7 +30,7 @@ Bytes tile_bytes(const KernelRequest& request) {
   return align_up(Bytes{4 * request.inputs[0].shape[0] * tile_shape(request, false).n}, kCacheLine);
 }
 
-// Of the table, as fp32 where it is not.
+// Bytes of a tile of the table as fp32, if it is of another type.
 Bytes wide_bytes(const KernelRequest& request) {
   if (request.inputs[1].dtype == DType::f32) return Bytes{0};
   return align_up(Bytes{4 * tile_shape(request, false).n * request.inputs[0].shape[1]}, kCacheLine);

@@ -13,7 +13,7 @@ namespace {
 
 KernelChoice choose_sum(const KernelRequest& request) { return own_kernel(cpu::sum_scratch(request.inputs[0].shape.elements())); }
 
-// Of the flat operands of a call: the elements of its range, with which they begin, or all.
+// The number of elements in a call's range, with which flat operands begin, or of all.
 std::int64_t count_of(const KernelCall& call, std::int64_t all) { return call.range.whole() ? all : call.range.elements; }
 
 std::unique_ptr<Kernel> bind_sum(const KernelRequest& request) {
@@ -51,7 +51,7 @@ KernelChoice choose_update(const KernelRequest& request) {
   return own_kernel(cpu::change_scratch(request.inputs[ops::UpdateOperands::parameter()].shape.elements()));
 }
 
-// Where the operands of an update are, and of which types.
+// Positions and types of the operands of an update.
 struct UpdateTypes {
   ops::UpdateOperands at;
   std::int64_t elements;

@@ -111,7 +111,7 @@ struct Update {
   Sums<2>* of_tiles;
 };
 
-// What all elements share: one thread of a block works it out.
+// Numbers that all elements share: one thread of a block computes them.
 template <class Rule>
 struct Shared {
   Rule rule;
@@ -131,7 +131,7 @@ struct Shared {
   }
 };
 
-// Which random bits a number is rounded by: what is narrow takes half a word of its element, in turn, the third from another
+// The random bits that round a number: narrow numbers take half a word of their element in turn, the third one from another
 // stream. Coded states come first, however the parameter lies in memory.
 template <class Rule, class P, class S>
 struct Halves {
@@ -173,7 +173,7 @@ __device__ __forceinline__ T rounded(float x, [[maybe_unused]] std::uint32_t hal
 constexpr int kFours = 2, kApart = 4 * kWarp, kPieces = kCudaTile / (4 * kFours * kTileThreads);
 static_assert(kFours * kApart == ops::kCodedBlock && kPieces * 4 * kFours * kTileThreads == kCudaTile);
 
-// What a thread holds of a piece of a tile while it updates it. `kWhole`: the tile ends within the range.
+// A thread's share of a piece of a tile during its update. `kWhole`: the tile ends within the range.
 template <bool kWhole, class Rule, class P, class G, class S>
 class Held {
   using H = Halves<Rule, P, S>;
@@ -314,7 +314,7 @@ __device__ __forceinline__ void update_tile(const Update<Rule, P, G, S>& u, cons
   }
 }
 
-// Where the coefficient is no finite number, nothing changes.
+// A coefficient that is no finite number changes nothing.
 template <class Rule, class P, class G, class S>
 __global__ void __launch_bounds__(kTileThreads, 3) update_kernel(const __grid_constant__ Update<Rule, P, G, S> u) {
   __shared__ Shared<Rule> shared;

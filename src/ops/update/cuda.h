@@ -1,6 +1,5 @@
-// What sums over flat arrays on a GPU need, which no GPU is asked for. Each canonical tile leaves its sums in fp64, of which
-// scratch keeps a place; they are added up with the array's last range, so that however it is cut into ranges, the bits are the
-// same. An array of one tile leaves its sums where they are wanted.
+// Scratch of sums over flat arrays on a GPU, known without asking one. Each canonical tile leaves its sums in scratch, in fp64.
+// They are added up with the array's last range, so that ranges change no bit. An array of one tile writes its result at once.
 #pragma once
 
 #include "ops/attributes.h"

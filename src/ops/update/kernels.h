@@ -11,8 +11,8 @@
 
 namespace plimsoll::cpu {
 
-// Where a parameter or a state is: fp32, bf16, or, of states, codes of 8 bits in blocks of kCodedBlock elements, each with a
-// scale (device/cpu/coded-inl.h).
+// A parameter or a state: fp32, bf16, or, for states, codes of 8 bits in blocks of kCodedBlock elements, each with a scale
+// (device/cpu/coded-inl.h).
 struct StateNumbers {
   StateNumbers(float* data) : exact(data) {}           // NOLINT: a pointer is all that it is
   StateNumbers(std::uint16_t* data) : narrow(data) {}  // NOLINT
@@ -24,7 +24,7 @@ struct StateNumbers {
   float* scales = nullptr;
 };
 
-// Where a gradient is: fp32 or bf16.
+// A gradient: fp32 or bf16.
 struct GradientNumbers {
   GradientNumbers(const float* data) : exact(data) {}           // NOLINT: a pointer is all that it is
   GradientNumbers(const std::uint16_t* data) : narrow(data) {}  // NOLINT
@@ -43,14 +43,14 @@ struct StochasticRounding {
   std::int64_t first = 0;  // the element with which the range begins, a multiple of 4, of coded states of a block
 };
 
-// What follows the parameter, where it is not null: average = first ? p : average + blend (p - average), with the updated p.
+// An average of the parameter; null: none. average = first ? p : average + blend (p - average), with the updated p.
 struct Average {
   float* numbers = nullptr;
   double blend = 1;
   bool first = false;
 };
 
-// What an update did to a parameter: the sums of squares of it, before, and of what was added to it, before that is rounded.
+// Sums of squares of a parameter before an update, and of its change before rounding.
 struct Change {
   double before = 0, step = 0;
 };

@@ -1,4 +1,4 @@
-// What each optimizer does to an element on a GPU: the formulas of the CPU (update/kernels.cpp), in their order.
+// The update of an element by each optimizer on a GPU: the formulas of the CPU (update/kernels.cpp), in their order.
 #pragma once
 
 #include "ops/update/taken.cuh"

@@ -7,7 +7,7 @@
 
 namespace plimsoll::cuda {
 
-// What has no place, and the half word that is added to it, decide about rounding up. NaN stays NaN.
+// The lost bits plus the half word decide about rounding up. NaN stays NaN.
 __host__ __device__ __forceinline__ Bf16 round_by(float x, std::uint32_t word) {
 #ifdef __CUDA_ARCH__
   const std::uint32_t bits = __float_as_uint(x);
@@ -22,7 +22,7 @@ struct Rounding {
   std::array<std::uint32_t, 2> key{};  // zeros: to the nearest, away from zero where both are as near
   std::array<std::uint32_t, 2> update{};
 
-  // Of elements 4 group to 4 group + 3. `stream`: 0, or kSecondStream.
+  // The words of elements 4 group to 4 group + 3. `stream`: 0, or kSecondStream.
   __host__ __device__ __forceinline__ PhiloxWords words(std::int64_t group, std::uint32_t stream = 0) const {
     constexpr std::uint32_t kHalves = 0x80008000u;
     if (key[0] == 0 && key[1] == 0) return {kHalves, kHalves, kHalves, kHalves};

@@ -16,7 +16,7 @@ struct alignas(kSums * sizeof(double)) Sums {
   double of[kSums];
 };
 
-// What the threads of a block have, in the first one: in T within a warp, in fp64 over the warps.
+// The sums over the threads of a block, in the first thread: in T within a warp, in fp64 over the warps.
 template <int kSums, class T>
 __device__ __forceinline__ Sums<kSums> sums_of_block(const T (&mine)[kSums]) {
   constexpr int kWarps = kTileThreads / kWarp;
@@ -52,13 +52,13 @@ __global__ void __launch_bounds__(kMostAdding)
   if (threadIdx.x == 0) *sums = mine;
 }
 
-// Where a call's tiles leave their sums, and where they are added up.
+// The places of the sums of a call's tiles, and of their totals.
 template <int kSums>
 class TileSums {
  public:
   TileSums(std::int64_t elements, std::int64_t tile) : elements_(elements), tile_(tile), tiles_(ceil_div(elements, tile)) {}
 
-  // Of the elements of a call's range, with which flat operands begin, or of all.
+  // The number of elements in a call's range, with which flat operands begin, or of all.
   std::int64_t count(const KernelCall& call) const { return call.range.whole() ? elements_ : call.range.elements; }
   Grid grid(const KernelCall& call) const {
     return {{static_cast<unsigned>(ceil_div(count(call), tile_)), 1, 1}, {kTileThreads, 1, 1}, 0};

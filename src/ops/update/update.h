@@ -19,7 +19,7 @@ struct ClipAttributes {
   }
 };
 
-// Where the operands of a clip are. Inputs: sums and, where it is scaled, scalars. Outputs: norm and coefficient.
+// Positions of the operands of a clip. Inputs: sums and, where it is scaled, scalars. Outputs: norm and coefficient.
 struct ClipOperands {
   std::size_t sums, inputs;
 
@@ -37,8 +37,8 @@ struct ClipOperands {
 
 inline constexpr std::int64_t kCodedBlock = 256;
 
-// Where the operands of an update are: the one place that knows their order. What it changes has the same number among its inputs
-// and its outputs.
+// Positions of the operands of an update, in the one place that knows their order. A changed operand has the same number among
+// inputs and outputs.
 class UpdateOperands {
  public:
   template <class A>
@@ -122,8 +122,8 @@ struct SgdAttributes {
   }
 };
 
-// What changes from update to update, fed as f64 [kUpdateScalars]. Updates are counted from 1. Momentum is AdamW's first beta as
-// well.
+// Scalars that change from update to update, fed as f64 [kUpdateScalars]. Updates are counted from 1. Momentum is AdamW's first
+// beta, too.
 enum UpdateScalar : std::size_t {
   kLearningRate,
   kBiasCorrection1,

@@ -94,8 +94,9 @@ class Toy {
 
   ValueId hidden(ValueId kinds, ValueId places, ValueId numbers, ValueId sample_ids, bool training) {
     if (training) ops::follow_magnitude(builder_, numbers, most_);
-    ValueId x = ops::embedding(builder_, kinds, kinds_, kinds_offset_, "kinds");
-    x = ops::add(builder_, x, ops::embedding(builder_, places, places_, places_offset_, "places"), "looked_up");
+    ValueId x = ops::embedding(builder_, kinds, kinds_, kinds_offset_, {}, /*padding=*/-1, "kinds");
+    x = ops::add(builder_, x, ops::embedding(builder_, places, places_, places_offset_, {}, /*padding=*/-1, "places"),
+                 "looked_up");
     x = ops::add(builder_, x, ops::matmul(builder_, numbers, projection_, {}, "numbers"), "sum");
     for (std::size_t i = 0; i < blocks_.size(); ++i) {
       const GraphBuilder::Scope scope(builder_, fmt::format("blocks.{}", i));
@@ -129,8 +130,7 @@ ModelGraph build(const ModelConfig& config, const BatchShape& shape, const Build
   return model;
 }
 
-ModelConfig read(const std::filesystem::path& folder) {
-  const ConfigReader reader(folder / "config.json");
+ModelConfig read(const ConfigReader& reader) {
   ToyConfig config;
   config.blocks = reader.count("blocks", 100);
   config.width = reader.count("width", 1 << 16);

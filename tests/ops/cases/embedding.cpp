@@ -1,19 +1,25 @@
 #include "ops/embedding/embedding.h"
 
 #include "ops/cases/cases.h"
+#include "ops/cases/stored_matrix.h"
 
 namespace plimsoll::test {
 namespace {
 
+using ops::EmbeddingAttributes;
 using ops::EmbeddingBackwardAttributes;
+using ops::LearnedPositions;
 
 std::vector<Numbers> embedding(const ReferenceCall& call) {
-  const Numbers &tokens = call.values[0], &table = call.values[1], &positions = call.values[2];
-  const std::size_t length = extent(call.shape(0)[1]), width = extent(call.shape(1).last());
+  const Numbers& tokens = call.values[0];
+  const Numbers table = elements_of(call.attributes.as<EmbeddingAttributes>().blocks, call.values[1]);
+  const std::size_t length = extent(call.shape(0)[1]), width = extent(call.outputs[0].shape.last()), inputs = call.values.size();
   Numbers y(tokens.size() * width);
   for (std::size_t i = 0; i < y.size(); ++i) {
     const std::size_t row = i / width;
-    y[i] = table[static_cast<std::size_t>(tokens[row]) * width + i % width] + positions[row % length * width + i % width];
+    y[i] = table[static_cast<std::size_t>(tokens[row]) * width + i % width];
+    const std::size_t position = inputs > 3 ? static_cast<std::size_t>(call.values[3][row]) : row % length;
+    if (inputs > 2) y[i] += call.values[2][position * width + i % width];
   }
   return {y};
 }
@@ -78,11 +84,29 @@ struct Families {
       rows{&ops::kAddRows, add_rows, {}, {}};
 
   void add_forward(const Extents& e, bool differentiable = true) {
-    OpCase exact{ops::NoAttributes{}, {e.ids(), wanted({e.vocab, e.width}), wanted({e.positions, e.width})}};
-    if (!differentiable) exact = with_inputs_of(DType::f32, {}, exact);
-    embedding.cases.push_back(with_inputs_of(DType::bf16, {1}, exact));
-    embedding.cases.push_back(with_inputs_of(DType::bf16, {1, 2}, exact));
-    embedding.cases.push_back(exact);
+    OpCase in_order{EmbeddingAttributes{}, {e.ids(), wanted({e.vocab, e.width}), wanted({e.positions, e.width})}};
+    OpCase given = in_order, none = in_order;
+    given.attributes = EmbeddingAttributes{LearnedPositions::given};
+    given.inputs.push_back(i32({e.batch, e.tokens}, 0, static_cast<double>(e.positions)));
+    none.attributes = EmbeddingAttributes{LearnedPositions::none};
+    none.inputs.pop_back();
+    for (const OpCase& each : {given, none, in_order}) {
+      embedding.cases.push_back(differentiable ? each : with_inputs_of(DType::f32, {}, each));
+      embedding.cases.push_back(with_inputs_of(DType::bf16, {1}, each));
+      if (each.inputs.size() > 2) embedding.cases.push_back(with_inputs_of(DType::bf16, {1, 2}, each));
+    }
+  }
+
+  // The padding changes the derivative alone, which the cases of token_gradient know.
+  void add_padded_forward(const Extents& e) {
+    embedding.cases.push_back({EmbeddingAttributes{LearnedPositions::none, e.vocab - 1}, {e.ids(), f32({e.vocab, e.width})}});
+  }
+
+  void add_blocks(const Extents& e, BlockFormat format) {
+    const OpCase whole{EmbeddingAttributes{LearnedPositions::none}, {e.ids(), f32({e.vocab, e.width})}};
+    OpCase blocks = with_blocks(format, 1, whole);
+    blocks.attributes = EmbeddingAttributes{LearnedPositions::none, -1, BlockMatrix{format, e.vocab, e.width}};
+    embedding.cases.push_back(blocks);
   }
 
   // Every third row is known already, or none is.
@@ -144,6 +168,7 @@ std::vector<OpCases> embedding_cases() {
     families.add_slots(e, false);
     families.add_slots(e, true);
     families.add_padding(e);
+    families.add_padded_forward(e);
   }
   // Tokens that come more than 32 times, and as often as 64; rows of several strips and ranges; more positions than a GPU's block
   // gives slots at once.
@@ -155,8 +180,15 @@ std::vector<OpCases> embedding_cases() {
     families.add_slots(e, false);
     families.add_slots(e, true);
   }
+  for (const BlockFormat format : {BlockFormat::int8, BlockFormat::nf4, BlockFormat::nf4_nested}) {
+    families.add_blocks({2, 7, 65, 5, 0}, format);
+  }
+  for (const BlockFormat format : {BlockFormat::q8_0, BlockFormat::q4_1, BlockFormat::q6_k}) {
+    families.add_blocks({3, 5, block_elements(format), 40, 0}, format);
+  }
   const Extents large{4, 1024, 768, 8192, 1024};
-  families.add_forward(large);
+  families.embedding.cases.push_back(
+      {EmbeddingAttributes{}, {large.ids(), f32({large.vocab, large.width}), f32({large.positions, large.width})}});
   families.add_backward(large, true, false);
   families.add_slots(large, false);
   const auto all = {&families.embedding, &families.tokens, &families.positions, &families.slots, &families.rows};

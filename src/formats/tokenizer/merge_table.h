@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "formats/token.h"
+#include "formats/tokenizer/token.h"
 
 namespace plimsoll {
 

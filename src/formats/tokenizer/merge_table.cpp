@@ -1,4 +1,4 @@
-#include "formats/merge_table.h"
+#include "formats/tokenizer/merge_table.h"
 
 #include <algorithm>
 #include <utility>

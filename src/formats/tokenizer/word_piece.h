@@ -1,0 +1,30 @@
+// The WordPiece model of a tokenizer: the longest token at the front of a piece, and so on; tokens after the first have a prefix.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "formats/tokenizer/token_table.h"
+
+namespace plimsoll {
+
+class WordPieceModel {
+ public:
+  // Keeps a reference to the table. E-TOKENIZER: no token is `unknown`.
+  WordPieceModel(const TokenTable& tokens, std::string_view unknown, std::string prefix, std::size_t most_characters,
+                 const std::string& where);
+
+  // Appends, as BpeModel::encode().
+  void encode(std::string_view piece, bool bytes, std::vector<Token>& out) const;
+  Token unknown() const { return unknown_; }
+
+ private:
+  const TokenTable& tokens_;
+  Token unknown_;
+  std::string prefix_;
+  std::size_t most_characters_;
+};
+
+}  // namespace plimsoll
