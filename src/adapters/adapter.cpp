@@ -119,7 +119,7 @@ class Targets {
     }
     for (const std::string& name : names) saved.push_back(last_part(module_of(name)));
     const std::string left = targets.empty() ? "all-linear" : nlohmann::json(targets).dump();
-    return {Remedy::of_command("", {{"adapter.targets", left}, {"adapter.modules_to_save", nlohmann::json(saved).dump()}})};
+    return {Remedy::of_changes({{"adapter.targets", left}, {"adapter.modules_to_save", nlohmann::json(saved).dump()}})};
   }
 
   // Lists that come with an adapter may be for several kinds of models.

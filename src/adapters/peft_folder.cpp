@@ -211,7 +211,7 @@ fs::path base_of(const PeftAdapter& adapter) {
   }
   const std::string what = named.empty() ? "it names no base" : fmt::format("its base, {}, is not there", named.string());
   throw data_error("E-ADAPTER-BASE", (adapter.settings.init / kAdapterConfig).string(), what,
-                   "the folder of the model that the adapter was trained on", {Change("weights", "BASE")});
+                   "the folder of the model that the adapter was trained on", {Change("command.weights", "BASE")});
 }
 
 MergeCommand merge_command(const fs::path& adapter) {
@@ -219,11 +219,11 @@ MergeCommand merge_command(const fs::path& adapter) {
   out += "-merged";
   std::error_code ignored;
   if (fs::exists(out, ignored)) out = new_folder_beside(out);
-  std::vector<Change> changes{{"adapter", adapter.string()}, {"out", out.string()}};
+  std::vector<Change> changes{{"command.adapter", adapter.string()}, {"command.out", out.string()}};
   try {
     base_of(read_peft_folder(adapter));
   } catch (const Error&) {
-    changes.emplace(changes.begin(), "weights", "BASE");
+    changes.emplace(changes.begin(), "command.weights", "BASE");
   }
   return {Remedy::of_command("merge", std::move(changes)), out};
 }

@@ -9,8 +9,8 @@
 
 namespace plimsoll {
 
-// One setting with its new value. The key is one of the configuration ("memory.budget"), or an input of a command, which has no
-// section ("weights", "run"); a switch has no value ("resume").
+// One setting with its new value. The key is one of the configuration ("memory.budget"), or an input of a command in a section of
+// its own ("command.run"); a switch has no value ("command.resume").
 struct Change {
   Change(std::string key, std::string value = {}) : key(std::move(key)), value(std::move(value)) {}
   Change(std::string key, std::int64_t number) : Change(std::move(key), std::to_string(number)) {}
@@ -26,11 +26,15 @@ struct Remedy {
   Remedy(const char* words) : words(words) {}
   // The failed command again, with a change.
   Remedy(Change change, std::string note = {}) : changes{std::move(change)}, note(std::move(note)) {}
-  Remedy(std::vector<Change> changes, std::string note = {}) : changes(std::move(changes)), note(std::move(note)) {}
+  static Remedy of_changes(std::vector<Change> changes, std::string note = {}) {
+    return of_command("", std::move(changes), std::move(note));
+  }
   // A command of this program with the words that it takes: "plan CONFIG".
   static Remedy of_command(std::string command, std::vector<Change> changes = {}, std::string note = {}) {
-    Remedy remedy(std::move(changes), std::move(note));
+    Remedy remedy("");
     remedy.command = std::move(command);
+    remedy.changes = std::move(changes);
+    remedy.note = std::move(note);
     return remedy;
   }
 

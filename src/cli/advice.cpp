@@ -37,7 +37,7 @@ void complete_advice(Error& error, const ConfigArguments& config) {
     if (!command.ends_with(kPlace)) continue;
     const bool machine = command.starts_with("machine "), eval = command.starts_with("eval ");
     remedy.command.replace(command.size() - kPlace.size() + 1, kPlace.size() - 1,
-                           has(remedy, "resume") ? shell_quoted(config.file) : words(config, !machine, !eval));
+                           has(remedy, "command.resume") ? shell_quoted(config.file) : words(config, !machine, !eval));
   }
 }
 
@@ -50,7 +50,7 @@ void drop_data_advice(Error& error) {
 void name_run(Error& error, std::string_view run) {
   for (Remedy& remedy : error.remedies) {
     for (Change& change : remedy.changes) {
-      if (change == Change("run", "DIR")) change.value = run;
+      if (change == Change("command.run", "DIR")) change.value = run;
     }
   }
 }

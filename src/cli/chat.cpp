@@ -104,7 +104,7 @@ class Lines {
   bool ended_ = false;
 };
 
-Remedy own_template() { return {Change("template", "FILE"), "with a template for this conversation"}; }
+Remedy own_template() { return {Change("command.template", "FILE"), "with a template for this conversation"}; }
 
 class Chat {
  public:
@@ -211,7 +211,7 @@ class Chat {
     return inference_room(memory, calibrated_machine(threads, cache_folder(), probe_shape, say_line), cache_folder(), say_line);
   }
 
-  // Of the largest context that fits.
+  // The plan of the largest context that fits.
   InferencePlan planned(const InferenceRoom& room, const ModelFacts& facts, const Vocabulary& vocabulary, BaseFormat format) {
     if (arguments_.context < 0 || arguments_.context == 1 || arguments_.context > facts.positions) {
       throw config_error("E-USAGE", "--context", fmt::format("it is {}", arguments_.context),

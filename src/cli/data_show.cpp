@@ -14,12 +14,12 @@
 #include "cli/say.h"
 #include "cli/settings.h"
 #include "cli/shown_text.h"
-#include "prepare/setup.h"
+#include "prepare/training_graph.h"
 
 namespace plimsoll {
 namespace {
 
-// The text of a run of tokens. Decoding holds the texts of all of its tokens; behind the first ones each adds its bytes by
+// The text of a run of tokens. Decoding holds the texts of all of its tokens; after the first ones each adds its bytes by
 // itself.
 void add_text(std::span<const Token> tokens, const Tokenizer& tokenizer, std::string& text) {
   constexpr std::size_t kMost = 1 << 16;
@@ -38,7 +38,7 @@ void add_list(const std::vector<Number>& numbers, std::string& text) {
   text += ']';
 }
 
-// A sample's text, with what is trained on between marks: runs of tokens, as single ones need not be whole characters.
+// A sample's text, with marks around the trained parts: runs of tokens, as single ones need not be whole characters.
 std::string marked_text(const EncodedSample& sample, const Tokenizer& tokenizer, bool colours) {
   const std::string open = colours ? "\x1b[32m" : "⟦", close = colours ? "\x1b[0m" : "⟧";
   std::string text;
@@ -70,7 +70,8 @@ int run_data_show(const DataShowArguments& arguments) {
   if (!has_samples(config)) {
     throw config_error("E-CONFIG-CONFLICT", "data.format",
                        fmt::format("samples of format \"{}\" are cut from one stream of tokens", config.data.format),
-                       "JSON samples, data.format = \"chat\"", {Remedy::of_command("tokenize TEXT", {{"tokenizer", "FOLDER"}})});
+                       "JSON samples, data.format = \"chat\"",
+                       {Remedy::of_command("tokenize TEXT", {{"command.tokenizer", "FOLDER"}})});
   }
   const bool colours = !arguments.json && colour_allowed_in_output();
   std::int64_t shown = 0;

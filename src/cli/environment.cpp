@@ -46,7 +46,7 @@ void prepare_environment(char** argv) {
   if (std::getenv(kMark) != nullptr) return;
   for (const auto& [name, value] : kSettings) setenv(name, value, 1);
   execv("/proc/self/exe", argv);
-  // Where a process may not start itself again, it goes on with the defaults of the libraries.
+  // A process that may not start itself again goes on with the defaults of the libraries.
 }
 
 void limit_kernels() {

@@ -21,13 +21,13 @@ void limit_kernels();
 // folder, or may write into it, a note says so once, and the folder is one that goes with this process.
 std::filesystem::path cache_folder();
 
-// Whether stderr is a terminal and the user has not asked for plain text.
+// True if stderr is a terminal and the user has not asked for plain text.
 bool live_terminal();
 bool colour_allowed();
 bool output_is_terminal();
 // The same for stdout.
 bool colour_allowed_in_output();
-// Of the terminal behind stderr; 80 where it does not say.
+// Columns of the terminal of stderr; 80 if they are unknown.
 int terminal_columns();
 
 }  // namespace plimsoll

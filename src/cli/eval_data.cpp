@@ -13,7 +13,7 @@
 #include "formats/tokenizer/tokenizer.h"
 #include "formats/tokenizer_folder.h"
 #include "models/family.h"
-#include "prepare/setup.h"
+#include "prepare/training_graph.h"
 
 namespace plimsoll {
 namespace {

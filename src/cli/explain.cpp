@@ -47,7 +47,7 @@ std::string shown(const CodeExplanation& explanation) {
                      paragraph("command", explanation.command));
 }
 
-// What two spellings of a word have in common.
+// The common part of two spellings of a word.
 std::string plain(std::string_view word) {
   std::string text;
   for (const char c : word) {

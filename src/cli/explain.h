@@ -1,4 +1,4 @@
-// What each error code means, why it happens and what to do, and what the words of a plan's summary mean: the text of
+// Meaning, cause and remedy of each error code, and the words of a plan's summary: the text of
 // `plimsoll explain`.
 #pragma once
 
@@ -10,7 +10,7 @@ namespace plimsoll {
 
 struct CodeExplanation {
   std::string_view code;
-  std::string_view meaning;  // what is
+  std::string_view meaning;  // the facts
   std::string_view cause;    // why it usually happens
   std::string_view remedy;   // what to do
   std::string_view command;  // a command to begin with
@@ -29,7 +29,7 @@ struct WordExplanation {
 // Sorted by word.
 std::span<const WordExplanation> word_explanations();
 
-// Whether it is a word of plans, such as "knee".
+// True for a word of plans, such as "knee".
 bool is_plan_word(const std::string& what);
 // The explanation of a code or a word of a plan. Case, hyphens and a final "s" do not matter. config_error E-EXPLAIN-CODE names
 // the nearest; E-EXPLAIN-VALUE where it may be a value, which only a plan's file can explain.

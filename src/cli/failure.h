@@ -1,4 +1,4 @@
-// How a failure is told: code, where, what is, what was expected and what to try, on stderr; with --json also as one object on
+// The report of a failure: code, place, facts, expectation and remedies, on stderr; with --json also as one object on
 // stdout, which names further ones in "others".
 #pragma once
 

@@ -30,7 +30,7 @@ namespace {
 
 constexpr std::int64_t kLogitRows = 64, kMostTokens = 1 << 24;
 
-// What a file asks for, as 32-bit numbers; the mask is all ones where there is none.
+// The request of a file, as 32-bit numbers; a missing mask is all ones.
 class Inputs {
  public:
   Inputs(const std::filesystem::path& path, std::int64_t vocab, std::int64_t positions)

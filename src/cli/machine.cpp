@@ -49,7 +49,7 @@ Measured measured_in_child(const Work& work) {
 
 constexpr double kMostSeconds = 120;  // for the kernels of a configuration
 
-// Of a micro-batch: how many of its kernels have a time.
+// The number of measured kernels of a micro-batch.
 struct MeasuredMicro {
   std::int64_t micro = 0;
   KernelCoverage kernels;
@@ -60,7 +60,7 @@ struct MeasuredConfig {
   std::vector<MeasuredMicro> micros;  // in the order in which they were measured
 };
 
-// The micro-batches that a plan may take, the one that it takes now first: what is measured last may be left out.
+// The micro-batches that a plan may take. The present choice comes first, as the last ones may be left out.
 std::vector<std::int64_t> micros_of(const Config& config) {
   const PlanRequest request = plan_request(config);
   std::vector<std::int64_t> micros;
@@ -83,10 +83,10 @@ std::vector<std::int64_t> micros_of(const Config& config) {
   return micros;
 }
 
-// Keeps what it has measured after each micro-batch, so that nothing is lost where it is stopped.
+// Keeps the measurements after each micro-batch, so that a stop loses nothing.
 class ConfigMeasurement {
  public:
-  // `here`: the machine without its GPU, where that is what is measured.
+  // `here`: the machine without its GPU, if the GPU is measured.
   ConfigMeasurement(const Config& config, const MachineRecord& known, const MachineRecord& here)
       : config_(config),
         known_(known),
@@ -125,7 +125,7 @@ class ConfigMeasurement {
     return limits;
   }
 
-  // One of `many` that share what is left of the time.
+  // One of `many` that share the remaining time.
   void measure(std::int64_t micro, double many) {
     const Graph graph = graph_of(micro);
     const KernelSeconds quiet = quiet_kernels();
@@ -144,7 +144,7 @@ class ConfigMeasurement {
                       !gpu_ && step.fits && step.seconds.empty() && step.others < 1 ? step.others : 0, std::move(shared)};
     });
     take(std::move(measured.seconds), measured.shared);
-    measured.algorithms.merge(record_.algorithms);  // what is known gives way to what was measured now
+    measured.algorithms.merge(record_.algorithms);  // new measurements replace old ones
     record_.algorithms = std::move(measured.algorithms);
     if (measured.busy > 0) {
       say_line(fmt::format("other processes took {:.0f} % of the machine: kernels are measured one by one, which is less exact",

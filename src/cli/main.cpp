@@ -9,6 +9,8 @@
 #include <cstdio>
 #include <cstring>
 #include <exception>
+#include <functional>
+#include <memory>
 #include <new>
 #include <string>
 #include <string_view>
@@ -99,25 +101,7 @@ void add_config(CLI::App& command, ConfigArguments& config) {
   add_budgets(command, config.changes, kFileOrFree);
 }
 
-struct Arguments {
-  PlanArguments plan;
-  TrainArguments train;
-  VerifyArguments verify;
-  EvalArguments eval;
-  GenerateArguments generate;
-  ForwardArguments forward;
-  MergeArguments merge;
-  ExportArguments to_gguf;
-  TokenizeArguments tokenize;
-  DataShowArguments data_show;
-  LayoutArguments layout;
-  RecomputeArguments recompute;
-  MachineArguments machine;
-  InitArguments init;
-  ExplainArguments explain;
-};
-
-// Compares files, so whatever shapes a plan is no part of it: CONFIG is required exactly where --diff is absent.
+// --diff compares files, so it excludes all options that shape a plan, and CONFIG.
 void add_diff(CLI::App& command, PlanArguments& a) {
   const auto others = command.get_options([](const CLI::Option* option) { return option->get_name() != "--help"; });
   command.add_option("--diff", a.diff, "what differs between the plans of two files that --out wrote")
@@ -133,84 +117,77 @@ void add_diff(CLI::App& command, PlanArguments& a) {
   });
 }
 
-void add_plan(CLI::App& app, PlanArguments& a) {
-  CLI::App* command =
-      app.add_subcommand("plan", "show the memory and time that a training needs, by phase and kind of tensor, without training");
-  add_config_file(*command, a.config);
-  command->footer(aliases_footer());
-  add_budgets(*command, a.config.changes, kFileOrFree);
-  add_device(*command, a.config);
-  command->add_option("--machine", a.machine,
-                      "plan for the machine of this file (machines/*, or what `machine --json` printed), or for `sim`");
-  command->add_option("--out", a.out, "write the plan here, for train --plan");
-  command->add_flag("--values", a.values, "list every tensor of the plan; with --out, only in that file");
+void plan_options(CLI::App& command, PlanArguments& a) {
+  add_config_file(command, a.config);
+  command.footer(aliases_footer());
+  add_budgets(command, a.config.changes, kFileOrFree);
+  add_device(command, a.config);
+  command.add_option("--machine", a.machine,
+                     "plan for the machine of this file (machines/*, or what `machine --json` printed), or for `sim`");
+  command.add_option("--out", a.out, "write the plan here, for train --plan");
+  command.add_flag("--values", a.values, "list every tensor of the plan; with --out, only in that file");
   CLI::Option* frontier =
-      command->add_flag("--frontier", a.frontier, "show update time against the budget, as a table and a plot");
-  command->add_option("--at", a.at, "a budget that the frontier has to show; may be given several times")
+      command.add_flag("--frontier", a.frontier, "show update time against the budget, as a table and a plot");
+  command.add_option("--at", a.at, "a budget that the frontier has to show; may be given several times")
       ->needs(frontier)
       ->allow_extra_args(false);
-  command->add_option("--svg", a.svg, "draw the frontier into this file")->needs(frontier);
-  CLI::Option* instance = command->add_option("--export-instance", a.instance,
-                                              "write graph, costs and this plan here, for other planners (instances/README.md)");
+  command.add_option("--svg", a.svg, "draw the frontier into this file")->needs(frontier);
+  CLI::Option* instance = command.add_option("--export-instance", a.instance,
+                                             "write graph, costs and this plan here, for other planners (instances/README.md)");
   command
-      ->add_option("--solve", a.solve,
-                   "the largest value that fits of context, micro_batch, effective_batch, rank or a size of the model "
-                   "(layers, width, ...), or the least of memory, host_memory or disk")
+      .add_option("--solve", a.solve,
+                  "the largest value that fits of context, micro_batch, effective_batch, rank or a size of the model "
+                  "(layers, width, ...), or the least of memory, host_memory or disk")
       ->excludes(frontier)
       ->excludes(instance);
-  add_diff(*command, a);
-  command->add_flag("--json", a.json, "one JSON object on stdout");
+  add_diff(command, a);
+  command.add_flag("--json", a.json, "one JSON object on stdout");
 }
 
-void add_train(CLI::App& app, TrainArguments& a) {
-  CLI::App* command = app.add_subcommand("train", "plan, then train exactly what was planned");
-  add_config_file(*command, a.config);
-  add_budgets(*command, a.config.changes, kFileOrFree);
-  add_device(*command, a.config);
-  command->footer(aliases_footer());
-  command->add_option("--run", a.run, "folder of the run, new unless --resume (default: runs/<date>-<hash>)");
-  command->add_option("--plan", a.plan, "train with the plan in this file, from plan --out");
-  command->add_option("--updates", a.updates, "stop after this many updates in all; the schedule still ends at train.updates");
-  command->add_flag("--resume", a.resume,
-                    "continue the run in --run from its checkpoint, with its own settings; CONFIG may be left out");
-  command->add_flag("--force", a.force,
-                    "with --resume: accept changed settings that change the result (seed, data order and format, precision)");
-  command->add_flag("--audit", a.audit,
-                    "check every byte against the plan and report differences; needs 64 MiB more than the budget");
-  command->add_flag("--json", a.json, "print run.json at the end");
-  command->add_option("--fault", a.fault, "what verify makes wrong")->group("");  // hidden
-  command->final_callback([&a] {
+void train_options(CLI::App& command, TrainArguments& a) {
+  add_config_file(command, a.config);
+  add_budgets(command, a.config.changes, kFileOrFree);
+  add_device(command, a.config);
+  command.footer(aliases_footer());
+  command.add_option("--run", a.run, "folder of the run, new unless --resume (default: runs/<date>-<hash>)");
+  command.add_option("--plan", a.plan, "train with the plan in this file, from plan --out");
+  command.add_option("--updates", a.updates, "stop after this many updates in all; the schedule still ends at train.updates");
+  command.add_flag("--resume", a.resume,
+                   "continue the run in --run from its checkpoint, with its own settings; CONFIG may be left out");
+  command.add_flag("--force", a.force,
+                   "with --resume: accept changed settings that change the result (seed, data order and format, precision)");
+  command.add_flag("--audit", a.audit,
+                   "check every byte against the plan and report differences; needs 64 MiB more than the budget");
+  command.add_flag("--json", a.json, "print run.json at the end");
+  command.add_option("--fault", a.fault, "what verify makes wrong")->group("");  // hidden
+  command.final_callback([&a] {
     if (a.config.file.empty() && !a.resume) throw CLI::RequiredError("CONFIG");
   });
 }
 
-void add_verify(CLI::App& app, VerifyArguments& a) {
-  CLI::App* command = app.add_subcommand(
-      "verify", "prove gradients, batches, plans and precision on this model and data; exit 7 if a check fails");
-  add_config(*command, a.config);
-  add_device(*command, a.config);
-  command->add_option(
-      "--folder", a.folder,
-      "keep the test runs and their data here, so that you can repeat the commands that --json prints (default: a "
-      "temporary folder)");
-  command->add_flag("--json", a.json, "one JSON object on stdout");
+void verify_options(CLI::App& command, VerifyArguments& a) {
+  add_config(command, a.config);
+  add_device(command, a.config);
+  command.add_option("--folder", a.folder,
+                     "keep the test runs and their data here, so that you can repeat the commands that --json prints (default: a "
+                     "temporary folder)");
+  command.add_flag("--json", a.json, "one JSON object on stdout");
 }
 
-void add_tokenize(CLI::App& app, TokenizeArguments& a) {
-  CLI::App* command = app.add_subcommand("tokenize", "the tokens of a text, or the text of tokens, by the tokenizer of a folder");
+void tokenize_options(CLI::App& command, TokenizeArguments& a) {
   command
-      ->add_option(
+      .add_option(
           "--tokenizer", a.tokenizer,
           "a folder with tokenizer.json, or with vocab.json and merges.txt; the file tokenizer.json itself; or a GGUF file")
       ->required();
-  CLI::Option* text = command->add_option("TEXT", a.text, "a text; with --decode, ids of tokens separated by spaces");
-  CLI::Option* file = command->add_option("--file", a.file, "the text, or the ids, of this file")->excludes(text);
-  CLI::Option* decode = command->add_flag("--decode", a.decode, "from tokens to text; special tokens are left out");
-  command->add_flag("--no-special", a.no_special, "without the tokens that the tokenizer puts before and behind a text")
+  CLI::Option* text = command.add_option("TEXT", a.text, "a text; with --decode, ids of tokens separated by spaces");
+  CLI::Option* file = command.add_option("--file", a.file, "the text, or the ids, of this file")->excludes(text);
+  CLI::Option* decode = command.add_flag("--decode", a.decode, "from tokens to text; special tokens are left out");
+  command.add_flag("--no-special", a.no_special, "without the tokens that the tokenizer puts before and behind a text")
       ->excludes(decode);
-  command->add_flag("--keep-special", a.keep_special, "with --decode: the text of special tokens, too")->needs(decode);
-  command->add_flag("--json", a.json, "one JSON object on stdout");
-  command->final_callback([text, file] {
+  command.add_flag("--keep-special", a.keep_special, "with --decode: the text of special tokens, too")->needs(decode);
+  command.add_flag("--json", a.json, "one JSON object on stdout");
+  command.final_callback([text, file] {
     if (text->count() + file->count() == 0) throw CLI::RequiredError("TEXT or --file");
   });
 }
@@ -225,35 +202,30 @@ void add_weights(CLI::App& command, std::string& weights, std::string& adapter) 
   });
 }
 
-void add_merge(CLI::App& app, MergeArguments& a) {
-  CLI::App* command = app.add_subcommand("merge", "take an adapter into its base: a folder of weights that needs no adapter");
-  command->add_option("--weights", a.weights, "the base (default: the one that the adapter names)");
-  command->add_option("--adapter", a.adapter, "a folder of an adapter, or of its run")->required();
-  command->add_option("--out", a.out, "the new folder")->required();
-  command->add_option("--type", a.type, "fp32, bf16 or fp16 (default: as the base has each tensor; of one in blocks bf16)");
-  add_sets(*command, a.changes, "--set quantize.base=nf4 (or int8, bf16): merge into what a training with it multiplied with");
-  command->add_flag("--json", a.json, "one JSON object on stdout");
+void merge_options(CLI::App& command, MergeArguments& a) {
+  command.add_option("--weights", a.weights, "the base (default: the one that the adapter names)");
+  command.add_option("--adapter", a.adapter, "a folder of an adapter, or of its run")->required();
+  command.add_option("--out", a.out, "the new folder")->required();
+  command.add_option("--type", a.type, "fp32, bf16 or fp16 (default: as the base has each tensor; of one in blocks bf16)");
+  add_sets(command, a.changes, "--set quantize.base=nf4 (or int8, bf16): merge into what a training with it multiplied with");
+  command.add_flag("--json", a.json, "one JSON object on stdout");
 }
 
-void add_export(CLI::App& app, ExportArguments& a) {
-  CLI::App* command = app.add_subcommand("export", "write a model, or an adapter, as a GGUF file for llama.cpp and others");
-  add_weights(*command, a.weights, a.adapter);
-  command->add_option("--gguf", a.gguf, "the file; with --adapter it holds the adapter alone")->required();
+void export_options(CLI::App& command, ExportArguments& a) {
+  add_weights(command, a.weights, a.adapter);
+  command.add_option("--gguf", a.gguf, "the file; with --adapter it holds the adapter alone")->required();
   command
-      ->add_option(
+      .add_option(
           "--type", a.type,
           "of matrices: F32, F16, BF16 or Q8_0; vectors and position embeddings are F32 (an adapter in F32 loses nothing)")
       ->required();
-  command->add_flag("--json", a.json, "one JSON object on stdout");
+  command.add_flag("--json", a.json, "one JSON object on stdout");
 }
 
-void add_data(CLI::App& app, DataShowArguments& a) {
-  CLI::App* data = app.add_subcommand("data", "look at training data");
-  data->require_subcommand(1);
-  CLI::App* show = data->add_subcommand("show", "rendered samples, with the tokens that are trained on marked");
-  add_config(*show, a.config);
-  show->add_option("--samples", a.samples, "how many (default: 3)")->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 32));
-  show->add_flag("--json", a.json, "one JSON object on stdout");
+void data_show_options(CLI::App& command, DataShowArguments& a) {
+  add_config(command, a.config);
+  command.add_option("--samples", a.samples, "how many (default: 3)")->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 32));
+  command.add_flag("--json", a.json, "one JSON object on stdout");
 }
 
 void add_chat(CLI::App& generate, GenerateArguments& a) {
@@ -268,125 +240,155 @@ void add_chat(CLI::App& generate, GenerateArguments& a) {
       ->needs(chat);
 }
 
-void add_others(CLI::App& app, Arguments& a) {
-  CLI::App* eval = app.add_subcommand("eval", "the loss of weights on data.validation, or on data.train where there is none");
-  add_config(*eval, a.eval.config);
-  add_weights(*eval, a.eval.weights, a.eval.adapter);
-  eval->add_flag("--audit", a.eval.audit, "check every byte against the plan; needs 64 MiB more than the budget");
-  eval->add_flag("--json", a.eval.json, "one JSON object on stdout");
+void eval_options(CLI::App& command, EvalArguments& a) {
+  add_config(command, a.config);
+  add_weights(command, a.weights, a.adapter);
+  command.add_flag("--audit", a.audit, "check every byte against the plan; needs 64 MiB more than the budget");
+  command.add_flag("--json", a.json, "one JSON object on stdout");
+}
 
-  CLI::App* generate = app.add_subcommand("generate", "continue a text, or talk");
-  add_budgets(*generate, a.generate.changes, kFreeMemory);
-  add_weights(*generate, a.generate.weights, a.generate.adapter);
-  add_base(*generate, a.generate.changes);
-  generate
-      ->add_option("--prompt", a.generate.prompts,
-                   "text to continue; repeat it to run several prompts as one batch, or with --chat as one turn after the other")
+void generate_options(CLI::App& command, GenerateArguments& a) {
+  add_budgets(command, a.changes, kFreeMemory);
+  add_weights(command, a.weights, a.adapter);
+  add_base(command, a.changes);
+  command
+      .add_option("--prompt", a.prompts,
+                  "text to continue; repeat it to run several prompts as one batch, or with --chat as one turn after the other")
       ->allow_extra_args(false);
-  generate->add_option("--tokens", a.generate.tokens, "how many to generate at most (default: 200; of an answer of --chat 512)");
-  add_chat(*generate, a.generate);
-  generate->add_option("--temperature", a.generate.temperature, "0: greedy (default: 0.8)");
-  generate->add_option("--top-k", a.generate.top_k, "sample only from the K likeliest tokens (default: all)");
-  generate->add_option("--top-p", a.generate.top_p,
-                       "sample only from the likeliest tokens whose probabilities add up to P (default: 1)");
-  generate->add_option("--seed", a.generate.seed, "random seed of the sampling (default: 1)")->check([](const std::string& text) {
+  command.add_option("--tokens", a.tokens, "how many to generate at most (default: 200; of an answer of --chat 512)");
+  add_chat(command, a);
+  command.add_option("--temperature", a.temperature, "0: greedy (default: 0.8)");
+  command.add_option("--top-k", a.top_k, "sample only from the K likeliest tokens (default: all)");
+  command.add_option("--top-p", a.top_p, "sample only from the likeliest tokens whose probabilities add up to P (default: 1)");
+  command.add_option("--seed", a.seed, "random seed of the sampling (default: 1)")->check([](const std::string& text) {
     std::uint64_t seed = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seed);
     const bool whole = error == std::errc() && end == text.data() + text.size();
     return whole ? std::string() : "a whole number from 0 to 2^64 - 1, not " + text;
   });
-  generate->add_flag("--ignore-eos", a.generate.ignore_end, "continue past end tokens (eos_token_id)");
-  generate->add_option("--threads", a.generate.threads, "0 (the default): all usable cores");
-  generate->add_flag("--audit", a.generate.audit, "check every byte against the plan; needs 64 MiB more than the budget");
-  generate->add_flag("--json", a.generate.json, "one JSON object on stdout, at the end");
+  command.add_flag("--ignore-eos", a.ignore_end, "continue past end tokens (eos_token_id)");
+  command.add_option("--threads", a.threads, "0 (the default): all usable cores");
+  command.add_flag("--audit", a.audit, "check every byte against the plan; needs 64 MiB more than the budget");
+  command.add_flag("--json", a.json, "one JSON object on stdout, at the end");
+}
 
-  CLI::App* forward = app.add_subcommand("forward", "compute the logits of given tokens");
-  add_budgets(*forward, a.forward.changes, kFreeMemory);
-  add_weights(*forward, a.forward.weights, a.forward.adapter);
-  add_base(*forward, a.forward.changes);
-  forward->add_option("--inputs", a.forward.inputs, "safetensors: input_ids [batch, tokens] (i32 or i64), perhaps attention_mask")
+void forward_options(CLI::App& command, ForwardArguments& a) {
+  add_budgets(command, a.changes, kFreeMemory);
+  add_weights(command, a.weights, a.adapter);
+  add_base(command, a.changes);
+  command.add_option("--inputs", a.inputs, "safetensors: input_ids [batch, tokens] (i32 or i64), perhaps attention_mask")
       ->required();
-  forward->add_option("--out", a.forward.out, "safetensors: logits f32 [batch, tokens, vocab]")->required();
-  forward->add_option("--threads", a.forward.threads, "0 (the default): all usable cores");
-  forward->add_flag("--audit", a.forward.audit, "check every byte against the plan; needs 64 MiB more than the budget");
-  forward->add_flag("--json", a.forward.json, "one JSON object on stdout");
+  command.add_option("--out", a.out, "safetensors: logits f32 [batch, tokens, vocab]")->required();
+  command.add_option("--threads", a.threads, "0 (the default): all usable cores");
+  command.add_flag("--audit", a.audit, "check every byte against the plan; needs 64 MiB more than the budget");
+  command.add_flag("--json", a.json, "one JSON object on stdout");
+}
 
-  add_merge(app, a.merge);
-  add_export(app, a.to_gguf);
-  add_tokenize(app, a.tokenize);
-  add_data(app, a.data_show);
-
-  CLI::App* layout = app.add_subcommand("layout", "addresses for buffers with known lifetimes");
-  layout
-      ->add_option("FILE", a.layout.file,
-                   "CSV with the columns id, lower, upper, size: a buffer is live from lower to before upper")
+void layout_options(CLI::App& command, LayoutArguments& a) {
+  command.add_option("FILE", a.file, "CSV with the columns id, lower, upper, size: a buffer is live from lower to before upper")
       ->required();
-  layout->add_option("--capacity", a.layout.capacity, "fit into so many bytes, or fail with exit 3");
-  layout->add_flag("--minimize", a.layout.minimize,
+  command.add_option("--capacity", a.capacity, "fit into so many bytes, or fail with exit 3");
+  command.add_flag("--minimize", a.minimize,
                    "minimize the height; without --work-limit, stop when it is proven optimal or hardly improves");
-  layout->add_option("--out", a.layout.out, "write the CSV with offsets here");
-  layout->add_option("--work-limit", a.layout.work_limit, "stop after so many nodes of the search");
-  layout->add_flag("--json", a.layout.json, "one JSON object on stdout");
+  command.add_option("--out", a.out, "write the CSV with offsets here");
+  command.add_option("--work-limit", a.work_limit, "stop after so many nodes of the search");
+  command.add_flag("--json", a.json, "one JSON object on stdout");
+}
 
-  CLI::App* recompute = app.add_subcommand("recompute", "what a training graph from a file should compute again");
-  recompute->add_option("FILE", a.recompute.file, "an instance, as plan --export-instance writes it")->required();
-  recompute->add_option("--memory", a.recompute.memory, "fit into so many bytes, those of parameters included")->required();
-  recompute->add_option("--out", a.recompute.out, "write the answer here");
-  recompute->add_option("--work-limit", a.recompute.work, "search limit N: at most N schedules and N million visited values");
-  recompute->add_flag("--json", a.recompute.json, "one JSON object on stdout");
+void recompute_options(CLI::App& command, RecomputeArguments& a) {
+  command.add_option("FILE", a.file, "an instance, as plan --export-instance writes it")->required();
+  command.add_option("--memory", a.memory, "fit into so many bytes, those of parameters included")->required();
+  command.add_option("--out", a.out, "write the answer here");
+  command.add_option("--work-limit", a.work, "search limit N: at most N schedules and N million visited values");
+  command.add_flag("--json", a.json, "one JSON object on stdout");
+}
 
-  CLI::App* machine = app.add_subcommand(
-      "machine",
-      "benchmark memory, links and kernels of this machine, so that plans show measured times; with CONFIG, its kernels as well");
-  add_config_file(*machine, a.machine.config);
-  add_device(*machine, a.machine.config);
-  machine->add_flag("--json", a.machine.json, "one JSON object on stdout");
+void machine_options(CLI::App& command, MachineArguments& a) {
+  add_config_file(command, a.config);
+  add_device(command, a.config);
+  command.add_flag("--json", a.json, "one JSON object on stdout");
+}
 
-  CLI::App* init = app.add_subcommand(
-      "init",
-      "print a commented configuration: plimsoll init gpt2, or for a model and data: plimsoll init FOLDER DATA > run.toml");
-  init->add_option("PRESET|FOLDER", a.init.what,
-                   "gpt2, gpt2-medium, gpt2-large, gpt2-xl, byte-10m, byte-3m; or a Hugging Face folder or GGUF file");
-  init->add_option("DATA", a.init.data, "files, patterns or folders of JSON samples, text or tokens to train that model on");
-  add_sets(*init, a.init.changes, "with DATA: a key of the data: --set data.template=FILE, --set data.format=chat");
-  add_budgets(*init, a.init.changes, "what the machine has");
-  init->add_flag("--json", a.init.json, "one JSON object on stdout, with the text in it");
+void init_options(CLI::App& command, InitArguments& a) {
+  command.add_option("PRESET|FOLDER", a.what,
+                     "gpt2, gpt2-medium, gpt2-large, gpt2-xl, byte-10m, byte-3m; or a Hugging Face folder or GGUF file");
+  command.add_option("DATA", a.data, "files, patterns or folders of JSON samples, text or tokens to train that model on");
+  add_sets(command, a.changes, "with DATA: a key of the data: --set data.template=FILE, --set data.format=chat");
+  add_budgets(command, a.changes, "what the machine has");
+  command.add_flag("--json", a.json, "one JSON object on stdout, with the text in it");
+}
 
-  CLI::App* explain =
-      app.add_subcommand("explain", "what an error code or a word of a plan means, or what a tensor of a plan is");
-  explain->add_option("WHAT", a.explain.what, "E-CODE, a word (knee, floor, time bound, ...), or the name or id of a tensor")
+void explain_options(CLI::App& command, ExplainArguments& a) {
+  command.add_option("WHAT", a.what, "E-CODE, a word (knee, floor, time bound, ...), or the name or id of a tensor")
       ->required()
       ->expected(1, 4);
-  explain->add_option("--plan", a.explain.plan, "the file of `plan --out` that holds the tensor");
+  command.add_option("--plan", a.plan, "the file of `plan --out` that holds the tensor");
 }
 
-// The configuration that the command was given, if it takes one.
-const ConfigArguments* config_of(const CLI::App& app, const Arguments& a) {
-  if (app.got_subcommand("plan")) return &a.plan.config;
-  if (app.got_subcommand("train")) return &a.train.config;
-  if (app.got_subcommand("verify")) return &a.verify.config;
-  if (app.got_subcommand("eval")) return &a.eval.config;
-  if (app.got_subcommand("data")) return &a.data_show.config;
-  if (app.got_subcommand("machine")) return &a.machine.config;
-  return nullptr;
-}
+// A command that has been added, and the configuration of its arguments, if it takes one.
+struct Command {
+  CLI::App* app;
+  std::function<int()> run;
+  const ConfigArguments* config = nullptr;
+};
 
-int dispatch(const CLI::App& app, const Arguments& a) {
-  if (app.got_subcommand("plan")) return run_plan(a.plan);
-  if (app.got_subcommand("train")) return run_train(a.train);
-  if (app.got_subcommand("verify")) return run_verify(a.verify);
-  if (app.got_subcommand("eval")) return run_eval(a.eval);
-  if (app.got_subcommand("generate")) return run_generate(a.generate);
-  if (app.got_subcommand("forward")) return run_forward(a.forward);
-  if (app.got_subcommand("merge")) return run_merge(a.merge);
-  if (app.got_subcommand("export")) return run_export(a.to_gguf);
-  if (app.got_subcommand("tokenize")) return run_tokenize(a.tokenize);
-  if (app.got_subcommand("data")) return run_data_show(a.data_show);
-  if (app.got_subcommand("layout")) return run_layout(a.layout);
-  if (app.got_subcommand("recompute")) return run_recompute(a.recompute);
-  if (app.got_subcommand("machine")) return run_machine(a.machine);
-  if (app.got_subcommand("init")) return run_init(a.init);
-  return run_explain(a.explain);
+class Commands {
+ public:
+  explicit Commands(CLI::App& app) : app_(app) {}
+
+  template <class Arguments>
+  void add(const char* name, const char* help, int (*run)(const Arguments&), void (*add_options)(CLI::App&, Arguments&),
+           CLI::App* parent = nullptr) {
+    const auto arguments = std::make_shared<Arguments>();
+    Command command{(parent != nullptr ? parent : &app_)->add_subcommand(name, help), [=] { return run(*arguments); }};
+    if constexpr (requires { arguments->config; }) command.config = &arguments->config;
+    add_options(*command.app, *arguments);
+    commands_.push_back(std::move(command));
+  }
+
+  CLI::App* add_group(const char* name, const char* help) {
+    CLI::App* group = app_.add_subcommand(name, help);
+    group->require_subcommand(1);
+    return group;
+  }
+
+  const Command& parsed() const {
+    return *std::ranges::find_if(commands_, [](const Command& each) { return each.app->parsed(); });
+  }
+
+ private:
+  CLI::App& app_;
+  std::vector<Command> commands_;
+};
+
+// All commands, in the order of the help.
+void add_all(Commands& commands) {
+  commands.add("plan", "show the memory and time that a training needs, by phase and kind of tensor, without training", run_plan,
+               plan_options);
+  commands.add("train", "plan, then train exactly what was planned", run_train, train_options);
+  commands.add("verify", "prove gradients, batches, plans and precision on this model and data; exit 7 if a check fails",
+               run_verify, verify_options);
+  commands.add("eval", "the loss of weights on data.validation, or on data.train where there is none", run_eval, eval_options);
+  commands.add("generate", "continue a text, or talk", run_generate, generate_options);
+  commands.add("forward", "compute the logits of given tokens", run_forward, forward_options);
+  commands.add("merge", "take an adapter into its base: a folder of weights that needs no adapter", run_merge, merge_options);
+  commands.add("export", "write a model, or an adapter, as a GGUF file for llama.cpp and others", run_export, export_options);
+  commands.add("tokenize", "the tokens of a text, or the text of tokens, by the tokenizer of a folder", run_tokenize,
+               tokenize_options);
+  commands.add("show", "rendered samples, with the tokens that are trained on marked", run_data_show, data_show_options,
+               commands.add_group("data", "look at training data"));
+  commands.add("layout", "addresses for buffers with known lifetimes", run_layout, layout_options);
+  commands.add("recompute", "what a training graph from a file should compute again", run_recompute, recompute_options);
+  commands.add(
+      "machine",
+      "benchmark memory, links and kernels of this machine, so that plans show measured times; with CONFIG, its kernels as well",
+      run_machine, machine_options);
+  commands.add(
+      "init",
+      "print a commented configuration: plimsoll init gpt2, or for a model and data: plimsoll init FOLDER DATA > run.toml",
+      run_init, init_options);
+  commands.add("explain", "what an error code or a word of a plan means, or what a tensor of a plan is", run_explain,
+               explain_options);
 }
 
 bool wants_json(int argc, char** argv) {
@@ -425,7 +427,7 @@ std::string nearest_option(const CLI::App& command) {
   return "";
 }
 
-// Of an option that is given twice, in commands of commands too.
+// The last value of a repeated option counts, in commands of commands too.
 void let_last_win(CLI::App& app) {
   for (CLI::App* command : app.get_subcommands({})) {
     for (CLI::Option* option : command->get_options()) {
@@ -441,11 +443,8 @@ int parse_and_run(int argc, char** argv) {
   CLI::App app("Trains neural networks inside a stated number of bytes.", "plimsoll");
   app.set_version_flag("--version", version_text());
   app.require_subcommand(1);
-  Arguments arguments;
-  add_plan(app, arguments.plan);
-  add_train(app, arguments.train);
-  add_verify(app, arguments.verify);
-  add_others(app, arguments);
+  Commands commands(app);
+  add_all(commands);
   let_last_win(app);
   check_command(app, argc, argv);
   try {
@@ -455,15 +454,16 @@ int parse_and_run(int argc, char** argv) {
     const auto used = app.get_subcommands();
     throw usage_error(used.empty() ? "" : used[0]->get_name(), error.what(), used.empty() ? "" : nearest_option(*used[0]));
   }
+  const Command& command = commands.parsed();
   try {
-    return dispatch(app, arguments);
+    return command.run();
   } catch (Error& error) {
-    if (const ConfigArguments* config = config_of(app, arguments)) {
-      complete_advice(error, *config);
+    if (command.config != nullptr) {
+      complete_advice(error, *command.config);
       if (auto* list = dynamic_cast<ErrorList*>(&error)) {
-        for (Error& other : list->others) complete_advice(other, *config);
+        for (Error& other : list->others) complete_advice(other, *command.config);
       }
-    } else if (!app.got_subcommand("init")) {
+    } else if (command.app->get_name() != "init") {
       drop_data_advice(error);
     }
     throw;
@@ -475,7 +475,7 @@ Error cannot_write(const char* why) {
                     "a place that takes it, with free space");
 }
 
-// What stdout could not take (a full disk, a closed descriptor) must not look like success.
+// A failed write to stdout (a full disk, a closed descriptor) must not look like success.
 int flushed(int code) {
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return code;
   throw cannot_write(std::strerror(errno));

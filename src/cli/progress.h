@@ -1,4 +1,4 @@
-// What one sees of a training on stderr: one live line on a terminal, of which some stay for who scrolls back; plain lines now
+// The progress of a training on stderr: one live line on a terminal, of which some stay for who scrolls back; plain lines now
 // and then otherwise.
 #pragma once
 
@@ -11,7 +11,7 @@
 
 namespace plimsoll {
 
-// The facts of a progress line beside the metrics of an update.
+// The facts of a progress line in addition to the metrics of an update.
 struct ProgressFacts {
   std::int64_t updates = 0;  // of the run
   Bytes budget;
@@ -32,7 +32,7 @@ struct RemainingTime {
   SaveInterval save_every;
   double evaluation_seconds = 0, save_seconds = 0;
 
-  // Behind an update, whose own evaluation and save are still to come.
+  // After an update, before its own evaluation and save.
   double after(std::int64_t update, double update_seconds) const;
 };
 
@@ -43,7 +43,7 @@ std::string rate_text(double per_second);
 // "340 trained tok/s, 1.1k of all tokens"; the first alone where all tokens are trained on.
 std::string trained_rate_text(double trained_per_second, double all_per_second);
 
-// Of a long evaluation: a line every ten seconds.
+// The progress of a long evaluation: a line every ten seconds.
 class EvaluationProgress {
  public:
   template <class Say>

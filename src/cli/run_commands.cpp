@@ -19,17 +19,17 @@
 namespace plimsoll {
 
 std::string RunCommands::resume() const {
-  std::vector<Change> changes{{"run", folder_.path().string()}, {"resume"}};
-  if (arguments_.updates) changes.emplace_back("updates", *arguments_.updates);
-  if (!arguments_.plan.empty()) changes.emplace_back("plan", arguments_.plan);
-  if (arguments_.audit) changes.emplace_back("audit");
+  std::vector<Change> changes{{"command.run", folder_.path().string()}, {"command.resume"}};
+  if (arguments_.updates) changes.emplace_back("command.updates", *arguments_.updates);
+  if (!arguments_.plan.empty()) changes.emplace_back("command.plan", arguments_.plan);
+  if (arguments_.audit) changes.emplace_back("command.audit");
   const std::string& file = arguments_.config.file;
   return "plimsoll train" + (file.empty() ? "" : " " + shell_quoted(file)) + words_of(changes);
 }
 
 std::string RunCommands::begin(const std::filesystem::path& run) const {
   return "plimsoll train " + shell_quoted((folder_.path() / "config.resolved.toml").string()) +
-         words_of(std::vector<Change>{{"run", run.string()}});
+         words_of(std::vector<Change>{{"command.run", run.string()}});
 }
 
 std::string RunCommands::begin_beside(std::span<const Change> changes) const {
@@ -56,7 +56,7 @@ std::string RunCommands::slower(bool good) const {
 
 namespace {
 
-// Read beside the run, whose memory is that of the plan.
+// Read in a child, as the memory of the run is that of its plan.
 bool has_template(const std::filesystem::path& weights) {
   try {
     return !run_in_child([&] { return std::string(load_chat_templates(weights) ? "yes" : ""); }).empty();

@@ -17,7 +17,7 @@
 namespace plimsoll {
 namespace {
 
-// Of a terminal or pipe that does not make its writers wait.
+// True if a terminal or pipe that does not block its writers takes more.
 bool takes_more_soon() {
   constexpr int kMilliseconds = 1000;
   pollfd stream{STDERR_FILENO, POLLOUT, 0};

@@ -11,8 +11,8 @@
 #include "cli/spelling.h"
 #include "config/config_keys.h"
 #include "device/machine_facts.h"
+#include "prepare/epochs.h"
 #include "prepare/token_place.h"
-#include "prepare/windows.h"
 #include "settings/setting.h"
 
 namespace plimsoll {
@@ -99,7 +99,7 @@ void demand_verified(const Config& config) {
   throw config_error(
       "E-CUDA-UNVERIFIED", "--device cuda", "it runs on an H100, but not all of its tests have passed there (docs/gpu.md)",
       "--unverified, to try it all the same",
-      {Remedy::of_command("", {{"machine.device", "cuda"}, {"machine.unverified", "true"}}), Change("machine.device", "cpu")});
+      {Remedy::of_changes({{"machine.device", "cuda"}, {"machine.unverified", "true"}}), Change("machine.device", "cpu")});
 }
 
 bool wants_gpu(const ConfigArguments& arguments) {

@@ -14,7 +14,7 @@ enum class ShownAs {
   json,   // for the text of a JSON or TOML document: \u001b, and line breaks and tabs between its values stay
 };
 
-// Calls put(part) for the parts of what is shown. Without memory of its own.
+// Calls put(part) for the parts of the shown text. Takes no memory of its own.
 void put_shown(std::string_view text, ShownAs as, const std::function<void(std::string_view)>& put);
 
 std::string shown_text(std::string_view text, ShownAs as = ShownAs::block);

@@ -24,10 +24,10 @@ const char* stop_reason();
 // Of a conversation: from here on SIGINT ends what is going on. A second one before the first is taken ends the process as usual.
 void catch_interrupts();
 bool interrupted();
-// Whether there was one since the last call.
+// True if there was one since the last call.
 bool take_interrupt();
 
-// What SIGPIPE does: nobody reads the output any more.
+// The action of SIGPIPE: nobody reads the output any more.
 void stop_for_closed_pipe();
 
 }  // namespace plimsoll

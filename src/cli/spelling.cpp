@@ -12,6 +12,8 @@ namespace {
 
 using nlohmann::json;
 
+constexpr std::string_view kOfCommand = "command.";  // inputs of commands
+
 // Keys with an option of their own.
 constexpr struct {
   std::string_view key, option;
@@ -40,8 +42,9 @@ std::vector<std::string> arguments_of(const Change& change) {
   if (key == "machine.unverified" && value == "true") return {"--unverified"};
   if (own != std::end(kOptions) && !value.empty() && key != "machine.unverified") return {std::string(own->option), value};
   if (key.empty()) return {"--set", value};
-  if (key.find('.') != std::string::npos) return {"--set", key + "=" + value};
-  return value.empty() ? std::vector{"--" + key} : std::vector{"--" + key, value};
+  if (!key.starts_with(kOfCommand)) return {"--set", key + "=" + value};
+  const std::string option = "--" + key.substr(kOfCommand.size());
+  return value.empty() ? std::vector{option} : std::vector{option, value};
 }
 
 std::string option_of(const Change& change) { return arguments_of(change).front(); }

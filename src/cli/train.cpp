@@ -48,7 +48,7 @@ struct Run {
   RunSettings settings;
 };
 
-// Behind the end of its schedule a rate stays where it ended, which may be 0.
+// After the end of its schedule a rate keeps its last value, which may be 0.
 void note_end_of_schedule(const Config& config, std::int64_t updates) {
   if (updates <= config.train.updates || config.schedule.kind == ScheduleKind::constant) return;
   const double rate = learning_rate_at(config, config.train.updates * config.train.effective_batch);
@@ -128,8 +128,8 @@ int refuse(const Refused& refused, bool as_json) {
 void complete(Error& error, const TrainArguments& arguments, const RunFolder& folder) {
   std::error_code ignored;
   for (Remedy& remedy : error.remedies) {
-    if (std::ranges::find(remedy.changes, Change("run", "DIR")) == remedy.changes.end()) continue;
-    if (!std::filesystem::exists(folder.checkpoint(), ignored)) std::erase(remedy.changes, Change("resume"));
+    if (std::ranges::find(remedy.changes, Change("command.run", "DIR")) == remedy.changes.end()) continue;
+    if (!std::filesystem::exists(folder.checkpoint(), ignored)) std::erase(remedy.changes, Change("command.resume"));
   }
   name_run(error, folder.path().string());
   ConfigArguments config = arguments.config;
@@ -155,7 +155,7 @@ int train(const TrainArguments& arguments, Run& run) {
 int run_train(const TrainArguments& arguments) {
   if (arguments.resume && arguments.run.empty()) {
     throw config_error("E-USAGE", "plimsoll train", "--resume does not say which run", "--run with the folder of a run",
-                       {Remedy::of_command("train CONFIG", {{"run", "DIR"}, {"resume"}})});
+                       {Remedy::of_command("train CONFIG", {{"command.run", "DIR"}, {"command.resume"}})});
   }
   constexpr std::int64_t kMostUpdates = std::int64_t{1} << 36;
   if (const std::int64_t updates = arguments.updates.value_or(1); updates < 1 || updates > kMostUpdates) {

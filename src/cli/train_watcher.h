@@ -1,4 +1,4 @@
-// What one sees of a training on stderr: the plan, the progress line, notes, evaluations, and what came of it.
+// The report of a training on stderr: the plan, the progress line, notes, evaluations, and the result.
 #pragma once
 
 #include <optional>

@@ -3,13 +3,14 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <cmath>
 #include <system_error>
+#include <utility>
 
 #include "adapters/peft_folder.h"
 #include "config/config_rules.h"
+#include "config/key_access.h"
 #include "formats/weights_folder.h"
 #include "models/all.h"
 
@@ -20,7 +21,7 @@ using C = Config;
 using S = Setting;
 using Text = std::string;
 
-constexpr std::array<std::string_view, 3> kKinds{"none", "lora", "dora"};
+constexpr Named<AdapterKind> kKinds[] = {{AdapterKind::none, "none"}, {AdapterKind::lora, "lora"}, {AdapterKind::dora, "dora"}};
 constexpr std::int64_t kMostRank = 1 << 16;
 constexpr double kMostAlpha = 1e9;
 
@@ -73,24 +74,10 @@ Text modules_text(const ModuleSet& set) {
 
 Text unless_empty(const std::vector<std::string>& list) { return list.empty() ? Text() : names_text(list); }
 
-// Of a configuration that has an adapter.
-template <Text (*kText)(const AdapterSettings&)>
-Text text(const C& c) {
-  return c.adapter.active() ? kText(c.adapter) : Text();
-}
+bool has_adapter(const C& c) { return c.adapter.active(); }
 
-using A = AdapterSettings;
-Text kind_text(const A& a) { return toml_text(kKinds[static_cast<std::size_t>(a.kind)]); }
-Text init_text(const A& a) { return a.init.empty() ? Text() : toml_text(a.init.native()); }
-Text rank_text(const A& a) { return toml_text(a.rank); }
-Text alpha_text(const A& a) { return toml_text(a.alpha); }
-Text rs_text(const A& a) { return a.rs ? "true" : "false"; }
-Text dropout_text(const A& a) { return toml_text(a.dropout); }
-Text targets_text(const A& a) { return modules_text(a.targets); }
-Text excluded_text(const A& a) { return unless_empty(a.excluded); }
-Text ranks_text(const A& a) { return pattern_text(a.rank_pattern); }
-Text alphas_text(const A& a) { return pattern_text(a.alpha_pattern); }
-Text saved_text(const A& a) { return unless_empty(a.modules_to_save); }
+// The keys below are written for configurations with an adapter.
+KeyAccess of_adapter(KeyAccess access) { return written_if(has_adapter, std::move(access)); }
 
 // Lists of names in any order are the same.
 AdapterSettings sorted(AdapterSettings settings) {
@@ -100,7 +87,7 @@ AdapterSettings sorted(AdapterSettings settings) {
   return settings;
 }
 
-// The base of the adapter as the model, where nothing else is said of one.
+// The base of the adapter becomes the model, unless a key names one.
 void take_base(C& config, const GivenSettings& given, const PeftAdapter& adapter) {
   for (const ConfigKey& key : config_keys()) {
     const bool shape = section_of(key.name) == "model" && key.name != "model.context" && key.name != "model.dropout";
@@ -139,30 +126,34 @@ std::string names_text(const std::vector<std::string>& names) {
 std::vector<ConfigKey> adapter_keys() {
   return {
       {"adapter.kind", OnResume::never, "lora or dora: small matrices are trained, and the model is frozen", "\"lora\"",
-       [](C& c, const S& s) { c.adapter.kind = static_cast<AdapterKind>(choice(s, kKinds)); }, text<kind_text>},
+       of_adapter(name_at(PLIMSOLL_FIELD(adapter.kind), kKinds))},
       {"adapter.init", OnResume::place, "a PEFT folder that the adapter begins as; it brings all other keys but dropout",
-       "\"adapter\"", [](C& c, const S& s) { c.adapter.init = weights_folder(path(s)); }, text<init_text>},
+       "\"adapter\"", of_adapter(key_at(PLIMSOLL_FIELD(adapter.init), [](const S& s) { return weights_folder(path(s)); }))},
       {"adapter.rank", OnResume::never, "rows of A and columns of B", "16",
-       [](C& c, const S& s) { c.adapter.rank = whole(s, 1, kMostRank); }, text<rank_text>},
+       of_adapter(whole_at(PLIMSOLL_FIELD(adapter.rank), 1, kMostRank))},
       {"adapter.alpha", OnResume::forced, "the adapter counts alpha / rank times", "32.0",
-       [](C& c, const S& s) { c.adapter.alpha = number(s, 0, kMostAlpha); }, text<alpha_text>},
+       of_adapter(number_at(PLIMSOLL_FIELD(adapter.alpha), 0, kMostAlpha))},
       {"adapter.rs", OnResume::forced, "rsLoRA: alpha / sqrt(rank) instead", "false",
-       [](C& c, const S& s) { c.adapter.rs = flag(s); }, text<rs_text>},
+       of_adapter(key_at(PLIMSOLL_FIELD(adapter.rs), flag))},
       {"adapter.dropout", OnResume::results, "of what the adapter reads", "0.05",
-       [](C& c, const S& s) { c.adapter.dropout = number(s, 0, kBelowOne); }, text<dropout_text>},
+       of_adapter(number_at(PLIMSOLL_FIELD(adapter.dropout), 0, kBelowOne))},
       {"adapter.targets", OnResume::never,
        "layers that get one: \"all-linear\", a list of names or ends of names, or one regular expression for whole names",
-       "[\"q_proj\", \"v_proj\"]", [](C& c, const S& s) { c.adapter.targets = modules(s); }, text<targets_text>},
+       "[\"q_proj\", \"v_proj\"]", of_adapter(key_at(PLIMSOLL_FIELD(adapter.targets), modules, modules_text))},
       {"adapter.exclude", OnResume::never, "layers that get none all the same: names or ends of names",
-       "[\"layers.0.mlp.up_proj\"]", [](C& c, const S& s) { c.adapter.excluded = names(s); }, text<excluded_text>},
+       "[\"layers.0.mlp.up_proj\"]", of_adapter(key_at(PLIMSOLL_FIELD(adapter.excluded), names, unless_empty))},
       {"adapter.rank_pattern", OnResume::never,
        "other ranks of some layers: a regular expression for the end of a name and a number, the first one counts",
-       "[\"down_proj=4\"]", [](C& c, const S& s) { c.adapter.rank_pattern = pattern_numbers(s, 1, kMostRank, true); },
-       text<ranks_text>},
+       "[\"down_proj=4\"]",
+       of_adapter(key_at(
+           PLIMSOLL_FIELD(adapter.rank_pattern), [](const S& s) { return pattern_numbers(s, 1, kMostRank, true); },
+           pattern_text))},
       {"adapter.alpha_pattern", OnResume::forced, "likewise other alphas", "[\"down_proj=8\"]",
-       [](C& c, const S& s) { c.adapter.alpha_pattern = pattern_numbers(s, 0, kMostAlpha, false); }, text<alphas_text>},
+       of_adapter(key_at(
+           PLIMSOLL_FIELD(adapter.alpha_pattern), [](const S& s) { return pattern_numbers(s, 0, kMostAlpha, false); },
+           pattern_text))},
       {"adapter.modules_to_save", OnResume::never, "modules that are trained whole beside it: all whose names end so",
-       "[\"embed_tokens\", \"lm_head\"]", [](C& c, const S& s) { c.adapter.modules_to_save = names(s); }, text<saved_text>},
+       "[\"embed_tokens\", \"lm_head\"]", of_adapter(key_at(PLIMSOLL_FIELD(adapter.modules_to_save), names, unless_empty))},
   };
 }
 

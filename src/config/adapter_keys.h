@@ -1,4 +1,4 @@
-// The keys of [adapter], and the rules between them: what a PEFT folder brings, and what may stand beside it.
+// The keys of [adapter], and the rules between them: a PEFT folder brings most keys and permits few others.
 #pragma once
 
 #include <string>
@@ -12,15 +12,15 @@ class GivenSettings;
 
 std::vector<ConfigKey> adapter_keys();
 
-// A list of texts, and how it is written.
+// A list of texts: its reader and its writer.
 std::vector<std::string> names(const Setting& setting);
 std::string names_text(const std::vector<std::string>& names);
 
-// Takes over what the folder of adapter.init says; a model that nobody names is the base that it names. Before anything else of
-// the model is completed. E-ADAPTER-CONTRADICTION where a key says otherwise, and what read_peft_folder throws.
+// Takes over the settings of the folder adapter.init, and its base if no model is given. Runs before the model is completed.
+// E-ADAPTER-CONTRADICTION if a key says otherwise, and the errors of read_peft_folder.
 void complete_adapter(Config& config, const GivenSettings& given);
 
-// E-CONFIG-CONFLICT where model.freeze stands beside an adapter. Notes a model of random numbers under one.
+// E-CONFIG-CONFLICT for model.freeze with an adapter. Notes a model of random numbers under one.
 void check_frozen(Config& config, const GivenSettings& given);
 
 }  // namespace plimsoll

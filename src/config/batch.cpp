@@ -66,7 +66,7 @@ Error three_disagree(const BatchSplit& split, const std::string& where) {
     const std::int64_t better = nearest_divisor(e, b);
     fixes += fmt::format(", or micro_batch={} and accumulation={}", better, e / better);
   }
-  remedies.push_back(Remedy::of_command("", {{"train.micro_batch", "auto"}, {"train.accumulation", "auto"}}));
+  remedies.push_back(Remedy::of_changes({{"train.micro_batch", "auto"}, {"train.accumulation", "auto"}}));
   return config_error(
       "E-BATCH-3", where,
       fmt::format("effective_batch={} is not micro_batch x accumulation = {} x {} = {}. Nearest: {}.", e, b, k, b * k, fixes), "",

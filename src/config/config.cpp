@@ -33,7 +33,7 @@ class Merged {
     put(std::move(setting));
   }
 
-  // What values of other programs say of further keys, once it is known which of them count.
+  // The effects of other programs' values on further keys, once the values in force are known.
   void put_implied(ConfigFaults& faults) {
     std::vector<KeySetting> origins;
     for (const std::optional<KeySetting>& each : settings_) {
@@ -77,7 +77,7 @@ class Merged {
     const bool half_lives = key.name == "optimizer.betas" && slot(config_key("optimizer.half_lives"));
     if (implied.kind == usual && (there || half_lives)) return;
     Setting setting{std::string(key.name), origin.where, origin.base, origin.typed, implied.value, origin.text};
-    KeySetting one{std::move(setting), &key, key.set, {}, /*follows=*/true};
+    KeySetting one{std::move(setting), &key, key.access.set, {}, /*follows=*/true};
     one.setting.earlier = origin.earlier;
     if (there && counts_before(there->setting, origin)) return;
     if (there && !counts_before(origin, there->setting) && !(there->alone() == one.alone())) {

@@ -28,7 +28,7 @@
 namespace plimsoll {
 
 struct ModelSettings {
-  std::string preset;               // "" where the shape is given by its keys or by a folder
+  std::string preset;               // "" if keys or a folder give the shape
   std::filesystem::path init;       // a Hugging Face folder; empty: random weights
   ModelConfig config;               // of a preset, a folder, or its keys
   std::int64_t context = 0;         // tokens of a sample, at most the positions of the model
@@ -67,11 +67,11 @@ struct BatchSettings {
 };
 
 struct TrainSettings {
-  std::int64_t effective_batch = 0;   // samples of an update; with effective_tokens as many as that is in whole contexts
-  std::int64_t effective_tokens = 0;  // of an update, at most; 0: updates have a number of samples
+  std::int64_t effective_batch = 0;                       // samples of an update; with effective_tokens: those of whole contexts
+  std::int64_t effective_tokens = 0;                      // of an update, at most; 0: updates have a number of samples
   std::optional<std::int64_t> micro_batch, accumulation;  // both or none; none: the planner's choice
   std::int64_t updates = 100;
-  std::optional<double> epochs;    // how often the data are gone through
+  std::optional<double> epochs;    // passes over the data
   bool open = false;               // the number of updates follows from epochs, and is not known yet
   double gradient_clip = 1.0;      // of the global norm; 0: none
   double gradient_clip_value = 0;  // of each element, instead; 0: none
@@ -90,7 +90,7 @@ struct OptimizerChoice {
   OptimizerKind kind = OptimizerKind::adamw;
   double learning_rate = 0;  // the peak
   double beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8;
-  std::optional<std::array<Duration, 2>> half_lives;  // what the betas were given as
+  std::optional<std::array<Duration, 2>> half_lives;  // given in place of betas
   double weight_decay = 0;
   OptimizerSettings::Decay decay = OptimizerSettings::Decay::matrices;
   double momentum = 0;
@@ -118,21 +118,21 @@ struct MemorySettings {
   friend bool operator==(const MemorySettings&, const MemorySettings&) = default;
 };
 
-// What computes: this computer, a part of its memory taken for that of a device, or a GPU.
+// The device of the kernels: this computer, a simulated device with a part of its memory, or a GPU.
 enum class DeviceChoice : std::uint8_t { cpu, sim, cuda };
 
-// Of what is narrower than fp32 and is added to.
+// The rounding of sums that are narrower than fp32.
 enum class Rounding : std::uint8_t { stochastic, nearest };
 
 struct PrecisionSettings {
   DType compute = DType::f32, parameters = DType::f32, gradients = DType::f32, optimizer_state = DType::f32;
-  std::optional<std::vector<DType>> allowed;  // while the configuration is read: what compute is chosen from; then absent
+  std::optional<std::vector<DType>> allowed;  // the choices for compute; absent after loading
   Rounding rounding = Rounding::stochastic;
-  bool force_nearest = false;            // which is refused otherwise
+  bool force_nearest = false;            // permits nearest
   double loss_scale = 65536;             // of fp16: at the start
   Duration loss_scale_growth{2000, {}};  // without an overflow, after which it doubles
 
-  // That are added to, and rounded then.
+  // Sums that are rounded.
   bool has_narrow_numbers() const { return parameters != DType::f32 || gradients != DType::f32 || optimizer_state != DType::f32; }
   friend bool operator==(const PrecisionSettings&, const PrecisionSettings&) = default;
 };
@@ -155,10 +155,10 @@ struct Config {
   int threads = 0;                     // [machine]; after loading at least 1
   DeviceChoice device = DeviceChoice::cpu;
   LinkRates links;
-  bool unverified = false;  // a device that nothing has been proved on is used all the same
-  bool gpu_graphs = true;   // a GPU is given whole sections instead of single kernels
+  bool unverified = false;  // permits a device without a complete proof
+  bool gpu_graphs = true;   // a GPU gets whole sections instead of single kernels
 
-  // What the user should hear, not part of the configuration: names of other programs that were understood, and doubtful choices.
+  // Notes for the user, no part of the configuration: names of other programs that were understood, and doubtful choices.
   std::vector<std::string> notes;
 
   // Compares everything but the notes.
@@ -191,7 +191,7 @@ std::vector<std::string> config_differences(const Config& from, const Config& to
 RunLength run_length(const Config& config);
 // The rate of an update that `samples_before` samples come before; see Schedule.
 double learning_rate_at(const Config& config, std::int64_t samples_before);
-// The same of momentum, which is the first beta of AdamW and Lion.
+// The momentum, or the first beta of AdamW and Lion, likewise.
 double momentum_at(const Config& config, std::int64_t samples_before);
 
 }  // namespace plimsoll

@@ -1,5 +1,5 @@
-// What other programs call our keys and their values, and what of theirs is not here. A foreign name means here what it means
-// there (Hugging Face Transformers where several use it), or is refused with what does the job.
+// Names of other programs for keys and values, and names without a counterpart. A foreign name has the meaning of its program
+// (Hugging Face Transformers if several use it), or is refused with the key that does the job.
 #pragma once
 
 #include <cstdint>
@@ -17,17 +17,17 @@ struct ConfigAlias {
   std::string_view name;  // without a section, with underscores
   std::string_view key;
   SetKey set;                                                        // null: as the key itself
-  bool off_says_nothing = false;                                     // a flag beside others for the same key
-  std::vector<ImpliedSetting> (*implied)(const Setting&) = nullptr;  // what its value says of other keys
-  std::string_view remark = {};                                      // for the note: where our key differs
+  bool off_says_nothing = false;                                     // one of several flags for the same key
+  std::vector<ImpliedSetting> (*implied)(const Setting&) = nullptr;  // effects of its value on other keys
+  std::string_view remark = {};                                      // for the note: the difference from the other program
 };
 
 std::span<const ConfigAlias> config_aliases();
 
-// What to write instead of a value that other programs have for a key of ours; "" where it is none of theirs.
+// The advice for a value that other programs have for a key; "" if none has it.
 std::string foreign_value_advice(std::string_view key, std::string_view value);
 
-// A name of other programs that has no single meaning here, or none at all, and what to write. It is a key or a section.
+// A key or section of other programs without a single meaning here, and the advice.
 struct ForeignName {
   std::string_view name;
   std::string_view advice;

@@ -11,8 +11,9 @@
 #include <utility>
 
 #include "config/adapter_keys.h"
-#include "config/config_aliases.h"
+#include "config/key_access.h"
 #include "config/model_keys.h"
+#include "data/data_formats.h"
 #include "device/machine_facts.h"
 #include "formats/weights_folder.h"
 
@@ -29,30 +30,46 @@ constexpr std::int64_t kMaxSeed = std::numeric_limits<std::int64_t>::max();
 constexpr std::array kComputeTypes{DType::f32, DType::bf16, DType::f16};
 constexpr std::array kRoundedTypes{DType::f32, DType::bf16};
 constexpr std::array kStateTypes{DType::f32, DType::bf16, DType::u8};
-constexpr std::array<std::string_view, 7> kFormats{"auto", "bytes", "u16", "u32", "llmc", "bpe", "chat"};
-constexpr std::array<std::string_view, 3> kTrainedTurns{"assistant", "last", "all"};
-constexpr std::array<std::string_view, 5> kLongSamples{"auto", "split", "cut_begin", "cut_end", "drop"};
-constexpr std::array<std::string_view, 2> kOrders{"shuffled", "sequential"};
-constexpr std::array<std::string_view, 4> kOptimizers{"adamw", "sgd", "lion", "adafactor"};
-constexpr std::array<std::string_view, 3> kDecays{"matrices", "all", "no_embeddings"};
-constexpr std::array<std::string_view, 9> kSchedules{"constant",    "linear",    "cosine", "cosine_restarts", "triangular",
-                                                     "triangular2", "one_cycle", "wsd",    "polynomial"};
-constexpr std::array<std::string_view, 3> kRecompute{"auto", "none", "all"}, kStatePlaces{"auto", "memory", "disk"};
-constexpr std::array<std::string_view, 2> kDecayShapes{"linear", "sqrt"}, kOnDivergence{"stop", "continue"},
-    kRoundings{"stochastic", "nearest"};
-constexpr std::array<std::string_view, 2> kTransferPolicies{"auto", "threads"};
-constexpr std::array<std::string_view, 5> kBaseFormats{"none", "bf16", "int8", "nf4", "file"};
-constexpr std::array<std::string_view, 3> kDevices{"cpu", "sim", "cuda"};
+constexpr Named<TrainedTurns> kTrainedTurns[] = {
+    {TrainedTurns::assistant, "assistant"}, {TrainedTurns::last, "last"}, {TrainedTurns::all, "all"}};
+constexpr Named<LongSamples> kLongSamples[] = {{LongSamples::automatic, "auto"},
+                                               {LongSamples::split, "split"},
+                                               {LongSamples::cut_begin, "cut_begin"},
+                                               {LongSamples::cut_end, "cut_end"},
+                                               {LongSamples::drop, "drop"}};
+constexpr Named<OrderKind> kOrders[] = {{OrderKind::shuffled, "shuffled"}, {OrderKind::sequential, "sequential"}};
+constexpr Named<OptimizerKind> kOptimizers[] = {{OptimizerKind::adamw, "adamw"},
+                                                {OptimizerKind::sgd, "sgd"},
+                                                {OptimizerKind::lion, "lion"},
+                                                {OptimizerKind::adafactor, "adafactor"}};
+constexpr Named<OptimizerSettings::Decay> kDecays[] = {{OptimizerSettings::Decay::matrices, "matrices"},
+                                                       {OptimizerSettings::Decay::all, "all"},
+                                                       {OptimizerSettings::Decay::no_embeddings, "no_embeddings"}};
+constexpr Named<ScheduleKind> kSchedules[] = {
+    {ScheduleKind::constant, "constant"},     {ScheduleKind::linear, "linear"},
+    {ScheduleKind::cosine, "cosine"},         {ScheduleKind::cosine_restarts, "cosine_restarts"},
+    {ScheduleKind::triangular, "triangular"}, {ScheduleKind::triangular2, "triangular2"},
+    {ScheduleKind::one_cycle, "one_cycle"},   {ScheduleKind::wsd, "wsd"},
+    {ScheduleKind::polynomial, "polynomial"}};
+constexpr Named<RecomputePolicy> kRecompute[] = {
+    {RecomputePolicy::automatic, "auto"}, {RecomputePolicy::none, "none"}, {RecomputePolicy::all, "all"}};
+constexpr Named<RestPolicy> kPlaces[] = {
+    {RestPolicy::automatic, "auto"}, {RestPolicy::memory, "memory"}, {RestPolicy::disk, "disk"}};
+constexpr Named<DecayShape> kDecayShapes[] = {{DecayShape::linear, "linear"}, {DecayShape::sqrt, "sqrt"}};
+constexpr Named<OnDivergence> kOnDivergence[] = {{OnDivergence::stop, "stop"}, {OnDivergence::proceed, "continue"}};
+constexpr Named<Rounding> kRoundings[] = {{Rounding::stochastic, "stochastic"}, {Rounding::nearest, "nearest"}};
+constexpr Named<TransferPolicy> kTransferPolicies[] = {{TransferPolicy::automatic, "auto"}, {TransferPolicy::threads, "threads"}};
+constexpr Named<BaseFormat> kBaseFormats[] = {{BaseFormat::none, "none"},
+                                              {BaseFormat::bf16, "bf16"},
+                                              {BaseFormat::int8, "int8"},
+                                              {BaseFormat::nf4, "nf4"},
+                                              {BaseFormat::file, "file"}};
+constexpr Named<DeviceChoice> kDevices[] = {{DeviceChoice::cpu, "cpu"}, {DeviceChoice::sim, "sim"}, {DeviceChoice::cuda, "cuda"}};
 constexpr double kMostRate = 1e15, kLeastClip = 1e-30;
 constexpr std::int64_t kMostGrowth = 100;
 constexpr double kLeastScale = 1, kMostScale = 0x1p40;
 constexpr double kLeastPeak = 0.001, kLeastPower = 0.01, kMostPower = 100;
 
-std::string shown(double value) { return toml_text(value); }
-std::string shown(std::int64_t value) { return toml_text(value); }
-std::string shown(const std::optional<std::int64_t>& value) { return value ? shown(*value) : "\"auto\""; }
-std::string shown(const std::optional<Bytes>& value) { return value ? shown(value->n) : ""; }
-std::string unless_empty(const std::filesystem::path& path) { return path.empty() ? "" : toml_text(path.native()); }
 std::string paths_text(const DataPaths& paths) {
   if (paths.names.size() < 2) return paths.empty() ? "" : toml_text(paths.names.front().native());
   std::string list;
@@ -80,36 +97,6 @@ void set_validation(Config& c, const Setting& s) {
 std::string validation_text(const Config& c) {
   if (c.data.validation_share > 0) return toml_text(fmt::format("{:g}%", 100 * c.data.validation_share));
   return paths_text(c.data.validation);
-}
-
-template <class Enum>
-Enum one_of(const Setting& setting, std::span<const std::string_view> names) {
-  return static_cast<Enum>(choice(setting, names));
-}
-
-// The same for a key of which other programs have values, too.
-template <class Enum>
-Enum one_of_ours(const Setting& setting, std::string_view key, std::span<const std::string_view> names) {
-  try {
-    return one_of<Enum>(setting, names);
-  } catch (const Error& error) {
-    const std::string advice = error.code == "E-CONFIG-VALUE" ? foreign_value_advice(key, text(setting)) : "";
-    if (advice.empty()) throw;
-    throw config_error(error.code, error.where, error.message, advice);
-  }
-}
-
-template <class Enum, std::size_t n>
-std::string name_of(Enum value, const std::array<std::string_view, n>& names) {
-  return toml_text(names[static_cast<std::size_t>(value)]);
-}
-
-std::optional<std::int64_t> whole_or_auto(const Setting& s, std::int64_t low, std::int64_t high) {
-  if (is_auto(s)) return std::nullopt;
-  if (std::holds_alternative<std::string>(s.value) && !s.typed) {
-    throw type_error(s, fmt::format("\"auto\" or a whole number from {} to {}", low, high));
-  }
-  return whole(s, low, high);
 }
 
 DType precision(const Setting& s, std::string_view key, std::span<const DType> known) {
@@ -152,12 +139,13 @@ double power_of_two(const Setting& s) {
                      "a power of two, so that it changes no digit of a gradient", {Change("precision.loss_scale", 65536)});
 }
 
-std::string if_scaled(const Config& c, std::string text) {
-  return c.precision.compute == DType::f16 ? std::move(text) : std::string();
-}
+bool is_scaled(const Config& c) { return c.precision.compute == DType::f16; }
+bool is_narrow(const Config& c) { return c.precision.has_narrow_numbers(); }
 
-std::string if_narrow(const Config& c, std::string text) {
-  return c.precision.has_narrow_numbers() ? std::move(text) : std::string();
+template <class Field>
+KeyAccess precision_at(std::string_view key, Field field, std::span<const DType> known) {
+  return {[=](Config& c, const Setting& s) { field(c) = precision(s, key, known); },
+          [=](const Config& c) { return toml_text(precision_name(field(c))); }};
 }
 
 bool says_none(const Setting& s) {
@@ -189,7 +177,7 @@ SaveInterval save_interval(const Setting& setting) {
   return {.updates = 0, .seconds = amount * seconds};
 }
 
-std::string shown(const SaveInterval& every) {
+std::string save_text(const SaveInterval& every) {
   if (every.seconds == 0) return shown(every.updates);
   if (every.seconds % 3600 == 0) return fmt::format("\"{}h\"", every.seconds / 3600);
   return every.seconds % 60 == 0 ? fmt::format("\"{}m\"", every.seconds / 60) : fmt::format("\"{}s\"", every.seconds);
@@ -198,6 +186,12 @@ std::string shown(const SaveInterval& every) {
 Duration duration(const Config& c, const Setting& s) {
   const bool whole_number = std::holds_alternative<std::int64_t>(s.value) || std::holds_alternative<double>(s.value);
   return length(c, s, whole_number ? shown(whole(s, 0, kMaxUpdates)) : text(s));
+}
+
+template <class Field>
+KeyAccess length_at(Field field) {
+  return {[=](Config& c, const Setting& s) { field(c) = duration(c, s); },
+          [=](const Config& c) { return toml_text(to_text(field(c))); }};
 }
 
 void set_half_lives(Config& c, const Setting& s) {
@@ -257,80 +251,76 @@ void set_size(Config& c, std::optional<Bytes>& out, const Setting& s) {
   }
 }
 
-std::string group_text(const Config& c) { return shown(c.plan.group); }
-std::string loss_chunks_text(const Config& c) { return shown(c.plan.loss_chunks); }
+template <class Field>
+KeyAccess size_at(Field field) {
+  return {[=](Config& c, const Setting& s) { set_size(c, field(c), s); },
+          [=](const Config& c) { return field(c) ? shown(field(c)->n) : std::string(); }};
+}
 
 using C = Config;
 using S = Setting;
 using Text = std::string;
 
-constexpr std::string_view kContextKey = "model.context", kFirstBehindAdapters = "data.train";
+constexpr std::string_view kContextKey = "model.context", kFirstAfterAdapters = "data.train";
 
-// Without those of the families.
+// All keys but those of families and adapters.
 const ConfigKey kKeys[] = {
-    {"seed", OnResume::forced, "seeds data order, dropout and new weights", "1",
-     [](C& c, const S& s) { c.seed = whole(s, 0, kMaxSeed); }, [](const C& c) { return shown(c.seed); }},
+    {"seed", OnResume::forced, "seeds data order, dropout and new weights", "1", whole_at(PLIMSOLL_FIELD(seed), 0, kMaxSeed)},
 
     {"model.preset", OnResume::never, "a shape by name", "\"gpt2\"", set_preset,
      [](const C& c) { return c.model.preset.empty() ? Text() : toml_text(c.model.preset); }},
     {"model.init", OnResume::place, "\"random\", or a Hugging Face folder or GGUF file, which brings the shape", "\"random\"",
      set_init, [](const C& c) { return c.model.init.empty() ? Text("\"random\"") : toml_text(c.model.init.native()); }},
     {"model.kind", OnResume::never, "the architecture", "\"gpt2\"", set_kind, kind_text},
-    {kContextKey, OnResume::never, "tokens of a sample", "1024",
-     [](C& c, const S& s) { c.model.context = whole(s, 1, kMaxContext); }, [](const C& c) { return shown(c.model.context); }},
+    {kContextKey, OnResume::never, "tokens of a sample", "1024", whole_at(PLIMSOLL_FIELD(model.context), 1, kMaxContext)},
 
     {"model.freeze", OnResume::never,
      "parameters that are not trained: regular expressions for whole names, or for modules that hold them",
-     "[\"wte\", \"h\\\\.[0-5]\"]", [](C& c, const S& s) { c.model.freeze = names(s); },
-     [](const C& c) { return c.model.freeze.empty() ? Text() : names_text(c.model.freeze); }},
+     "[\"wte\", \"h\\\\.[0-5]\"]",
+     key_at(PLIMSOLL_FIELD(model.freeze), names, [](const auto& list) { return list.empty() ? Text() : names_text(list); })},
 
     {"data.train", OnResume::place, "a text file or a file of tokens; a list, a pattern (\"texts/*.txt\") or a folder of them",
-     "\"train.txt\"", [](C& c, const S& s) { c.data.train = paths(s); }, [](const C& c) { return paths_text(c.data.train); }},
+     "\"train.txt\"", key_at(PLIMSOLL_FIELD(data.train), paths, paths_text)},
     {"data.format", OnResume::forced,
      "auto, bytes, u16 or u32 (raw tokens), llmc (either, with a header), bpe (text, by data.vocabulary), chat (JSON samples)",
-     "\"auto\"", [](C& c, const S& s) { c.data.format = kFormats[choice(s, kFormats)]; },
-     [](const C& c) { return toml_text(c.data.format); }},
+     "\"auto\"",
+     key_at(
+         PLIMSOLL_FIELD(data.format), [](const S& s) { return kDataFormats[choice(s, kDataFormats)]; },
+         [](std::string_view name) { return toml_text(name); })},
     {"data.validation", OnResume::place,
      "like train, never trained on; or of JSON samples a share of them (\"2%\"), chosen by content; without it there is no loss",
      "\"validation.txt\"", set_validation, validation_text},
     {"data.template", OnResume::forced, "chat: a file with the chat template, instead of that of the model's folder",
-     "\"template.jinja\"", [](C& c, const S& s) { c.data.chat_template = path(s); },
-     [](const C& c) { return unless_empty(c.data.chat_template); }},
+     "\"template.jinja\"", key_at(PLIMSOLL_FIELD(data.chat_template), path)},
     {"data.loss", OnResume::forced, "chat: which turns are trained on: assistant, last (the last of these), all (every token)",
-     "\"assistant\"", [](C& c, const S& s) { c.data.loss = one_of<TrainedTurns>(s, kTrainedTurns); },
-     [](const C& c) { return name_of(c.data.loss, kTrainedTurns); }},
+     "\"assistant\"", name_at(PLIMSOLL_FIELD(data.loss), kTrainedTurns)},
     {"data.too_long", OnResume::forced,
      "chat: samples longer than model.context: split, cut_begin, cut_end, drop; auto: texts are split, conversations lose the "
      "end",
-     "\"auto\"", [](C& c, const S& s) { c.data.too_long = one_of<LongSamples>(s, kLongSamples); },
-     [](const C& c) { return name_of(c.data.too_long, kLongSamples); }},
+     "\"auto\"", name_at(PLIMSOLL_FIELD(data.too_long), kLongSamples)},
     {"data.order", OnResume::forced, "shuffled (anew in each epoch, by the seed) or sequential", "\"shuffled\"",
-     [](C& c, const S& s) { c.data.order = one_of<OrderKind>(s, kOrders); },
-     [](const C& c) { return name_of(c.data.order, kOrders); }},
+     name_at(PLIMSOLL_FIELD(data.order), kOrders)},
     {"data.vocabulary", OnResume::place,
      "folder with tokenizer.json, or vocab.json and merges.txt, for text that is not read as bytes", "\"gpt2\"",
-     [](C& c, const S& s) { c.data.vocabulary = path(s); }, [](const C& c) { return unless_empty(c.data.vocabulary); }},
+     key_at(PLIMSOLL_FIELD(data.vocabulary), path)},
 
     {"batch.packing", OnResume::free, "chat: several samples share a row of model.context tokens; none sees another one", "false",
-     [](C& c, const S& s) { c.batch.packing = flag(s); }, [](const C& c) { return Text(c.batch.packing ? "true" : "false"); }},
+     key_at(PLIMSOLL_FIELD(batch.packing), flag)},
     {"batch.tokens", OnResume::free, "tokens of a micro-batch at most, padding included; 0: no bound", "8192",
-     [](C& c, const S& s) { c.batch.tokens = whole(s, 0, kMaxTokens); }, [](const C& c) { return shown(c.batch.tokens); }},
+     whole_at(PLIMSOLL_FIELD(batch.tokens), 0, kMaxTokens)},
 
     {"train.effective_batch", OnResume::never, "samples of an update: micro_batch x accumulation", "32",
      [](C& c, const S& s) { c.train.effective_batch = whole_or_auto(s, 1, kMaxBatch).value_or(0); },
      [](const C& c) { return c.train.effective_tokens > 0 ? Text() : shown(c.train.effective_batch); }},
     {"train.effective_tokens", OnResume::never,
      "instead of effective_batch: an update has as many samples as these tokens hold; 0: off", "65536",
-     [](C& c, const S& s) { c.train.effective_tokens = whole(s, 0, kMaxTokens); },
-     [](const C& c) { return shown(c.train.effective_tokens); }},
+     whole_at(PLIMSOLL_FIELD(train.effective_tokens), 0, kMaxTokens)},
     {"train.micro_batch", OnResume::free, "samples that are computed at a time; auto: what fits and is fastest", "\"auto\"",
-     [](C& c, const S& s) { c.train.micro_batch = whole_or_auto(s, 1, kMaxBatch); },
-     [](const C& c) { return shown(c.train.micro_batch); }},
+     whole_or_auto_at(PLIMSOLL_FIELD(train.micro_batch), 1, kMaxBatch)},
     {"train.accumulation", OnResume::free, "micro-batches of an update", "\"auto\"",
-     [](C& c, const S& s) { c.train.accumulation = whole_or_auto(s, 1, kMaxBatch); },
-     [](const C& c) { return shown(c.train.accumulation); }},
+     whole_or_auto_at(PLIMSOLL_FIELD(train.accumulation), 1, kMaxBatch)},
     {"train.updates", OnResume::results, "length of the run, and of its schedule", "100",
-     [](C& c, const S& s) { c.train.updates = whole(s, 1, kMaxUpdates); }, [](const C& c) { return shown(c.train.updates); }},
+     whole_at(PLIMSOLL_FIELD(train.updates), 1, kMaxUpdates)},
     {"train.epochs", OnResume::results,
      "how often the data are gone through, instead of updates; the last update has what is left of them", "3",
      [](C& c, const S& s) {
@@ -340,42 +330,32 @@ const ConfigKey kKeys[] = {
      [](const C& c) { return c.train.epochs ? shown(*c.train.epochs) : Text(); }},
     {"train.gradient_clip", OnResume::results,
      "maximum global gradient norm; larger gradients are scaled down to it; 0: no clipping", "1.0",
-     [](C& c, const S& s) { c.train.gradient_clip = number(s, 0, 1e30); },
-     [](const C& c) { return shown(c.train.gradient_clip); }},
+     number_at(PLIMSOLL_FIELD(train.gradient_clip), 0, 1e30)},
     {"train.gradient_clip_value", OnResume::results,
      "clamps each element of a gradient to plus or minus this value; needs gradient_clip = 0; 0: off", "0.5",
-     [](C& c, const S& s) {
-       c.train.gradient_clip_value = number(s, 0, 1e30);
-       if (c.train.gradient_clip_value > 0) number(s, kLeastClip, 1e30);
-     },
-     [](const C& c) { return shown(c.train.gradient_clip_value); }},
+     key_at(PLIMSOLL_FIELD(train.gradient_clip_value),
+            [](const S& s) { return number(s, number(s, 0, 1e30) > 0 ? kLeastClip : 0, 1e30); })},
     {"train.label_smoothing", OnResume::results,
      "label smoothing as in PyTorch's cross_entropy; not in validation losses; 0: off", "0.1",
-     [](C& c, const S& s) { c.train.label_smoothing = number(s, 0, kBelowOne); },
-     [](const C& c) { return shown(c.train.label_smoothing); }},
+     number_at(PLIMSOLL_FIELD(train.label_smoothing), 0, kBelowOne)},
     {"train.z_loss", OnResume::results,
      "adds z_loss * logsumexp(logits)^2 to the training loss, which keeps logits small; 0: off", "1e-4",
-     [](C& c, const S& s) { c.train.z_loss = number(s, 0, 1); }, [](const C& c) { return shown(c.train.z_loss); }},
+     number_at(PLIMSOLL_FIELD(train.z_loss), 0, 1)},
     {"train.evaluate_every", OnResume::free, "updates between validation losses; 0: at the end only", "0",
-     [](C& c, const S& s) { c.train.evaluate_every = whole(s, 0, kMaxUpdates); },
-     [](const C& c) { return shown(c.train.evaluate_every); }},
+     whole_at(PLIMSOLL_FIELD(train.evaluate_every), 0, kMaxUpdates)},
     {"train.evaluate_samples", OnResume::free, "samples of a validation loss; 0: all", "0",
-     [](C& c, const S& s) { c.train.evaluate_samples = whole(s, 0, kMaxUpdates); },
-     [](const C& c) { return shown(c.train.evaluate_samples); }},
+     whole_at(PLIMSOLL_FIELD(train.evaluate_samples), 0, kMaxUpdates)},
     {"train.save_every", OnResume::free,
      "between checkpoints: a time (\"90s\", \"10m\", \"2h\") or a number of updates; 0: at the end only", "\"10m\"",
-     [](C& c, const S& s) { c.train.save_every = save_interval(s); }, [](const C& c) { return shown(c.train.save_every); }},
+     key_at(PLIMSOLL_FIELD(train.save_every), save_interval, save_text)},
     {"train.on_divergence", OnResume::free, "when the loss diverges: stop or continue; a warning is printed in both cases",
-     "\"stop\"", [](C& c, const S& s) { c.train.on_divergence = one_of<OnDivergence>(s, kOnDivergence); },
-     [](const C& c) { return name_of(c.train.on_divergence, kOnDivergence); }},
+     "\"stop\"", name_at(PLIMSOLL_FIELD(train.on_divergence), kOnDivergence)},
 
     {"optimizer.name", OnResume::never,
      "adamw, lion (half of its state), sgd, or adafactor (a second moment by rows and columns: next to no state)", "\"adamw\"",
-     [](C& c, const S& s) { c.optimizer.kind = one_of_ours<OptimizerKind>(s, "optimizer.name", kOptimizers); },
-     [](const C& c) { return name_of(c.optimizer.kind, kOptimizers); }},
+     name_at(PLIMSOLL_FIELD(optimizer.kind), kOptimizers, "optimizer.name")},
     {"optimizer.learning_rate", OnResume::results, "the peak of the schedule", "3e-4",
-     [](C& c, const S& s) { c.optimizer.learning_rate = number(s, 0, 1e38); },
-     [](const C& c) { return shown(c.optimizer.learning_rate); }},
+     number_at(PLIMSOLL_FIELD(optimizer.learning_rate), 0, 1e38)},
     {"optimizer.betas", OnResume::results, "adamw: beta1 and beta2; lion: beta1 of the update direction, beta2 of the momentum",
      "[0.9, 0.95]",
      [](C& c, const S& s) {
@@ -391,21 +371,16 @@ const ConfigKey kKeys[] = {
      "replaces betas: half-lives of the first and the second moment; the betas follow from the batch size",
      "[\"200samples\", \"400samples\"]", set_half_lives, half_lives_text},
     {"optimizer.epsilon", OnResume::results, "adamw: added to the square root of the second moment", "1e-8",
-     [](C& c, const S& s) { c.optimizer.epsilon = number(s, 1e-30, 1); }, [](const C& c) { return shown(c.optimizer.epsilon); }},
+     number_at(PLIMSOLL_FIELD(optimizer.epsilon), 1e-30, 1)},
     {"optimizer.weight_decay", OnResume::results,
      "decoupled weight decay: each update takes learning_rate * weight_decay * weight off", "0.1",
-     [](C& c, const S& s) { c.optimizer.weight_decay = number(s, 0, 1e3); },
-     [](const C& c) { return shown(c.optimizer.weight_decay); }},
+     number_at(PLIMSOLL_FIELD(optimizer.weight_decay), 0, 1e3)},
     {"optimizer.decay", OnResume::results,
      "what decays: matrices (embeddings included), all, or no_embeddings (the other matrices)", "\"matrices\"",
-     [](C& c, const S& s) { c.optimizer.decay = one_of<OptimizerSettings::Decay>(s, kDecays); },
-     [](const C& c) { return name_of(c.optimizer.decay, kDecays); }},
-    {"optimizer.momentum", OnResume::results, "sgd only", "0.0",
-     [](C& c, const S& s) { c.optimizer.momentum = number(s, 0, kBelowOne); },
-     [](const C& c) { return shown(c.optimizer.momentum); }},
+     name_at(PLIMSOLL_FIELD(optimizer.decay), kDecays)},
+    {"optimizer.momentum", OnResume::results, "sgd only", "0.0", number_at(PLIMSOLL_FIELD(optimizer.momentum), 0, kBelowOne)},
     {"optimizer.nesterov", OnResume::results, "sgd only: look ahead along the momentum", "false",
-     [](C& c, const S& s) { c.optimizer.nesterov = flag(s); },
-     [](const C& c) { return Text(c.optimizer.nesterov ? "true" : "false"); }},
+     key_at(PLIMSOLL_FIELD(optimizer.nesterov), flag)},
     {"optimizer.ema_half_life", OnResume::results,
      "half-life of an EMA of the weights: after this length an update counts half; \"none\": no EMA", "\"1000updates\"",
      [](C& c, const S& s) {
@@ -416,72 +391,55 @@ const ConfigKey kKeys[] = {
 
     {"schedule.name", OnResume::results,
      "shape of the learning rate: constant, linear, cosine, cosine_restarts, triangular, triangular2, one_cycle, wsd, polynomial",
-     "\"cosine\"", [](C& c, const S& s) { c.schedule.kind = one_of_ours<ScheduleKind>(s, "schedule.name", kSchedules); },
-     [](const C& c) { return name_of(c.schedule.kind, kSchedules); }},
+     "\"cosine\"", name_at(PLIMSOLL_FIELD(schedule.kind), kSchedules, "schedule.name")},
     {"schedule.warmup", OnResume::results,
      "rises from near 0 over this length: \"100updates\", \"20000samples\", \"1Mtokens\", \"3%\"", "\"100updates\"",
-     [](C& c, const S& s) { c.schedule.warmup = duration(c, s); },
-     [](const C& c) { return toml_text(to_text(c.schedule.warmup)); }},
+     length_at(PLIMSOLL_FIELD(schedule.warmup))},
     {"schedule.final_fraction", OnResume::results, "final rate / peak rate; with cycles: lowest rate of a cycle / peak rate",
-     "0.1", [](C& c, const S& s) { c.schedule.final_fraction = number(s, 0, 1); },
-     [](const C& c) { return shown(c.schedule.final_fraction); }},
+     "0.1", number_at(PLIMSOLL_FIELD(schedule.final_fraction), 0, 1)},
     {"schedule.cycle", OnResume::results, "cosine_restarts: length of the first cycle; triangular: length of every cycle",
-     "\"25%\"", [](C& c, const S& s) { c.schedule.cycle = duration(c, s); },
-     [](const C& c) { return toml_text(to_text(c.schedule.cycle)); }},
+     "\"25%\"", length_at(PLIMSOLL_FIELD(schedule.cycle))},
     {"schedule.cycle_growth", OnResume::results, "cosine_restarts: length of a cycle / length of the cycle before it", "1",
-     [](C& c, const S& s) { c.schedule.cycle_growth = whole(s, 1, kMostGrowth); },
-     [](const C& c) { return shown(c.schedule.cycle_growth); }},
+     whole_at(PLIMSOLL_FIELD(schedule.cycle_growth), 1, kMostGrowth)},
     {"schedule.start_fraction", OnResume::results, "one_cycle: initial rate / peak rate", "0.04",
-     [](C& c, const S& s) { c.schedule.start_fraction = number(s, 0, 1); },
-     [](const C& c) { return shown(c.schedule.start_fraction); }},
+     number_at(PLIMSOLL_FIELD(schedule.start_fraction), 0, 1)},
     {"schedule.peak_at", OnResume::results, "one_cycle: the share of the run in which the rate rises", "0.3",
-     [](C& c, const S& s) { c.schedule.peak_at = number(s, kLeastPeak, 1 - kLeastPeak); },
-     [](const C& c) { return shown(c.schedule.peak_at); }},
+     number_at(PLIMSOLL_FIELD(schedule.peak_at), kLeastPeak, 1 - kLeastPeak)},
     {"schedule.decay_length", OnResume::results, "wsd: how long the rate falls, at the end of the run", "\"20%\"",
-     [](C& c, const S& s) { c.schedule.decay = duration(c, s); },
-     [](const C& c) { return toml_text(to_text(c.schedule.decay)); }},
+     length_at(PLIMSOLL_FIELD(schedule.decay))},
     {"schedule.decay_shape", OnResume::results, "wsd: linear, or sqrt, which falls faster at first", "\"sqrt\"",
-     [](C& c, const S& s) { c.schedule.decay_shape = one_of<DecayShape>(s, kDecayShapes); },
-     [](const C& c) { return name_of(c.schedule.decay_shape, kDecayShapes); }},
+     name_at(PLIMSOLL_FIELD(schedule.decay_shape), kDecayShapes)},
     {"schedule.power", OnResume::results, "polynomial: exponent; the rate falls as (remaining share of the run)^power", "1.0",
-     [](C& c, const S& s) { c.schedule.power = number(s, kLeastPower, kMostPower); },
-     [](const C& c) { return shown(c.schedule.power); }},
+     number_at(PLIMSOLL_FIELD(schedule.power), kLeastPower, kMostPower)},
     {"schedule.momentum_range", OnResume::results,
      "one_cycle, triangular: momentum (beta1 of adamw and lion) at the lowest and at the highest rate; \"none\": constant",
      "[0.95, 0.85]", set_momentum_range, momentum_range_text},
 
     {"plan.recompute", OnResume::free, "auto, none (keep every activation) or all", "\"auto\"",
-     [](C& c, const S& s) { c.plan.recompute = one_of<RecomputePolicy>(s, kRecompute); },
-     [](const C& c) { return name_of(c.plan.recompute, kRecompute); }},
+     name_at(PLIMSOLL_FIELD(plan.recompute), kRecompute)},
     {"plan.group", OnResume::free,
      "micro-batches that run through one block before the next block starts; changes memory and transfers, not results",
-     "\"auto\"", [](Config& c, const S& s) { c.plan.group = whole_or_auto(s, 1, kMostGroup); }, group_text},
+     "\"auto\"", whole_or_auto_at(PLIMSOLL_FIELD(plan.group), 1, kMostGroup)},
     {"plan.loss_chunks", OnResume::free, "number of parts in which the logits are computed; changes memory, not results",
-     "\"auto\"", [](C& c, const S& s) { c.plan.loss_chunks = whole_or_auto(s, 1, 1 << 20); }, loss_chunks_text},
+     "\"auto\"", whole_or_auto_at(PLIMSOLL_FIELD(plan.loss_chunks), 1, 1 << 20)},
     {"plan.optimizer_state", OnResume::free, "where the optimizer state is kept: auto, memory or disk (memory.disk)", "\"auto\"",
-     [](C& c, const S& s) { c.plan.optimizer_state = one_of<RestPolicy>(s, kStatePlaces); },
-     [](const C& c) { return name_of(c.plan.optimizer_state, kStatePlaces); }},
+     name_at(PLIMSOLL_FIELD(plan.optimizer_state), kPlaces)},
     {"plan.parameters", OnResume::free,
      "where the weights of the blocks and of large embedding tables are kept: auto, memory or disk", "\"auto\"",
-     [](C& c, const S& s) { c.plan.parameters = one_of<RestPolicy>(s, kStatePlaces); },
-     [](const C& c) { return name_of(c.plan.parameters, kStatePlaces); }},
+     name_at(PLIMSOLL_FIELD(plan.parameters), kPlaces)},
     {"plan.gradients", OnResume::free,
      "where the accumulated gradients of the blocks and of large embedding tables are kept: auto, memory or disk", "\"auto\"",
-     [](C& c, const S& s) { c.plan.gradients = one_of<RestPolicy>(s, kStatePlaces); },
-     [](const C& c) { return name_of(c.plan.gradients, kStatePlaces); }},
+     name_at(PLIMSOLL_FIELD(plan.gradients), kPlaces)},
     {"plan.activations", OnResume::free,
      "where the inputs of the first blocks wait for the backward pass: auto, memory or disk; these blocks recompute the rest",
-     "\"auto\"", [](C& c, const S& s) { c.plan.activations = one_of<RestPolicy>(s, kStatePlaces); },
-     [](const C& c) { return name_of(c.plan.activations, kStatePlaces); }},
+     "\"auto\"", name_at(PLIMSOLL_FIELD(plan.activations), kPlaces)},
     {"plan.transfers", OnResume::free, "to and from the disk: auto (io_uring where the system allows it) or threads", "\"auto\"",
-     [](C& c, const S& s) { c.plan.transfers = one_of<TransferPolicy>(s, kTransferPolicies); },
-     [](const C& c) { return name_of(c.plan.transfers, kTransferPolicies); }},
+     name_at(PLIMSOLL_FIELD(plan.transfers), kTransferPolicies)},
 
     {"memory.budget", OnResume::free, "bytes of the whole process; the command line wins", "\"2GiB\"",
-     [](C& c, const S& s) { set_size(c, c.memory.budget, s); }, [](const C& c) { return shown(c.memory.budget); }},
+     size_at(PLIMSOLL_FIELD(memory.budget))},
     {"memory.host_memory", OnResume::free, "budget for the memory of the host, where the model trains on a device (cuda, sim)",
-     "\"8GiB\"", [](C& c, const S& s) { set_size(c, c.memory.host_memory, s); },
-     [](const C& c) { return shown(c.memory.host_memory); }},
+     "\"8GiB\"", size_at(PLIMSOLL_FIELD(memory.host_memory))},
     {"memory.disk", OnResume::place, "a folder and how many bytes may be stored there", "\"/scratch:20GiB\"", set_disk,
      disk_text},
 
@@ -492,50 +450,40 @@ const ConfigKey kKeys[] = {
      "[\"fp32\", \"bf16\"]", set_allowed, [](const C&) { return Text(); }},
     {"precision.parameters", OnResume::never,
      "fp32 or bf16; bf16 needs compute = \"bf16\" and stores matrices and embeddings without an fp32 copy", "\"bf16\"",
-     [](C& c, const S& s) { c.precision.parameters = precision(s, "precision.parameters", kRoundedTypes); },
-     [](const C& c) { return toml_text(precision_name(c.precision.parameters)); }},
+     precision_at("precision.parameters", PLIMSOLL_FIELD(precision.parameters), kRoundedTypes)},
     {"precision.gradients", OnResume::forced,
      "accumulated gradients: fp32, or bf16 for the matrices of blocks, rounded after each micro-batch", "\"bf16\"",
-     [](C& c, const S& s) { c.precision.gradients = precision(s, "precision.gradients", kRoundedTypes); },
-     [](const C& c) { return toml_text(precision_name(c.precision.gradients)); }},
+     precision_at("precision.gradients", PLIMSOLL_FIELD(precision.gradients), kRoundedTypes)},
     {"precision.optimizer_state", OnResume::never, "fp32, bf16 or 8bit; the narrow ones are rounded at each update", "\"bf16\"",
-     [](C& c, const S& s) { c.precision.optimizer_state = precision(s, "precision.optimizer_state", kStateTypes); },
-     [](const C& c) { return toml_text(precision_name(c.precision.optimizer_state)); }},
+     precision_at("precision.optimizer_state", PLIMSOLL_FIELD(precision.optimizer_state), kStateTypes)},
     {"precision.rounding", OnResume::results,
      "rounding of stored bf16 and 8-bit numbers: stochastic (keeps small updates on average) or nearest (needs force_nearest)",
-     "\"stochastic\"", [](C& c, const S& s) { c.precision.rounding = one_of<Rounding>(s, kRoundings); },
-     [](const C& c) { return if_narrow(c, name_of(c.precision.rounding, kRoundings)); }},
+     "\"stochastic\"", written_if(is_narrow, name_at(PLIMSOLL_FIELD(precision.rounding), kRoundings))},
     {"precision.force_nearest", OnResume::results, "true allows rounding = \"nearest\", which loses small updates", "false",
-     [](C& c, const S& s) { c.precision.force_nearest = flag(s); },
-     [](const C& c) { return if_narrow(c, std::string(c.precision.force_nearest ? "true" : "false")); }},
+     written_if(is_narrow, key_at(PLIMSOLL_FIELD(precision.force_nearest), flag))},
     {"precision.loss_scale", OnResume::results, "fp16: initial loss scale; it is halved on overflow", "65536.0",
-     [](C& c, const S& s) { c.precision.loss_scale = power_of_two(s); },
-     [](const C& c) { return if_scaled(c, shown(c.precision.loss_scale)); }},
+     written_if(is_scaled, key_at(PLIMSOLL_FIELD(precision.loss_scale), power_of_two))},
     {"precision.loss_scale_growth", OnResume::results, "fp16: the loss scale doubles after this length without an overflow",
-     "\"2000updates\"", [](C& c, const S& s) { c.precision.loss_scale_growth = duration(c, s); },
-     [](const C& c) { return if_scaled(c, toml_text(to_text(c.precision.loss_scale_growth))); }},
+     "\"2000updates\"", written_if(is_scaled, length_at(PLIMSOLL_FIELD(precision.loss_scale_growth)))},
 
     {"quantize.base", OnResume::never,
      "how frozen linear layers are stored: none (fp32), bf16, int8, nf4 (4 bits, with nested scales), or file (each as its file "
      "stores it)",
-     "\"nf4\"", [](C& c, const S& s) { c.base = one_of<BaseFormat>(s, kBaseFormats); },
-     [](const C& c) { return name_of(c.base, kBaseFormats); }},
+     "\"nf4\"", name_at(PLIMSOLL_FIELD(base), kBaseFormats)},
 
     {"machine.threads", OnResume::results, "0: all usable cores", "0",
-     [](C& c, const S& s) { c.threads = static_cast<int>(whole(s, 0, kMaxThreads)); },
-     [](const C& c) { return shown(std::int64_t{c.threads}); }},
+     key_at(PLIMSOLL_FIELD(threads), [](const S& s) { return static_cast<int>(whole(s, 0, kMaxThreads)); })},
     {"machine.device", OnResume::free, "cpu, cuda (a GPU) or sim (simulates a GPU: a part of the RAM is its memory)", "\"cpu\"",
-     [](C& c, const S& s) { c.device = one_of<DeviceChoice>(s, kDevices); },
-     [](const C& c) { return name_of(c.device, kDevices); }},
+     name_at(PLIMSOLL_FIELD(device), kDevices)},
     {"machine.unverified", OnResume::free, "cuda: although not all of its tests have passed on a GPU", "false",
-     [](C& c, const S& s) { c.unverified = flag(s); }, [](const C& c) { return std::string(c.unverified ? "true" : "false"); }},
+     key_at(PLIMSOLL_FIELD(unverified), flag)},
     {"machine.gpu_graphs", OnResume::free,
      "cuda: kernels are launched as graphs; false: one by one, each waited for, with the same bits", "true",
-     [](C& c, const S& s) { c.gpu_graphs = flag(s); }, [](const C& c) { return std::string(c.gpu_graphs ? "true" : "false"); }},
+     key_at(PLIMSOLL_FIELD(gpu_graphs), flag)},
     {"machine.host_bytes_per_second", OnResume::free, "sim: speed of the link between device and host, each way; 0: unlimited",
-     "0", [](C& c, const S& s) { c.links.host = number(s, 0, kMostRate); }, [](const C& c) { return shown(c.links.host); }},
+     "0", number_at(PLIMSOLL_FIELD(links.host), 0, kMostRate)},
     {"machine.disk_bytes_per_second", OnResume::free, "sim: speed of the disk, each way; 0: unlimited", "0",
-     [](C& c, const S& s) { c.links.disk = number(s, 0, kMostRate); }, [](const C& c) { return shown(c.links.disk); }},
+     number_at(PLIMSOLL_FIELD(links.disk), 0, kMostRate)},
 };
 
 }  // namespace
@@ -549,7 +497,7 @@ std::vector<ConfigKey> all_keys() {
   };
   for (const ConfigKey& key : kKeys) {
     if (key.name == kContextKey) add_models(/*sizes=*/true);
-    if (key.name == kFirstBehindAdapters) {
+    if (key.name == kFirstAfterAdapters) {
       for (ConfigKey& one : adapter_keys()) keys.push_back(std::move(one));
     }
     keys.push_back(key);

@@ -17,13 +17,20 @@ namespace plimsoll {
 
 using SetKey = std::function<void(Config&, const Setting&)>;
 
+struct KeyAccess {
+  SetKey set;
+  std::function<std::string(const Config&)> text;  // see text_of
+};
+
 struct ConfigKey {
   std::string_view name;  // with its section: "train.micro_batch"
   OnResume on_resume;
   std::string_view comment;  // one line for people
   std::string_view example;  // a TOML value, shown where the key is absent
-  SetKey set;
-  std::function<std::string(const Config&)> text;  // see text_of
+  KeyAccess access;
+
+  void set(Config& config, const Setting& setting) const { access.set(config, setting); }
+  std::string text(const Config& config) const { return access.text(config); }
 };
 
 // Sections stand together; model.preset, model.init and model.kind come before the keys that override them. The keys of [model]

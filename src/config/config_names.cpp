@@ -52,7 +52,7 @@ std::string suggestion(std::string_view name, std::string_view leaf) {
   return keys[static_cast<std::size_t>(std::find(leaves.begin(), leaves.end(), part) - leaves.begin())];
 }
 
-// What another program calls so, by the last or any other part of the name.
+// The alias for a name, by its last or any other part.
 const ForeignName* foreign_name(std::string_view name) {
   while (true) {
     const std::string_view leaf = leaf_of(name);
@@ -79,7 +79,7 @@ Error unknown_key(const Setting& setting, std::string_view name, ConfigFaults& f
 // Nothing for a flag that says nothing.
 std::optional<KeySetting> find_key(Setting setting, std::vector<std::string>& notes, ConfigFaults& faults) {
   for (const ConfigKey& key : config_keys()) {
-    if (key.name == setting.name) return KeySetting{std::move(setting), &key, key.set};
+    if (key.name == setting.name) return KeySetting{std::move(setting), &key, key.access.set};
   }
   std::string name = setting.name;
   std::replace(name.begin(), name.end(), '-', '_');
@@ -90,12 +90,12 @@ std::optional<KeySetting> find_key(Setting setting, std::vector<std::string>& no
     return KeySetting{setting, &key, set};
   };
   const ConfigKey* own = only_key_called(leaf);
-  if (own != nullptr && may_stand_in(section, *own)) return noted(*own, own->set);
+  if (own != nullptr && may_stand_in(section, *own)) return noted(*own, own->access.set);
   for (const ConfigAlias& alias : config_aliases()) {
     const ConfigKey& key = config_key(alias.key);
     if (alias.name != leaf || !may_stand_in(section, key)) continue;
     if (alias.off_says_nothing && !flag(setting)) return std::nullopt;
-    KeySetting found = noted(key, alias.set != nullptr ? alias.set : key.set, alias.remark);
+    KeySetting found = noted(key, alias.set != nullptr ? alias.set : key.access.set, alias.remark);
     if (alias.implied != nullptr) found.implied = alias.implied(setting);
     return found;
   }

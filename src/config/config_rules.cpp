@@ -32,7 +32,7 @@ std::vector<std::string> model_keys(bool ModelKey::*which) {
   return names;
 }
 
-// Whether a folder brings the same sizes as a preset.
+// True if a folder brings the same sizes as a preset.
 bool same_sizes(const ModelConfig& a, const ModelConfig& b) {
   if (&a.family() != &b.family()) return false;
   return std::ranges::all_of(a.family().keys(), [&](const ModelKey& key) { return !key.required || key.text(a) == key.text(b); });
@@ -57,7 +57,7 @@ void check_data(const Config& config, const GivenSettings& given) {
   throw missing(given, "data.train", "a text file or a file of tokens", Change("data.train", "train.txt"));
 }
 
-// The shape of a folder and the shape of a preset beside it must be the same one.
+// A folder and a preset must have the same shape.
 void check_preset_of_folder(const Config& config, const GivenSettings& given) {
   if (config.model.preset.empty() || config.model.init.empty()) return;
   const ModelConfig &preset = model_preset(config.model.preset), &folder = config.model.config;
@@ -140,7 +140,7 @@ void check_products(const Config& config, const GivenSettings& given) {
   }
 }
 
-// What belongs to samples of their own lengths.
+// Rules for samples of their own lengths.
 void check_samples(const Config& config, const GivenSettings& given) {
   const DataSettings& data = config.data;
   if (data.format == "chat") return;
@@ -219,7 +219,7 @@ void complete_vocabulary(Config& config, const GivenSettings& given) {
 
 bool names_tokens(const DataPaths& paths) { return !paths.empty() && paths.names.front().extension() == ".bin"; }
 
-// What "auto" will most likely find, and a note where that is most likely a mistake.
+// The likely result of "auto", and a note if it is a likely mistake.
 void mark_byte_vocabulary(Config& config) {
   const DataSettings& data = config.data;
   ModelConfig& model = config.model.config;
@@ -243,7 +243,7 @@ void check_clips(Config& config, const GivenSettings& given) {
                      {Change("train.gradient_clip", 0), Change("train.gradient_clip_value", 0)});
 }
 
-// Where a schedule ends, or its cycles are lowest, if nobody says.
+// The default of the end of a schedule, or of the lowest point of its cycles.
 double usual_end(const Schedule& schedule) {
   constexpr double kOneCycleDepth = 1e4;  // as in PyTorch
   switch (schedule.kind) {
@@ -260,7 +260,7 @@ double usual_end(const Schedule& schedule) {
   return 0;
 }
 
-// One-cycle swings momentum as well, where nobody has said what it is.
+// One-cycle swings momentum as well, by default.
 void complete_momentum(Config& config, const GivenSettings& given) {
   Schedule& schedule = config.schedule;
   const OptimizerKind kind = config.optimizer.kind;
@@ -300,7 +300,7 @@ void complete_schedule(Config& config, const GivenSettings& given) {
   }
 }
 
-// What would be read and then not used.
+// Settings without effect.
 void check_schedule(const Config& config, const GivenSettings& given) {
   for (const ConfigKey& key : config_keys()) {
     const Setting* setting = given.find(key.name);
@@ -312,7 +312,7 @@ void check_schedule(const Config& config, const GivenSettings& given) {
   }
 }
 
-// What `auto` stands for, of what is allowed: bf16 where that is faster, else fp32.
+// The value of `auto` among the allowed ones: bf16 if it is faster, else fp32.
 void choose_precision(Config& config, const GivenSettings& given, const Bf16Speed& bf16) {
   const Setting* compute = given.find("precision.compute");
   if (compute == nullptr || !is_auto(*compute)) {
@@ -516,7 +516,7 @@ void check_init_alone(const GivenSettings& given) {
   for (const std::string& key : model_keys(&ModelKey::of_folder)) {
     const Setting* setting = given.find(key);
     if (setting == nullptr) continue;
-    // A typed folder counts before the shape in a file. What is typed beside it is left to the user.
+    // A typed folder counts before the shape in a file. Other typed keys are left to the user.
     Remedies remedies;
     if (!setting->typed) remedies.push_back(Change("model.init", path(*init).string()));
     throw config_error("E-CONFIG-INIT", setting->where,

@@ -1,4 +1,4 @@
-// What holds between keys: defaults that depend on others, what is required, what must agree, and sizes whose products stay far
+// The rules between keys: defaults that depend on others, required keys, keys that must agree, and sizes whose products stay far
 // from the end of 64 bits.
 #pragma once
 
@@ -12,7 +12,7 @@
 
 namespace plimsoll {
 
-// One slot per key, empty where nothing is said.
+// One slot per key, empty if the key is not given.
 using KeySettings = std::vector<std::optional<KeySetting>>;
 
 class GivenSettings {
@@ -20,10 +20,10 @@ class GivenSettings {
   // `settings` must outlive this.
   GivenSettings(const KeySettings& settings, std::string file) : settings_(settings), file_(std::move(file)) {}
 
-  // What was said about a key, or null.
+  // The setting of a key, or null.
   const Setting* find(std::string_view key) const;
   bool has(std::string_view key) const { return find(key) != nullptr; }
-  // Where a key was given, or the file.
+  // The place of a key, or the file.
   std::string where(std::string_view key) const;
   const std::string& file() const { return file_; }
 
@@ -32,30 +32,30 @@ class GivenSettings {
   std::string file_;
 };
 
-// Whether such a schedule has what the key says; true of keys that all of them have, and of other sections.
+// True if a key applies to such a schedule, and for keys of other sections.
 bool schedule_has(ScheduleKind kind, std::string_view key);
-// What the configuration says of a key, as a TOML value; "" where it is absent, or of another schedule.
+// The value of a key as TOML; "" if it is absent, or of another schedule.
 std::string text_of(const ConfigKey& key, const Config& config);
 
-// What most models of such an optimizer train with: the rate where none is given.
+// The default rate: that of most models with such an optimizer.
 double usual_learning_rate(OptimizerKind kind);
 
-// Whether the optimizer keeps anything between updates.
+// True if the optimizer keeps anything between updates.
 bool keeps_state(const Config& config);
 
-// What the key may do to a run of this configuration. Without a schedule, more updates are the same ones and others behind them.
+// The effect of a key on a run of this configuration. Without a schedule, more updates are the same ones and others after them.
 OnResume on_resume(const ConfigKey& key, const Config& config);
 
-// What is typed counts before what a file says, and what is typed now before what was typed when the run began.
+// Typed settings count before those of a file, and settings typed now before those typed when the run began.
 bool counts_before(const Setting& one, const Setting& other);
 
-// Of two choices that exclude each other the command line's counts: what the file says of the other one is removed, with a note.
+// If two choices exclude each other, that of the command line counts: the file's setting is removed, with a note.
 void leave_aside(KeySettings& settings, std::vector<std::string>& notes);
 
-// E-CONFIG-INIT where keys of the shape stand beside an init folder. Runs before any file is read.
+// E-CONFIG-INIT if keys of the shape accompany an init folder. Runs before any file is read.
 void check_init_alone(const GivenSettings& given);
 
-// Fills what is left open and checks the whole: E-CONFIG-MISSING, -INIT, -HEADS, -RANGE, -CONFLICT, E-BATCH-3. Adds notes.
+// Fills the open values and checks the whole: E-CONFIG-MISSING, -INIT, -HEADS, -RANGE, -CONFLICT, E-BATCH-3. Adds notes.
 void complete(Config& config, const GivenSettings& given, const Bf16Speed& bf16, ConfigFaults& faults);
 
 }  // namespace plimsoll

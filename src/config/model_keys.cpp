@@ -52,7 +52,7 @@ const ModelKey* find_model_key(const Family& family, std::string_view name) {
   return found == keys.end() ? nullptr : &*found;
 }
 
-// Of the model that has been chosen; where none has, of the first family that has such a key.
+// Sets a key of the chosen model; without one, of the first family that has the key.
 void set_model_key(Config& c, const Setting& s, std::string_view name) {
   for (const Family* family : families()) {
     if (c.model.config.empty() && find_model_key(*family, name) != nullptr) c.model.config = family->defaults();
@@ -68,7 +68,7 @@ void set_model_key(Config& c, const Setting& s, std::string_view name) {
                      "its keys are " + joined(names));
 }
 
-// Absent where a folder says it.
+// Absent if a folder brings it.
 std::string model_key_text(const Config& c, std::string_view name) {
   const ModelKey* key = c.model.config.empty() ? nullptr : find_model_key(c.model.config.family(), name);
   return key == nullptr || (key->of_folder && !c.model.init.empty()) ? "" : key->text(c.model.config);
@@ -82,8 +82,8 @@ ConfigKey key_of(const ModelKey& key) {
           key.on_resume,
           key.comment,
           key.example,
-          [leaf](Config& c, const Setting& s) { set_model_key(c, s, leaf); },
-          [leaf](const Config& c) { return model_key_text(c, leaf); }};
+          {[leaf](Config& c, const Setting& s) { set_model_key(c, s, leaf); },
+           [leaf](const Config& c) { return model_key_text(c, leaf); }}};
 }
 
 }  // namespace

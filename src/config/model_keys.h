@@ -16,8 +16,8 @@ std::string kind_text(const Config& config);
 // Names all presets.
 std::string_view preset_comment();
 
-// Of all families: the sizes of blocks, or the other keys. Where two families have a key of one name, what the first one says of
-// it is shown; a model of another family than theirs refuses it.
+// The keys of all families: the sizes of blocks, or the others. If two families share a name, the comment of the first one is
+// shown; a model of another family refuses the key.
 std::vector<ConfigKey> model_keys(bool sizes);
 
 }  // namespace plimsoll

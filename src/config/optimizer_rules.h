@@ -1,4 +1,4 @@
-// What an optimizer trains with where nobody says, what its keys exclude, and what is most likely a mistake.
+// Defaults of an optimizer, keys that exclude each other, and notes on likely mistakes.
 #pragma once
 
 #include "config/config_rules.h"

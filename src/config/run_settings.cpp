@@ -33,7 +33,7 @@ json to_json(const std::vector<Setting>& settings, const std::filesystem::path& 
   return list;
 }
 
-// Where a relative path starts from: as it lies from the run's folder, if it leads somewhere from there.
+// The base of a relative path: as it lies from the run's folder, if it exists there.
 void settle_base(Setting& setting, const std::string& from_run, const std::filesystem::path& run) {
   const auto* text = std::get_if<std::string>(&setting.value);
   if (text == nullptr || text->empty() || from_run.empty()) return;

@@ -49,7 +49,7 @@ double take_multiple(std::string_view& text) {
 // From 1 to 0 along half a wave.
 double half_wave(double progress) { return (1 + std::cos(std::numbers::pi * progress)) / 2; }
 
-// Where a schedule stands between its lowest rate, a fraction of the peak, and the peak.
+// The level of a schedule between its lowest rate, a fraction of the peak, and the peak.
 struct Height {
   double lowest = 0, level = 1;
   double factor() const { return lowest + (1 - lowest) * level; }

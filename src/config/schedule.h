@@ -1,4 +1,4 @@
-// Schedules of the learning rate, and of momentum beside it. Clocks run in samples: the rate of an update depends on how many
+// Schedules of the learning rate and of momentum. Clocks run in samples: the rate of an update depends on how many
 // samples come before it, so it is the same for every micro-batch and accumulation, and after a restart.
 #pragma once
 
@@ -37,21 +37,21 @@ enum class DecayShape : std::uint8_t { linear, sqrt };  // 1 - p, 1 - sqrt(p): H
 struct Schedule {
   ScheduleKind kind = ScheduleKind::constant;
   Duration warmup;
-  double final_fraction = 1;      // of the peak, at the end of the run; with cycles where these are lowest
+  double final_fraction = 1;      // of the peak, at the end of the run; with cycles at their lowest point
   Duration cycle;                 // cosine_restarts: the first; triangular: up and down again
-  std::int64_t cycle_growth = 1;  // cosine_restarts: each is so many times as long as the one before
+  std::int64_t cycle_growth = 1;  // cosine_restarts: length of a cycle / length of the one before
   double start_fraction = 0.04;   // one_cycle: of the peak
   double peak_at = 0.3;           // one_cycle: the share of the run in which the rate rises
   Duration decay;                 // wsd: at the end of the run
   DecayShape decay_shape = DecayShape::sqrt;
   double power = 1;  // polynomial
-  // one_cycle, triangular: momentum, or the first beta, where the rate is lowest and where it is highest.
+  // one_cycle, triangular: momentum, or the first beta, at the lowest and at the highest rate.
   std::optional<std::array<double, 2>> momentum;
 
   friend bool operator==(const Schedule&, const Schedule&) = default;
 };
 
-// What turns updates and tokens into samples.
+// The numbers that convert updates and tokens into samples.
 struct RunLength {
   std::int64_t effective_batch = 1;
   std::int64_t context = 1;  // tokens of a sample
@@ -76,7 +76,7 @@ double in_samples(const Duration& duration, const RunLength& run);
 //     wsd 1, and over the last `decay` 1 - q or 1 - sqrt(q), where q is the share of the decay that is over
 double schedule_factor(const Schedule& schedule, const RunLength& run, std::int64_t samples_before);
 
-// The momentum of that update: between the two, by the level. `usual` where the schedule has none.
+// The momentum of that update: between the two, by the level. `usual` if the schedule has none.
 double scheduled_momentum(const Schedule& schedule, const RunLength& run, std::int64_t samples_before, double usual);
 
 }  // namespace plimsoll

@@ -48,7 +48,7 @@ DialoguePrompt fit_dialogue(ChatEncoder& encoder, std::span<const Turn> turns, s
       throw config_error(
           "E-CHAT-CONTEXT", sample.where(),
           fmt::format("the turn has {} tokens in its template, the context has room for {}", prompt.tokens.size(), most),
-          "a turn that leaves room for an answer", {Remedy(Change("context", "N"), "up to the positions of the model")});
+          "a turn that leaves room for an answer", {Remedy(Change("command.context", "N"), "up to the positions of the model")});
     }
     first = next;
   }

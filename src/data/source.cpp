@@ -16,6 +16,7 @@
 #include "base/text.h"
 #include "data/cache_folders.h"
 #include "data/conversions.h"
+#include "data/data_formats.h"
 #include "data/document_encoder.h"
 #include "data/file_kind.h"
 #include "data/file_pieces.h"
@@ -323,11 +324,12 @@ class Tokeniser {
   std::optional<Token> end_;  // of a document
 };
 
-constexpr std::array<std::string_view, 5> kFormats{"bytes", "u16", "u32", "llmc", "bpe"};
+bool is_stream_format(std::string_view format) {
+  return format != "auto" && format != "chat" && std::ranges::find(kDataFormats, format) != kDataFormats.end();
+}
 
 Error unknown_format(const std::string& format) {
-  std::vector<std::string> names{"auto"};
-  for (const std::string_view name : kFormats) names.emplace_back(name);
+  const std::vector<std::string> names(kDataFormats.begin(), kDataFormats.end() - 1);
   const std::string nearest = nearest_name(format, names);
   return config_error("E-CONFIG-VALUE", "data.format", fmt::format("'{}' is no format of training data", format),
                       "\"auto\", \"bytes\", \"u16\", \"u32\", \"llmc\" or \"bpe\"",
@@ -363,7 +365,7 @@ void for_each_token_piece(const TokenFile& source, std::int64_t tokens, Visit&& 
 
 std::string format_of(const SourceRequest& request, const File& file) {
   if (request.format == "auto") return detected_format(request, file);
-  if (std::ranges::find(kFormats, request.format) == kFormats.end()) throw unknown_format(request.format);
+  if (!is_stream_format(request.format)) throw unknown_format(request.format);
   if (request.format != "bytes" && request.format != "llmc") refuse_other_kinds(request, file);
   return request.format;
 }
@@ -467,7 +469,7 @@ TokenFile open_source(const SourceRequest& request) {
 AssumedSource assume_source(const SourceRequest& request) {
   const std::filesystem::path& first = request.paths.names.at(0);
   const std::string format = request.format == "auto" ? format_by_name(request, first) : request.format;
-  if (std::ranges::find(kFormats, format) == kFormats.end()) throw unknown_format(format);
+  if (!is_stream_format(format)) throw unknown_format(format);
   if (format == "bpe") require_vocabulary(request);
   if (format == "bytes") return {format, 1};
   if (format == "u16") return {format, 2};

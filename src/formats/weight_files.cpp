@@ -39,8 +39,8 @@ Error no_weights(const fs::path& folder) {
   if (std::ranges::find(names, kAdapterConfig) != names.end()) {
     return data_error("E-ADAPTER-FOLDER", folder.string(), "it holds an adapter, and not the model that this is for",
                       "the folder of a model; an adapter has options of its own",
-                      {Change("adapter", folder.string()),
-                       Remedy::of_command("", {{"model.init", "BASE"}, {"adapter.init", folder.string()}})});
+                      {Change("command.adapter", folder.string()),
+                       Remedy::of_changes({{"model.init", "BASE"}, {"adapter.init", folder.string()}})});
   }
   std::string why = fmt::format("there is no {} and no {}", kWeightsFile, kWeightsIndex);
   Remedies remedies;

@@ -11,7 +11,7 @@
 #include "config/config.h"
 #include "measure/machine_file.h"
 #include "plan/plan.h"
-#include "prepare/setup.h"
+#include "prepare/training_graph.h"
 #include "weights/model_source.h"
 
 namespace plimsoll {

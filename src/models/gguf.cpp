@@ -129,7 +129,7 @@ void GgufModelKeys::refuse_unknown(std::initializer_list<std::string_view> more)
   const std::int64_t parts = file_.whole("split.count").value_or(1);
   if (parts > 1) {
     throw file_.malformed(fmt::format("it is one of {} parts of a model", parts),
-                          "one file: llama-gguf-split --merge makes it of the parts");
+                          "one file, which llama-gguf-split merges from the parts");
   }
 }
 

@@ -68,7 +68,8 @@ Placed place_buffers(const Lifetimes& lifetimes, const Timeline& timeline, const
   if (!violations.empty()) {
     if (given == nullptr) throw internal_error("layout", violations.front());
     throw config_error("E-PLAN-REPLAY", "plan", "its addresses are not legal: " + violations.front(),
-                       "a plan of this configuration, unchanged", {Remedy::of_command("plan CONFIG", {{"out", "plan.json"}})});
+                       "a plan of this configuration, unchanged",
+                       {Remedy::of_command("plan CONFIG", {{"command.out", "plan.json"}})});
   }
   Placed placed;
   for (const std::int64_t offset : solution.offsets) placed.offsets.push_back(Bytes{offset});

@@ -9,7 +9,7 @@
 
 #include "config/adapter_keys.h"
 #include "plan/units.h"
-#include "prepare/setup.h"
+#include "prepare/training_graph.h"
 
 namespace plimsoll {
 namespace {

@@ -26,8 +26,8 @@ std::vector<Alternative> other_bases(const Config& config);
 // A half, a quarter, an eighth of the tokens of a sample.
 std::vector<Alternative> shorter_samples(const Config& config);
 Alternative longer_samples(const Config& config);
-// Freezes the embeddings, and the embeddings with the lower half of the blocks, in addition to what is frozen already. Empty with
-// an adapter.
+// Freezes the embeddings, and the embeddings with the lower half of the blocks, in addition to the parameters that are frozen
+// already. Empty with an adapter.
 std::vector<Alternative> frozen_parts(const Config& config, const PlanningInput& input);
 
 }  // namespace plimsoll

@@ -11,7 +11,7 @@ using nlohmann::json;
 
 Error not_a_plan(const std::string& path, const std::string& why) {
   return config_error("E-PLAN-FILE", path, why, "a plan file, which holds its values",
-                      {Remedy::of_command("plan CONFIG", {{"out", "plan.json"}})});
+                      {Remedy::of_command("plan CONFIG", {{"command.out", "plan.json"}})});
 }
 
 json read_plan(const std::string& path) {

@@ -373,7 +373,7 @@ PlanRecord record_from_json(const json& object) {
   // Older programs stored decisions for blocks, and transfers that begin later.
   if (object.contains("blocks") || (object.contains("late") && !object.at("late").empty())) {
     throw config_error("E-PLAN-FILE", "plan", "an older program made this plan, with decisions that this one does not take",
-                       "a plan file of this program", {Remedy::of_command("plan CONFIG", {{"out", "plan.json"}})});
+                       "a plan file of this program", {Remedy::of_command("plan CONFIG", {{"command.out", "plan.json"}})});
   }
   try {
     PlanRecord record;
@@ -398,7 +398,7 @@ PlanRecord record_from_json(const json& object) {
     return record;
   } catch (const json::exception& error) {
     throw config_error("E-PLAN-FILE", "plan", fmt::format("it is not a plan: {}", error.what()), "a plan file",
-                       {Remedy::of_command("plan CONFIG", {{"out", "plan.json"}})});
+                       {Remedy::of_command("plan CONFIG", {{"command.out", "plan.json"}})});
   }
 }
 

@@ -28,10 +28,10 @@
 #include "plan/node_kernels.h"
 #include "plan/search/resting.h"
 #include "prepare/alternatives.h"
+#include "prepare/bytes_written.h"
 #include "prepare/requests.h"
 #include "prepare/run_length.h"
 #include "prepare/token_place.h"
-#include "prepare/written.h"
 #include "weights/adapter_weights.h"
 #include "weights/model_source.h"
 
@@ -78,7 +78,7 @@ json subject_json(const Config& config, const Machine& machine) {
           {"threads", machine.threads}};
 }
 
-// The conditions under which the basis of the plan was measured. `measured`: "alone", "shared" (beside other work), "unknown" (an
+// The conditions under which the basis of the plan was measured. `measured`: "alone", "shared" (with other work), "unknown" (an
 // older file), or "described" (nobody measured it here).
 json machine_json(const MachineRecord& record, const Plan& plan) {
   std::int64_t kernels = 0;
@@ -363,7 +363,7 @@ void check_replayed_batch(const PlanningInput& input, const PlanRecord& record) 
       "E-PLAN-REPLAY", "plan",
       fmt::format("the plan goes in micro-batches of {}, and {} are asked for", record.decisions.micro_batch, *asked),
       "a plan of the micro-batch that train.micro_batch says, or that the run began with",
-      {Remedy::of_command("plan CONFIG", {{"train.micro_batch", *asked}, {"out", "plan.json"}})});
+      {Remedy::of_command("plan CONFIG", {{"train.micro_batch", *asked}, {"command.out", "plan.json"}})});
 }
 
 Error stored_passes(std::string message, Change budget) {
@@ -393,7 +393,7 @@ PlanningResult replay_plan(const Config& config, const PlanningInput& input, con
       graph_hash(graph) != record.graph_hash || !fits_blocks(record.decisions, units) ||
       !are_possible(graph, record.decisions.replays) || !why_not_grouped(graph, units, record.decisions.group).empty()) {
     throw config_error("E-PLAN-REPLAY", "plan", "the plan was made for another model, batch or data format",
-                       "a plan of this configuration", {Remedy::of_command("plan CONFIG", {{"out", "plan.json"}})});
+                       "a plan of this configuration", {Remedy::of_command("plan CONFIG", {{"command.out", "plan.json"}})});
   }
   OpCatalogue catalogue = catalogue_of(input.machine);
   PlanningResult result;
@@ -402,12 +402,12 @@ PlanningResult replay_plan(const Config& config, const PlanningInput& input, con
     throw config_error("E-PLAN-REPLAY", "plan",
                        "the plan was made on another machine, or before its kernels were measured, or "
                        "the file was changed",
-                       "a plan of this machine", {Remedy::of_command("plan CONFIG", {{"out", "plan.json"}})});
+                       "a plan of this machine", {Remedy::of_command("plan CONFIG", {{"command.out", "plan.json"}})});
   }
   if (input.budget.memory && result.plan->process > *input.budget.memory) {
     throw Error(ErrorKind::user, ExitCode::does_not_fit, "E-PLAN-FIT", "plan",
                 fmt::format("the plan needs {}, the budget is {}", to_text(result.plan->process), to_text(*input.budget.memory)),
-                "a plan that was made for this budget", {Remedy::of_command("plan CONFIG", {{"out", "plan.json"}})});
+                "a plan that was made for this budget", {Remedy::of_command("plan CONFIG", {{"command.out", "plan.json"}})});
   }
   const std::size_t disk_tier = disk_of(input.machine.machine);
   const Bytes stored = disk_tier > 0 ? result.plan->stored[disk_tier] : Bytes{0};

@@ -16,9 +16,9 @@
 #include "measure/calibrate.h"
 #include "measure/machine_file.h"
 #include "ops/op_catalogue.h"
+#include "prepare/epochs.h"
 #include "prepare/plan_json.h"
-#include "prepare/setup.h"
-#include "prepare/windows.h"
+#include "prepare/training_graph.h"
 
 namespace plimsoll {
 

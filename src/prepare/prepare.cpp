@@ -171,7 +171,7 @@ Plan rebuild_plan(const Config& config, const TrainingGraph& model, const Prepar
     throw Error(ErrorKind::environment, ExitCode::configuration, "E-PLAN-CHANGED", "plan",
                 fmt::format("this process would run plan {}, not {}", plan.plan_hash, prepared.record.plan_hash),
                 "the libraries, threads and instruction set that were planned for",
-                {Remedy::of_command("plan CONFIG", {{"out", "plan.json"}})});
+                {Remedy::of_command("plan CONFIG", {{"command.out", "plan.json"}})});
   }
   return plan;
 }
@@ -180,10 +180,11 @@ void require_algorithms(const std::map<std::string, std::string>& planned, const
   for (const auto& [kernel, algorithm] : bound) {
     const auto found = planned.find(kernel);
     if (found == planned.end() || found->second == algorithm) continue;
-    throw Error(ErrorKind::environment, ExitCode::configuration, "E-PLAN-CHANGED", kernel,
-                fmt::format("the library chose algorithm {}, not {}, which the plan names", algorithm, found->second),
-                "the library and the GPU that were measured",
-                {Remedy::of_command("machine CONFIG", {{"machine.device", "cuda"}, {"machine.unverified", "true"}, {"json"}})});
+    throw Error(
+        ErrorKind::environment, ExitCode::configuration, "E-PLAN-CHANGED", kernel,
+        fmt::format("the library chose algorithm {}, not {}, which the plan names", algorithm, found->second),
+        "the library and the GPU that were measured",
+        {Remedy::of_command("machine CONFIG", {{"machine.device", "cuda"}, {"machine.unverified", "true"}, {"command.json"}})});
   }
 }
 

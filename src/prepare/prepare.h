@@ -15,8 +15,8 @@
 #include "measure/calibrate.h"
 #include "measure/machine_file.h"
 #include "prepare/plan_json.h"
-#include "prepare/setup.h"
 #include "prepare/token_place.h"
+#include "prepare/training_graph.h"
 
 namespace plimsoll {
 

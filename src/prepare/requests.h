@@ -7,14 +7,14 @@
 #include "autodiff/training.h"
 #include "config/config.h"
 #include "plan/plan.h"
-#include "prepare/setup.h"
+#include "prepare/training_graph.h"
 
 namespace plimsoll {
 
 struct PlaceRequest;
 
 OptimizerSettings optimizer_settings(const Config& config);
-// For a machine whose kernels run on the host; saves stays true. `ragged`: of the data (prepare/windows.h).
+// For a machine whose kernels run on the host; saves stays true. `ragged`: of the data (prepare/epochs.h).
 PlanRequest plan_request(const Config& config, const std::optional<RaggedWindows>& ragged = {});
 Budget plan_budget(const Config& config);
 // The place where its plan runs; a GPU runs at the pace of one kernel at a time.

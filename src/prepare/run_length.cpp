@@ -6,8 +6,8 @@
 
 #include "graph/transfer.h"
 #include "measure/measure_disk.h"
+#include "prepare/bytes_written.h"
 #include "prepare/token_place.h"
-#include "prepare/written.h"
 
 namespace plimsoll {
 namespace {
@@ -16,7 +16,7 @@ using nlohmann::json;
 
 json or_null(std::optional<std::int64_t> number) { return number ? json(*number) : json(nullptr); }
 
-// The seconds of one micro-batch of the pass: its kernels, or what they wait for.
+// The seconds of one micro-batch of the pass: its kernels, or the transfers for which they wait.
 double evaluation_seconds(const Plan& plan, const Machine& machine) {
   const auto pass = std::ranges::find_if(plan.phases, [](const PhasePlan& phase) { return phase.name == "evaluate"; });
   if (pass == plan.phases.end()) return 0;

@@ -69,7 +69,8 @@ SolveKey memory_key(const Config&, const PlanningInput& input) {
 SolveKey host_memory_key(const Config&, const PlanningInput& input) {
   if (!has_host(input.machine.machine)) {
     throw config_error("E-CONFIG-MISSING", "solve", "kernels run in the memory of the host, whose budget is memory.budget",
-                       "a machine with a device and a host", {Change("solve", "memory"), Change("machine.device", "sim")});
+                       "a machine with a device and a host",
+                       {Change("command.solve", "memory"), Change("machine.device", "sim")});
   }
   return {.name = "host_memory",
           .budget = SolvedBudget::host_memory,
@@ -83,7 +84,7 @@ SolveKey host_memory_key(const Config&, const PlanningInput& input) {
 SolveKey disk_key(const Config& config, const PlanningInput&) {
   if (!config.memory.disk) {
     throw config_error("E-CONFIG-MISSING", "solve", "no folder is given", "memory.disk with a folder, and any size",
-                       {Remedy::of_command("", {advised_disk("1GiB"), {"solve", "disk"}})});
+                       {Remedy::of_changes({advised_disk("1GiB"), {"command.solve", "disk"}})});
   }
   const std::string folder = config.memory.disk->folder.string();
   return {.name = "disk",
@@ -138,7 +139,7 @@ SolveKey solve_key(std::string_view name, const Config& config, const PlanningIn
   }
   const std::string nearest = nearest_name(name, names);
   Remedies remedies;
-  if (!nearest.empty()) remedies.push_back(Change("solve", nearest));
+  if (!nearest.empty()) remedies.push_back(Change("command.solve", nearest));
   std::vector<std::string> known;
   for (const Entry& entry : entries(config)) known.push_back(entry.name);
   throw config_error("E-SOLVE-KEY", "solve", fmt::format("{} is nothing that memory bounds, or no key", name),

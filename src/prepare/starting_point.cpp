@@ -29,7 +29,7 @@
 #include "prepare/changed_config.h"
 #include "prepare/planning.h"
 #include "prepare/requests.h"
-#include "prepare/setup.h"
+#include "prepare/training_graph.h"
 #include "settings/setting.h"
 
 namespace plimsoll {
@@ -206,7 +206,7 @@ class Chooser {
   Chooser(PlanningInput input, std::optional<std::string> disk, std::int64_t least)
       : input_(std::move(input)), disk_(std::move(disk)), least_context_(least) {}
 
-  // The first method that fits. Shorter samples come last, as they change most what is learned.
+  // The first method that fits. Shorter samples come last, as they change the results most.
   Chosen choose(std::int64_t context) {
     for (;; context = std::max(least_context_, context / 2 / kStep * kStep)) {
       for (const bool disk : {false, true}) {
@@ -349,7 +349,7 @@ class Decided {
     known != keys_.end() ? void(*known = std::move(key)) : keys_.push_back(std::move(key));
   }
 
-  // Of the typed settings without the key `except`.
+  // With the typed settings except those of the key `except`.
   RunSettings settings(std::string_view except = {}) const {
     RunSettings all{.file = {}, .in_file = {}, .typed = typed_settings(changes_of(keys_))};
     std::ranges::copy_if(request_.typed, std::back_inserter(all.typed), [&](const Setting& one) { return one.name != except; });

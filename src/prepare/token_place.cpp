@@ -5,7 +5,7 @@
 #include "base/child.h"
 #include "base/error.h"
 #include "formats/utf8.h"
-#include "prepare/setup.h"
+#include "prepare/training_graph.h"
 
 namespace plimsoll {
 

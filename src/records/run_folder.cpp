@@ -49,16 +49,16 @@ bool holds_results(const RunFolder& folder) {
 
 Error already_holds_run(const RunFolder& folder) {
   const std::string beside = new_folder_beside(folder.path()).string();
-  std::vector<Change> changes{{"run", folder.path().string()}, {"resume"}};
+  std::vector<Change> changes{{"command.run", folder.path().string()}, {"command.resume"}};
   std::string expected = "a new folder, or this run resumed";
   if (!is_there(folder.checkpoint()) && is_there(folder.diverged())) {
     changes.emplace_back("train.on_divergence", "continue");
     expected = "a new folder, or this run resumed although it has diverged";
   } else if (!is_there(folder.checkpoint()) && !has_weights(folder.weights())) {
-    changes = {{"run", beside}};
+    changes = {{"command.run", beside}};
     expected = "a new folder: this run ended before it first saved, and what it wrote down of its updates is kept";
   } else if (!is_there(folder.checkpoint())) {
-    changes = {{"run", beside}, {"model.init", std::filesystem::absolute(folder.weights()).string()}};
+    changes = {{"command.run", beside}, {"model.init", std::filesystem::absolute(folder.weights()).string()}};
     expected = "a new folder, in which a run may begin with these weights: there is no checkpoint";
   }
   const std::string status = run_status(folder.path());
@@ -139,7 +139,7 @@ Remedies elsewhere(const std::filesystem::path& run) {
   const std::filesystem::path beside = new_folder_beside(run);
   const bool room = access(beside.parent_path().empty() ? "." : beside.parent_path().c_str(), W_OK | X_OK) == 0;
   const std::filesystem::path here = run.has_filename() ? run.filename() : "run";
-  return {Change("run", (room ? beside : new_folder_beside(here)).string())};
+  return {Change("command.run", (room ? beside : new_folder_beside(here)).string())};
 }
 
 }  // namespace
@@ -166,7 +166,7 @@ RunFolder RunFolder::open(const std::filesystem::path& path, bool resume) {
   if (begun && !resume && holds_results(folder)) throw already_holds_run(folder);
   if (!begun && resume) {
     throw config_error("E-RUN-MISSING", path.string(), "there is no run to resume", "the folder of a run",
-                       {Remedy::of_command("train CONFIG", {{"run", path.string()}})});
+                       {Remedy::of_command("train CONFIG", {{"command.run", path.string()}})});
   }
   folder.begun_ = begun;
   const std::filesystem::path whole = std::filesystem::absolute(path, error).lexically_normal();

@@ -97,11 +97,11 @@ void check_room(const RunFolder& folder, const RunRoom& room, Bytes pages, const
   if (had.n > 0) text += fmt::format("; {} of that lie there", to_text(had));
   Remedies remedies;
   const fs::path place = had.n > 0 ? fs::path() : place_with_room(folder.path(), room.all(), elsewhere);
-  if (!place.empty()) remedies.push_back(Change("run", place.string()));
+  if (!place.empty()) remedies.push_back(Change("command.run", place.string()));
   if (had.n > 0)
     remedies = {fmt::format("cp -r {} ANOTHER_FOLDER", shell_quoted(folder.path().string())),
-                Remedy::of_command("train", {{"run", "ANOTHER_FOLDER"}, {"resume"}}, "after it")};
-  if (remedies.empty()) remedies.push_back(Change("run", "ANOTHER_FOLDER"));
+                Remedy::of_command("train", {{"command.run", "ANOTHER_FOLDER"}, {"command.resume"}}, "after it")};
+  if (remedies.empty()) remedies.push_back(Change("command.run", "ANOTHER_FOLDER"));
   throw data_error("E-RUN-ROOM", folder.path().string(), std::move(text), fmt::format("a folder with {} free", to_text(need)),
                    std::move(remedies));
 }

@@ -27,7 +27,7 @@
 #include "prepare/plan_json.h"
 #include "prepare/planning.h"
 #include "prepare/requests.h"
-#include "prepare/setup.h"
+#include "prepare/training_graph.h"
 #include "program/program.h"
 #include "run/cpu_device.h"
 #include "run/executor.h"

@@ -23,8 +23,8 @@ namespace plimsoll {
 namespace {
 
 Error refused(const std::filesystem::path& run, const std::string& what, bool with_force) {
-  Remedies remedies{Remedy::of_command("train", {{"run", run.string()}, {"resume"}})};
-  if (with_force) remedies.push_back(Change("force"));
+  Remedies remedies{Remedy::of_command("train", {{"command.run", run.string()}, {"command.resume"}})};
+  if (with_force) remedies.push_back(Change("command.force"));
   return config_error(
       "E-RESUME", run.string(), what,
       with_force ? "the settings of the run; force changes what its results come from" : "the settings of the run", remedies);
@@ -288,7 +288,7 @@ std::vector<std::string> check_resumed_origin(const Config& config, const Progre
       "E-RESUME", run.string(),
       fmt::format("{} computes something else than when the run began: {}", shown(init.string()), fmt::join(lines, "; ")),
       "the model as it was; force goes on with what it is now",
-      {Remedy::of_command("train", {{"run", run.string()}, {"resume"}, {"force"}})});
+      {Remedy::of_command("train", {{"command.run", run.string()}, {"command.resume"}, {"command.force"}})});
   const std::filesystem::path kept = run / "weights" / "config.json";
   if (is_there(kept)) error.expected += fmt::format("; {} is what its config.json said", kept.string());
   throw error;

@@ -1,5 +1,5 @@
-// Collects the faults of a configuration, so that all are told at once. What rests on a key that is faulty is not judged: a
-// second error that follows from the first says nothing new.
+// Collects the faults of a configuration, so that all are reported at once. A rule that reads a faulty key is skipped: a second
+// error that follows from the first says nothing new.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace plimsoll {
 
 class ConfigFaults {
  public:
-  // Runs a step and keeps its error, if it is the user's or the environment's; whether it went well.
+  // Runs a step and keeps its error, if it is the user's or the environment's. Returns true without an error.
   template <class Step>
   bool attempt(Step step) {
     try {
@@ -28,7 +28,7 @@ class ConfigFaults {
     }
   }
 
-  // The same for a step that reads these keys or sections: it is left out where one of them is faulty, and makes them so.
+  // A step that reads these keys or sections is skipped if one of them is faulty; its error makes them faulty.
   template <class Step>
   bool attempt(std::initializer_list<std::string_view> reads, Step step) {
     if (std::any_of(reads.begin(), reads.end(), [&](std::string_view key) { return is_faulty(key); })) return false;
@@ -37,10 +37,10 @@ class ConfigFaults {
     return false;
   }
 
-  // Of a key, or of a whole section.
+  // Marks a key or a section as faulty.
   void distrust(std::string_view key) { faulty_.emplace_back(key); }
 
-  // Throws the first error with the others beside it, if there is one.
+  // Throws the first error, with the others, if there is one.
   void check() const {
     if (!errors_.empty()) throw ErrorList(errors_);
   }

@@ -1,7 +1,7 @@
 #include "settings/setting.h"
 
 #include <fmt/core.h>
-// Some broken files end in an assertion of toml++ 3.3 (a table header with a strange character, for one), behind which it reports
+// Some broken files end in an assertion of toml++ 3.3 (a table header with a strange character, for one), after which it reports
 // the error as it should.
 #define TOML_ASSERT(condition) static_cast<void>(0)
 #include <toml++/toml.h>
@@ -135,7 +135,7 @@ std::vector<Setting> read_settings(const std::filesystem::path& file) {
 
 Change read_change(std::string_view assignment) {
   const std::size_t equals = assignment.find('=');
-  if (equals == std::string_view::npos) return {"", std::string(assignment)};
+  if (equals == std::string_view::npos || trimmed(assignment.substr(0, equals)).empty()) return {"", std::string(assignment)};
   return {std::string(assignment.substr(0, equals)), std::string(assignment.substr(equals + 1))};
 }
 

@@ -64,7 +64,7 @@ std::string without_quotes(const Setting& setting) {
   return text != nullptr && parse_number(*text) ? ", without quotes" : "";
 }
 
-// "50%": of this machine's memory, or of what its container may take.
+// "50%": a share of this machine's memory, or of the limit of its container.
 Bytes share_of_memory(const Setting& setting, const std::string& said, Bytes all) {
   const std::optional<double> percent = parse_number(said.substr(0, said.find_last_not_of(" %") + 1));
   if (percent && *percent > 0 && *percent <= 100) {
@@ -141,7 +141,7 @@ std::filesystem::path path(const Setting& setting) {
   const std::string name = text(setting);
   if (name.find('\0') != std::string::npos) throw type_error(setting, "a path; no path holds a zero byte");
   if (name.empty()) return {};
-  // Where the current folder is gone, the path stays relative, and whoever opens it says so.
+  // If the current folder is gone, the path stays relative, and opening it fails.
   std::error_code gone;
   const std::filesystem::path relative = setting.base / name, whole = std::filesystem::absolute(relative, gone);
   const std::filesystem::path& result = gone ? relative : whole;

@@ -11,7 +11,7 @@
 #include "base/hash.h"
 #include "device/process_memory.h"
 #include "ops/update/update.h"
-#include "prepare/windows.h"
+#include "prepare/epochs.h"
 #include "train/group_watch.h"
 #include "weights/adapter_weights.h"
 

@@ -15,7 +15,7 @@
 #include "data/sample_source.h"
 #include "data/window.h"
 #include "device/arena.h"
-#include "prepare/setup.h"
+#include "prepare/training_graph.h"
 #include "run/executor.h"
 #include "train/faults.h"
 #include "train/loss_scale.h"

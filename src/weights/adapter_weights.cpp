@@ -215,7 +215,7 @@ void refuse_twice(const fs::path& base, const fs::path& adapter) {
     if (each != nlohmann::json(hash)) continue;
     throw data_error("E-ADAPTER-TWICE", base.string(), fmt::format("the adapter in {} has been merged into it", adapter.string()),
                      "the base without the adapter, or the merged model alone",
-                     {Remedy(Change("weights", base.string()), "without an adapter")});
+                     {Remedy(Change("command.weights", base.string()), "without an adapter")});
   }
 }
 

@@ -33,12 +33,13 @@ constexpr const char* kChecksums = "checksums";  // a counter that says that the
 
 Remedy begin_anew(const std::filesystem::path& file, std::vector<Change> changes = {}) {
   const std::filesystem::path run = file.parent_path();
-  changes.emplace(changes.begin(), "run", new_folder_beside(run).string());
+  changes.emplace(changes.begin(), "command.run", new_folder_beside(run).string());
   return Remedy::of_command("train " + shell_quoted((run / "config.resolved.toml").string()), std::move(changes));
 }
 
 Remedy resume(const std::filesystem::path& file, std::string init, std::string note = {}) {
-  return Remedy::of_command("train", {{"run", file.parent_path().string()}, {"resume"}, {"model.init", std::move(init)}},
+  return Remedy::of_command("train",
+                            {{"command.run", file.parent_path().string()}, {"command.resume"}, {"model.init", std::move(init)}},
                             std::move(note));
 }
 
@@ -200,7 +201,7 @@ Progress parse(const SafetensorsFile& file) {
 SafetensorsFile open(const std::filesystem::path& path) {
   if (!std::filesystem::exists(path)) {
     throw data_error("E-CKPT-MISSING", path.string(), "there is no checkpoint", "a run that was saved or interrupted",
-                     {Remedy::of_command("train CONFIG", {{"run", "ANOTHER_FOLDER"}})});
+                     {Remedy::of_command("train CONFIG", {{"command.run", "ANOTHER_FOLDER"}})});
   }
   try {
     return SafetensorsFile::open(path);

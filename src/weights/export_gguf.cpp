@@ -238,11 +238,12 @@ class AdapterExport {
 
   Error refuse(const std::string& what) const {
     const MergeCommand merge = merge_command(request_.adapter);
-    return data_error(
-        "E-EXPORT-ADAPTER", request_.adapter.string(), what, "LoRA on linear layers alone",
-        {merge.remedy,
-         Remedy::of_command("export", {{"weights", merge.out.string()}, {"gguf", request_.out.string()}, {"type", "BF16"}},
-                            "after it")});
+    return data_error("E-EXPORT-ADAPTER", request_.adapter.string(), what, "LoRA on linear layers alone",
+                      {merge.remedy, Remedy::of_command("export",
+                                                        {{"command.weights", merge.out.string()},
+                                                         {"command.gguf", request_.out.string()},
+                                                         {"command.type", "BF16"}},
+                                                        "after it")});
   }
 
   std::vector<Exported> find_tensors() {

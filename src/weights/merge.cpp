@@ -197,7 +197,7 @@ void append(SafetensorsWriter& writer, const std::string& name, std::span<const 
     throw config_error("E-EXPORT-RANGE", "type",
                        fmt::format("{} would hold {:g}, which is beyond the numbers of {}", name,
                                    numbers[static_cast<std::size_t>(*bad)], plimsoll::name(type)),
-                       "a type that holds the sums", {Change("type", "fp32")});
+                       "a type that holds the sums", {Change("command.type", "fp32")});
   }
   writer.append(name, bytes);
 }
@@ -404,7 +404,7 @@ class Merge {
       };
     }
     if (request_.as != BaseFormat::int8 && request_.as != BaseFormat::nf4) return read;
-    const bool nested = !blocks_.contains(std::string(name(BlockFormat::nf4)));  // as prepare/setup has it
+    const bool nested = !blocks_.contains(std::string(name(BlockFormat::nf4)));  // as prepare/training_graph has it
     const BlockFormat format = request_.as == BaseFormat::int8 ? BlockFormat::int8
                                : nested                        ? BlockFormat::nf4_nested
                                                                : BlockFormat::nf4;

@@ -44,7 +44,7 @@ std::vector<std::int64_t> ModelSource::ends() const {
 ModelSource find_model(const std::string& weights, const std::string& adapter, TiedTables tied) {
   if (weights.empty() && adapter.empty()) {
     throw config_error("E-USAGE", "weights", "no weights are given", "a folder of weights, or of an adapter",
-                       {Change("weights", "FOLDER"), Change("adapter", "FOLDER")});
+                       {Change("command.weights", "FOLDER"), Change("command.adapter", "FOLDER")});
   }
   ModelSource source;
   std::filesystem::path with = adapter.empty() ? std::filesystem::path() : weights_folder(adapter);

@@ -435,7 +435,7 @@ max_steps = 1
     result = test.run("train", "peft.toml", "--run", "peft", "--memory", "1GiB")
     if test.equal(f"exit code with PEFT's names: {result.text()[1][-600:]}", result.code, 0):
         test.that('kind = "dora"' in test.path("peft/config.resolved.toml").read_text(), "it is DoRA")
-    for name, key in (("base_model", "model.init"), ("model_name_or_path", "model.init"), ("output_dir", "--run"),
+    for name, key in (("base_model", "model.init"), ("model_name_or_path", "model.init"), ("output_dir", "of plimsoll train"),
                       ("max_seq_length", "model.context"), ("cutoff_len", "model.context"), ("max_length", "model.context"),
                       ("datasets", "data.train"), ("dataset_path", "data.train"), ("dataset", "data.train"),
                       ("bias", "leave it out"), ("task_type", "leave it out"), ("lora_target_linear", "adapter.targets"),

@@ -512,15 +512,15 @@ TEST_F(ConfigTest, DoubtfulChoicesAreNoted) {
   EXPECT_TRUE(has_note(small({"schedule.warmup=200updates"}), "never reached"));
   EXPECT_TRUE(has_note(small({"optimizer.learning_rate=5e5"}), "far too high for adamw"));
   EXPECT_TRUE(has_note(small({"optimizer.nesterov=true"}), "not used"));
-  EXPECT_TRUE(has_note(small({}, {"512"}), "did you mean 512MiB?"));
-  EXPECT_TRUE(small({}, {"512KiB"}).notes.empty());
+  EXPECT_TRUE(has_note(small({"memory.budget=512"}), "did you mean 512MiB?"));
+  EXPECT_TRUE(small({"memory.budget=512KiB"}).notes.empty());
   EXPECT_TRUE(has_note(small({"model.vocab=50257"}), "read as bytes"));
   EXPECT_TRUE(has_note(small({"train.effective_batch=auto", "train.micro_batch=4"}), "one micro-batch of 4"));
 }
 
 TEST_F(ConfigTest, RequestsCarryTheSettings) {
   const Config config =
-      small({"optimizer.name=sgd", "train.gradient_clip=0", "plan.loss_chunks=3", "train.micro_batch=20"}, {"1MiB"});
+      small({"optimizer.name=sgd", "train.gradient_clip=0", "plan.loss_chunks=3", "train.micro_batch=20", "memory.budget=1MiB"});
   EXPECT_EQ(optimizer_settings(config).kind, OptimizerSettings::Kind::sgd);
   EXPECT_EQ(optimizer_settings(config).clip, 0);
   EXPECT_EQ(plan_request(config).loss_chunks, 3);

@@ -203,7 +203,7 @@ TEST_P(PageFileOf, FailuresSayHowToContinue) {
     FAIL() << "no error";
   } catch (const Error& error) {
     EXPECT_EQ(error.code, "E-DISK-IO");
-    const std::vector<Change> changes{{"run", "DIR"}, {"resume"}, {"memory.disk", "ANOTHER_FOLDER:1MiB"}};
+    const std::vector<Change> changes{{"command.run", "DIR"}, {"command.resume"}, {"memory.disk", "ANOTHER_FOLDER:1MiB"}};
     EXPECT_EQ(error.remedies, Remedies{Remedy::of_command("train CONFIG", changes)});
   }
 }

@@ -21,7 +21,7 @@
 #include "measure/measure.h"
 #include "models/gpt2/gpt2.h"
 #include "prepare/prepare.h"
-#include "prepare/setup.h"
+#include "prepare/training_graph.h"
 #include "session/probe.h"
 
 namespace plimsoll {
@@ -263,7 +263,7 @@ TEST(Child, AnswersAndErrorsComeBack) {
   EXPECT_EQ(run_in_child([] { return std::string(1 << 20, 'x'); }), std::string(1 << 20, 'x'));
   EXPECT_EQ(run_in_child([] { return std::string(); }), "");
   static const Remedies kRemedies{"one", Remedy(Change("seed", 2), "two"),
-                                  Remedy::of_command("train CONFIG", {{"run", "DIR"}, {"resume"}})};
+                                  Remedy::of_command("train CONFIG", {{"command.run", "DIR"}, {"command.resume"}})};
   try {
     run_in_child([]() -> std::string { throw data_error("E-DATA-SHORT", "file", "what", "expected", kRemedies); });
     FAIL() << "no error";

@@ -16,7 +16,7 @@
 #include "plan/search/space.h"
 #include "plan/simulation.h"
 #include "prepare/requests.h"
-#include "prepare/setup.h"
+#include "prepare/training_graph.h"
 
 namespace plimsoll {
 

@@ -14,7 +14,7 @@
 #include "data/token_files.h"
 #include "device/cpu/parallel.h"
 #include "plan/small_models.h"
-#include "prepare/windows.h"
+#include "prepare/epochs.h"
 #include "program/program.h"
 #include "run/audit.h"
 #include "run/cpu_device.h"

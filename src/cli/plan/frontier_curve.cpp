@@ -83,7 +83,7 @@ Axis logarithmic_axis(double low, double high, int most) {
   return axis;
 }
 
-// What a budget gets: the largest point that is no larger.
+// The point of a budget: the largest one that is no larger.
 std::size_t point_within(const std::vector<CurvePoint>& points, Bytes budget) {
   std::size_t found = 0;
   for (std::size_t i = 0; i < points.size() && points[i].memory <= budget; ++i) found = i;

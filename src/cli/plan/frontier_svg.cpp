@@ -82,7 +82,7 @@ std::string points_of(const Curve& curve, const Frame& frame) {
   return fmt::format("<polyline points=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"2\"/>\n", path, kCurve) + dots;
 }
 
-// Where texts and points lie, so that the next text keeps clear of them.
+// The places of texts and points, so that the next text keeps clear of them.
 class Room {
  public:
   struct Box {
@@ -137,7 +137,7 @@ std::string marks_of(const Curve& curve, const Frame& frame, Room& room) {
   return svg;
 }
 
-// A dashed line; where it lies outside of what is drawn, a word at that side.
+// A dashed line; outside of the drawing, a word at that side.
 std::string budget_of(const Curve& curve, const Frame& frame, Room& room) {
   if (!curve.budget) return "";
   const auto budget = static_cast<double>(curve.budget->n);

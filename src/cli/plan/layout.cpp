@@ -57,7 +57,7 @@ int run_layout(const LayoutArguments& arguments) {
         {"cpu_seconds", seconds}};
     print_json(object);
   } else {
-    // Where the addresses go to stdout, they are all that is there.
+    // Addresses on stdout stand there alone.
     const bool csv_follows = fits && arguments.out.empty();
     const std::string line = fmt::format("{}: height {}, load {}{} ({:.2f} CPU seconds)", status,
                                          fits ? std::to_string(solution.height) : "-", load, optimal ? ", optimal" : "", seconds);

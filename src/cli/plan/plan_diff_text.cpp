@@ -149,7 +149,7 @@ std::string predicted_section(const std::vector<PlanChange>& changes) {
   return text;
 }
 
-// What happened to a value, the most telling first.
+// The changes of a value, the most telling first.
 const char* event_of(const PlanChange& change) {
   if (change.a.is_null()) return "appeared";
   if (change.b.is_null()) return "vanished";

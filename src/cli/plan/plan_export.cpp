@@ -91,7 +91,7 @@ class Answer {
 
   int buffer_of(ValueId value) const { return numbers_[plan_.lifetimes.buffer_of[value]]; }
 
-  // Where a step reads is said only where a value has several copies.
+  // The place of a read is given only for a value with several copies.
   void add_step(int step) {
     const Step& what = plan_.timeline.steps[static_cast<std::size_t>(step)];
     const int number = node_at(step);

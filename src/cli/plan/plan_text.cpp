@@ -40,7 +40,7 @@ std::string blocks_text(const json& decisions) {
   return text;
 }
 
-// What `cheap` means in this plan: the values that are made again, for each kind of such a block. Where there are many kinds,
+// The meaning of `cheap` in this plan: the values that are made again, for each kind of such a block. Where there are many kinds,
 // --values says more.
 std::string cheap_text(const json& decisions) {
   constexpr std::size_t kMostKinds = 3;
@@ -132,10 +132,10 @@ std::string arguments_lines(const json& arguments) {
 // "+1.20 GiB", "-36.0 MiB", "0 B".
 std::string change_of(std::int64_t bytes) { return (bytes > 0 ? "+" : "") + to_text(Bytes{bytes}); }
 
-// Whether the planner chose how the batch is split, where there was a choice.
+// True if the planner chose the split of the batch.
 bool chose_batch(const json& plan) { return plan.value("run", json::object()).value("micro_batch_chosen", false); }
 
-// What each lever changes of this plan. That it leaves the micro-batch alone is said once.
+// The effect of each lever on this plan. The fixed micro-batch is mentioned once.
 std::string levers_table(const json& plan) {
   const json& levers = plan.at("levers");
   const json& predicted = plan.at("predicted");
@@ -204,7 +204,7 @@ std::string reserve_rows(const json& items) {
   return text;
 }
 
-// What moves beside the kernels of an update, and how long they wait for it.
+// The transfers during the kernels of an update, and the time that kernels wait for them.
 std::string lanes_text(const json& predicted) {
   const json& lanes = predicted.at("lanes");
   const auto lane = [&](const char* name) { return duration_text(lanes.at(name).get<double>()); };
@@ -248,7 +248,7 @@ std::string gap_text(double figure, double bound) {
   return bound > 0 ? fmt::format("{:.1f} % above it", 100 * std::max(0.0, figure / bound - 1)) : "-";
 }
 
-// What pays for the seconds that no plan can go below.
+// The parts of the time bound.
 std::string time_bound_text(const json& lanes) {
   const double again = lanes.value("again", 0.0), waits = lanes.value("waits", 0.0),
                transfers = lanes.at("transfers").get<double>();
@@ -288,7 +288,7 @@ std::string long_duration(double seconds) {
   return seconds < 2 * kDay ? duration_text(seconds) : fmt::format("{:.1f} days", seconds / kDay);
 }
 
-// What became of samples that do not fit a row, or train nothing.
+// The treatment of samples that do not fit a row, or train nothing.
 std::string long_samples_text(const json& epoch) {
   if (!epoch.contains("data")) return "";
   std::string text;
@@ -329,7 +329,7 @@ std::string whole_text(const json& run, bool bound) {
   return parts.empty() ? text : fmt::format("{}, with {}", text, parts);
 }
 
-// What the whole training is: how large, how often, how long.
+// The size, the number of updates and the time of the whole training.
 std::string run_text(const json& plan) {
   constexpr double kLong = 2 * 24 * 3600;
   if (!plan.contains("run")) return "";
@@ -373,7 +373,7 @@ std::string speed_text(const json& plan) {
   return trained_rate_text(rate("trained_units"), rate("tokens"));
 }
 
-// What an update takes, and how that is known.
+// The time of an update, and its source.
 std::string time_text(const json& plan) {
   const json& predicted = plan.at("predicted");
   const std::string seconds = duration_text(predicted.at("update_seconds").get<double>()), rate = speed_text(plan);
@@ -429,7 +429,7 @@ std::string next_text(const json& solve) {
   return fmt::format("  the next step, {}, {}\n", value_text(solve, next.at("value")), why);
 }
 
-// What --solve has found.
+// The result of --solve.
 std::string solve_text(const json& plan) {
   if (!plan.contains("solve")) return "";
   const json& solve = plan.at("solve");

@@ -14,7 +14,7 @@ std::string alternatives_text(const nlohmann::json& plan);
 // Three lines for the start of a training.
 std::string plan_summary(const nlohmann::json& plan);
 
-// What a block does, in one word: keep, cheap, recompute, pieces (recompute in pieces) or joined (with the block before).
+// The decision for a block, in one word: keep, cheap, recompute, pieces (recompute in pieces) or joined (with the block before).
 std::string block_mode(const nlohmann::json& block);
 // How many blocks of a plan's decisions do each of these.
 std::map<std::string, int> blocks_by_mode(const nlohmann::json& decisions);

@@ -18,9 +18,9 @@ inline void check(cudaError_t result, const char* what) {
     throw Error(ErrorKind::environment, ExitCode::does_not_fit, "E-MEM-ARENA", "device cuda", text,
                 "memory that other processes leave free", {"nvidia-smi", "a smaller memory.budget"});
   }
-  throw Error(
-      ErrorKind::environment, ExitCode::data, "E-CUDA-DEVICE", "device cuda", text, "a GPU that works",
-      {Remedy(Change("resume"), "from the last checkpoint"), Remedy(Change("machine.gpu_graphs", "false"), "names the kernel")});
+  throw Error(ErrorKind::environment, ExitCode::data, "E-CUDA-DEVICE", "device cuda", text, "a GPU that works",
+              {Remedy(Change("command.resume"), "from the last checkpoint"),
+               Remedy(Change("machine.gpu_graphs", "false"), "names the kernel")});
 }
 
 }  // namespace plimsoll::cuda

@@ -77,7 +77,7 @@ NamelessFile::~NamelessFile() { ::close(fd_); }
 bool NamelessFile::takes(const std::byte* memory) const { return reinterpret_cast<std::uintptr_t>(memory) % alignment_ == 0; }
 
 Remedy NamelessFile::continue_elsewhere() const {
-  return Remedy::of_command("train CONFIG", {{"run", "DIR"}, {"resume"}, elsewhere(size_)});
+  return Remedy::of_command("train CONFIG", {{"command.run", "DIR"}, {"command.resume"}, elsewhere(size_)});
 }
 
 Error NamelessFile::failure(std::string message) const {

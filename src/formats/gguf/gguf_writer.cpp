@@ -88,7 +88,8 @@ void GgufWriter::append(std::string_view name, std::span<const float> numbers) {
   const GgufStorage& storage = *tensors_[current_].storage;
   if (!encode(storage, numbers, piece_)) {
     throw data_error("E-EXPORT-RANGE", std::string(name), fmt::format("it has numbers that {} cannot hold", storage.name),
-                     "finite numbers within the range of the type", {Change("type", "BF16"), Change("type", "F32")});
+                     "finite numbers within the range of the type",
+                     {Change("command.type", "BF16"), Change("command.type", "F32")});
   }
   file_.write(piece_);
   left_ -= std::ssize(numbers);

@@ -7,7 +7,7 @@ namespace plimsoll {
 Error tokenizer_error(std::string where, std::string message, std::string expected) {
   if (expected.empty()) expected = "a tokenizer.json that is computed here: docs/tokenizers.md lists its parts";
   return data_error("E-TOKENIZER", std::move(where), std::move(message), std::move(expected),
-                    {Remedy::of_command("", {{"data.train", "TOKENS.bin"}, {"data.format", "u16"}},
+                    {Remedy::of_changes({{"data.train", "TOKENS.bin"}, {"data.format", "u16"}},
                                         "or u32, with tokens of the tokenizer itself")});
 }
 

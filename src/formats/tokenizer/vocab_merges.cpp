@@ -33,7 +33,7 @@ Error malformed(const fs::path& path, std::string why) {
 
 Error refused(const fs::path& path, std::string why) {
   return data_error("E-TOKENIZER", path.string(), std::move(why), "the files of a GPT-2 tokenizer that say the same",
-                    {Remedy::of_command("", {{"data.train", "TOKENS.bin"}, {"data.format", "u16"}},
+                    {Remedy::of_changes({{"data.train", "TOKENS.bin"}, {"data.format", "u16"}},
                                         "or u32, with tokens of the tokenizer itself")});
 }
 
@@ -274,7 +274,7 @@ Error unread_token_error(const AddedToken& token, const std::string& where, std:
                     fmt::format("byte {} begins {}, a token that {} adds to the vocabulary and that would be split", byte,
                                 shown(token.text), token.file),
                     "text without such tokens: those of vocab.json and merges.txt alone are read",
-                    {Remedy::of_command("", {{"data.train", "TOKENS.bin"}, {"data.format", "u16"}},
+                    {Remedy::of_changes({{"data.train", "TOKENS.bin"}, {"data.format", "u16"}},
                                         "or u32, with tokens of the tokenizer itself")});
 }
 

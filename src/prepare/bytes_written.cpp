@@ -1,4 +1,4 @@
-#include "prepare/written.h"
+#include "prepare/bytes_written.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>

@@ -1,4 +1,4 @@
-#include "prepare/setup.h"
+#include "prepare/training_graph.h"
 
 #include <fmt/core.h>
 

@@ -9,7 +9,7 @@
 #include "config/config.h"
 #include "data/sample_source.h"
 #include "data/window.h"
-#include "prepare/setup.h"
+#include "prepare/training_graph.h"
 
 namespace plimsoll {
 

@@ -1,4 +1,4 @@
-#include "prepare/windows.h"
+#include "prepare/epochs.h"
 
 #include <algorithm>
 #include <cmath>
