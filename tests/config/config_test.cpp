@@ -12,6 +12,7 @@
 #include "device/machine_facts.h"
 #include "formats/expect_error.h"
 #include "formats/scratch_folder.h"
+#include "formats/config_json.h"
 #include "models/gpt2/gpt2.h"
 #include "prepare/requests.h"
 
@@ -108,7 +109,7 @@ TEST_F(ConfigTest, ShapeOfAFolder) {
   const Config config = load(text + "context = 16\ndropout = 0.0\n");
   EXPECT_EQ(config.model.context, 16);
   EXPECT_EQ(config.model.config.as<Gpt2Config>(), [&] {
-    Gpt2Config shape = read_gpt2_config(golden_folder("gpt2_small"));
+    Gpt2Config shape = read_gpt2_config(ConfigReader(golden_folder("gpt2_small") + "/config.json"));
     shape.embedding_dropout = shape.attention_dropout = shape.residual_dropout = 0;
     return shape;
   }());
