@@ -5,9 +5,9 @@
 #include <limits>
 #include <numeric>
 
-#include "plan/search/bound.h"
 #include "plan/costs.h"
 #include "plan/passes/paging.h"
+#include "plan/search/bound.h"
 #include "plan/step_roles.h"
 
 namespace plimsoll {
