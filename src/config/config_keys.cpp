@@ -16,6 +16,7 @@
 #include "data/data_formats.h"
 #include "device/machine_facts.h"
 #include "formats/weights_folder.h"
+#include "plan/passes/grouping.h"
 
 namespace plimsoll {
 namespace {
