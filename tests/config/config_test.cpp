@@ -10,9 +10,9 @@
 #include "config/config_aliases.h"
 #include "config/config_keys.h"
 #include "device/machine_facts.h"
+#include "formats/config_json.h"
 #include "formats/expect_error.h"
 #include "formats/scratch_folder.h"
-#include "formats/config_json.h"
 #include "models/gpt2/gpt2.h"
 #include "prepare/requests.h"
 
