@@ -160,8 +160,8 @@ TEST(Candidates, AnyPathOfEdgesIsTheFullSimulation) {
             expect_clones_are_read(full.graph);
             const Bytes live = most_live(full);
             SCOPED_TRACE(testing::Message() << shape.layers << " layers, micro " << micro << ", group " << group << ", page "
-                                            << own.pages.elements << ", parameters " << own.parameters.beyond << ", activations " << own.inputs
-                                            << ", narrow " << own.by_matrix);
+                                            << own.pages.elements << ", parameters " << own.parameters.beyond << ", activations "
+                                            << own.inputs << ", narrow " << own.by_matrix);
             if (regions.exact()) {
               EXPECT_EQ(plan.bytes, live.n);
             } else {
