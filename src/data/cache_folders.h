@@ -1,4 +1,4 @@
-// Where files that follow from the data are kept: a cache, and another folder for where that cannot be written.
+// The folders for files that are made from the data: a cache, and a second folder for the case that the cache is not writable.
 #pragma once
 
 #include <filesystem>
@@ -15,12 +15,12 @@ struct CacheFolders {
   std::filesystem::path cache;
   std::filesystem::path elsewhere;  // empty: nowhere
 
-  // A file of that name in one of them that only this user can have written.
+  // The file of this name in one of the folders, if nobody but this user can have written it.
   std::optional<File> find(const std::string& name) const;
-  // The first that can be written and is this user's own, made where it is absent; what killed processes left there is removed.
-  // So is what lies in place of files of these names. E-IO-WRITE where none is.
+  // The first writable folder that belongs to this user, made if it is absent. Removes the remains of killed processes, and
+  // anything that blocks files of these names. E-IO-WRITE if there is no such folder.
   std::filesystem::path writable(const std::vector<std::string>& names) const;
-  // An error of writing there, with a remedy.
+  // Adds a remedy to an error of writing there.
   void advise(Error& error, const std::filesystem::path& folder) const;
 };
 

@@ -9,7 +9,7 @@
 
 namespace plimsoll {
 
-// The seal of a file of that name (its folder does not count). `header`: its header without the seal.
+// The seal of a file of this name (the folder does not count). `header`: the header without the seal.
 std::uint64_t cache_seal(const std::filesystem::path& file, std::string_view header, const Hasher& content);
 
 }  // namespace plimsoll

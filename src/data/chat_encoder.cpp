@@ -16,7 +16,7 @@ using jinja::Origin;
 using jinja::Text;
 using jinja::Value;
 
-// The same value, its texts as if the template had written them.
+// The value with its texts marked as the template's own.
 Value trusted(const Value& value) {
   if (const Text* text = value.text()) return Text(text->bytes(), Origin::of_template);
   if (const List* list = value.list()) {
@@ -34,8 +34,8 @@ Value trusted(const Value& value) {
 const std::string& role_of(const Value& message) { return message.dict()->find("role")->text()->bytes(); }
 bool is_assistant(const Value& message) { return role_of(message) == "assistant"; }
 
-// What a template sees of a message, as transformers hands it over: reasoning under all of its names. The role, which templates
-// build their own tokens from, and all that the assistant says count as the template's.
+// A message as transformers hands it to a template: reasoning under all of its names. The role, from which templates build their
+// own tokens, and the assistant's texts count as the template's.
 Value seen(const Value& message) {
   const Value* reasoning = nullptr;
   for (const char* name : {"reasoning_content", "thinking", "reasoning"}) {
@@ -71,7 +71,7 @@ Error mask_error(const ChatSample& sample, std::string why) {
 
 }  // namespace
 
-// What is trained of a text.
+// A trained part of a text, in bytes.
 struct ChatEncoder::Span {
   std::size_t begin = 0, end = 0;
   std::optional<std::size_t> message;
@@ -96,7 +96,7 @@ jinja::Rendering ChatEncoder::render(const ChatSample& sample, const Value& mess
                      {"documents", jinja::None{}},
                      {"add_generation_prompt", prompt}};
   for (const auto& [name, text] : templates_->tokens) input.variables.emplace_back(name, Text(text));
-  // What is given for a sample counts more than the names of tokens.
+  // Variables of the sample replace tokens of the same name.
   for (const auto& variable : sample.variables) input.variables.push_back(variable);
   const jinja::Template& chosen = templates_->choose(!sample.tools.is_none());
   try {
@@ -127,7 +127,7 @@ std::optional<Token> ChatEncoder::end_of_turn() {
     whole = render(sample);
   } catch (const Error& error) {
     if (error.code != "E-CHAT-TEMPLATE") throw;
-    return {};  // conversations show what it does not take
+    return {};  // encoding a conversation reports the fault
   }
   const std::size_t at = whole.rfind(kAnswer);
   if (at == std::string::npos) return {};
@@ -152,7 +152,7 @@ EncodedSample ChatEncoder::encode_chat(const ChatSample& sample) {
     if (is_assistant(items[i])) turns.push_back(i);
   }
   if (options_.loss == ChatLoss::last && !turns.empty()) count = turns.back() + 1;
-  std::vector<bool> wanted(items.size());  // which messages are trained
+  std::vector<bool> wanted(items.size());  // true for each trained message
   for (const std::size_t turn : turns) {
     const bool counts = options_.loss == ChatLoss::all || turn == turns.back();
     wanted[turn] = counts && turn >= sample.first_trained && sample.trained[turn];
@@ -167,15 +167,14 @@ EncodedSample ChatEncoder::encode_chat(const ChatSample& sample) {
   return result;
 }
 
-// A token is trained where it reaches into a span. Tokens and spans come in the order of the text, and what a token comes from is
-// not kept.
+// A token is trained if it reaches into a span. Tokens and spans come in the order of the text; the tokens' ranges are not kept.
 void ChatEncoder::add_tokens(const Text& text, const std::vector<Span>& spans, EncodedSample& result) {
   std::vector<EncodedTurn> turns;
   for (const Span& span : spans) turns.push_back({span.message, 0, 0});
   std::size_t next = 0;  // no token to come reaches into the spans before it
   tokenizer_.encode_traced(text.bytes(), text.data(), [&](std::span<const Token> tokens, std::span<const ByteRange> ranges) {
     if (result.tokens.empty() && !ranges.empty() && ranges.back().end < text.size()) {
-      // So that a long text moves its tokens once.
+      // Room by estimate, so that a long text moves its tokens once.
       const double share = static_cast<double>(ranges.back().end) / static_cast<double>(text.size());
       const auto all = static_cast<std::size_t>(1.05 * static_cast<double>(tokens.size()) / std::max(share, 1e-6));
       result.tokens.reserve(std::min(all, text.size()));
@@ -221,7 +220,7 @@ std::vector<ChatEncoder::Span> ChatEncoder::marked_spans(const ChatSample& sampl
   return spans;
 }
 
-// Each trained turn is found by rendering all that is before it.
+// Each trained turn costs a rendering of all messages before it.
 void ChatEncoder::check_renderings(const ChatSample& sample, std::size_t count, const std::vector<bool>& wanted) {
   constexpr std::size_t kMost = 1'000'000;  // messages
   std::size_t turns = 0, messages = 0;

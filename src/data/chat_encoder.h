@@ -1,9 +1,8 @@
-// A sample of a conversation as tokens, with the tokens that are trained: those of the assistant's turns, the end of a turn
-// included.
-// A template with {% generation %} marks says which text these are. With any other, each trained turn is found by rendering: the
-// messages before it with a generation prompt must be how the rendering up to it begins, and that how the whole begins. That
-// takes time with the square of the turns, so all renderings of a sample together are limited to a million messages. Special
-// tokens that stand in user, system and tool texts stay text; those that the template and the assistant write are tokens.
+// A sample of a conversation as tokens. The trained tokens are those of the assistant's turns with the ends of the turns.
+// A template with {% generation %} marks names the trained text. With any other template each trained turn is found by
+// rendering: the messages before it with a generation prompt must be a prefix of the rendering up to it, and that a prefix of
+// the whole. The time grows with the square of the turns, so the renderings of a sample are limited to a million messages in all.
+// Special tokens in user, system and tool texts stay text; those of the template and of the assistant become tokens.
 #pragma once
 
 #include <cstddef>
@@ -22,31 +21,30 @@
 namespace plimsoll {
 
 enum class ChatLoss {
-  all,   // on every turn of the assistant
-  last,  // on the last one; messages behind it are left out
+  all,   // every turn of the assistant
+  last,  // the last turn; messages after it are left out
 };
 
 struct ChatOptions {
   ChatLoss loss = ChatLoss::all;
-  std::optional<Token> end;  // follows a sample that is no conversation
-  std::tm now{};             // what templates take for the time
+  std::optional<Token> end;  // the token after a sample that is no conversation
+  std::tm now{};             // the time for templates
 };
 
-// Tokens [begin, end) that come from a turn of the assistant and are trained.
+// The trained tokens [begin, end) of a turn of the assistant.
 struct EncodedTurn {
-  std::optional<std::size_t> message;  // its index; nothing where the template's marks do not tell
+  std::optional<std::size_t> message;  // its index; absent if the template's marks do not tell
   std::size_t begin = 0, end = 0;
 };
 
 struct EncodedSample {
   std::vector<Token> tokens;
-  std::vector<std::uint8_t> trained;  // 1 where the token counts as a target
+  std::vector<std::uint8_t> trained;  // 1 for each token that counts as a target
   std::vector<EncodedTurn> turns;     // of a conversation, in order
   bool read_clock = false;            // the template used the time
-  // True if a text has a begin or an end token of its own, so that none was added.
+  // True if a text has its own begin or end token, so that none was added.
   bool own_begin = false, own_end = false;
 
-  // Without any, the sample trains nothing.
   std::size_t trained_tokens() const;
 };
 
@@ -57,16 +55,16 @@ struct EncodedPrompt {
 
 class ChatEncoder {
  public:
-  // Keeps references to the tokenizer and the templates, which may be null where no sample is a conversation.
+  // Keeps references to the tokenizer and the templates. `templates` may be null if no sample is a conversation.
   ChatEncoder(Tokenizer& tokenizer, const ChatTemplates* templates, ChatOptions options);
 
-  // E-CHAT-TEMPLATE: there is none, or it does not take the conversation. E-CHAT-MASK: the trained turns cannot be told.
+  // E-CHAT-TEMPLATE: no template, or one that refuses the conversation. E-CHAT-MASK: the trained turns cannot be found.
   EncodedSample encode(const ChatSample& sample);
   // The whole of a conversation as text.
   std::string render(const ChatSample& sample) const;
-  // The same with a generation prompt, for an answer to it.
+  // The whole with a generation prompt for the next answer.
   EncodedPrompt encode_prompt(const ChatSample& sample);
-  // The added token that the template writes right behind an answer, as most do: a model that was trained with it ends there.
+  // The added token that most templates write right after an answer; a model trained with it ends its answers so.
   std::optional<Token> end_of_turn();
 
  private:

@@ -28,7 +28,7 @@ constexpr const char* kFormats =
 
 bool is_given(const Value* value) { return value != nullptr && !value->is_none(); }
 
-// The one of these roles that is meant by a misspelt one; empty where the name is known, or is like none of them.
+// The known role that a misspelt one stands for; empty if the name is known, or similar to none of them.
 std::string meant_role(std::string_view role, std::span<const std::string> known) {
   constexpr std::size_t kMost = 64;
   if (std::ranges::find(known, role) != known.end()) return {};
@@ -42,7 +42,7 @@ std::string meant_role(std::string_view role, std::span<const std::string> known
 
 Value text_value(std::string_view text) { return Text(std::string(text), Origin::data); }
 
-// Reads one sample; everything wrong is named with its file and line.
+// Reads one sample. Errors name file and line.
 class SampleParser {
  public:
   explicit SampleParser(ChatSample sample) : sample_(std::move(sample)) {}
@@ -154,7 +154,7 @@ class SampleParser {
     }
   }
 
-  // role and content, or ShareGPT's from and value.
+  // Messages with `role` and `content`, or ShareGPT's with `from` and `value`.
   void read_conversation(const Value& value, std::string_view key) {
     const List& list = list_of(value, key);
     const Dict* first = list.items.empty() ? nullptr : list.items.front().dict();
@@ -184,7 +184,7 @@ class SampleParser {
     refuse(fmt::format("the weight of {} is {}", what, repr_of(*weight).bytes().substr(0, 40)), "0 or 1");
   }
 
-  // Without keys that are null, and without the weight, which no template knows.
+  // The message without null keys and without `weight`, which no template knows.
   Value message(const Dict& from, const std::string& what) const {
     constexpr std::size_t kMostRole = 64;
     const Value* role = from.find("role");
@@ -260,7 +260,7 @@ class SampleParser {
     return out;
   }
 
-  // The key `system` of a sample is its first message.
+  // The key `system` of a sample becomes its first message.
   void add_system(const Dict& dict) {
     const Value* system = dict.find("system");
     if (!is_given(system) || text_of(*system, "system").empty()) return;

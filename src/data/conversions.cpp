@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 using Json = nlohmann::json;
 using Cells = std::vector<std::string>;
 
-// "data.jsonl" beside "data.csv", or the first of data-2.jsonl, data-3.jsonl, ... that is free.
+// "data.jsonl" next to "data.csv", or the first free name of data-2.jsonl, data-3.jsonl, ...
 fs::path new_file_beside(const fs::path& file, std::string_view extension) {
   std::error_code ignored;
   fs::path stem = file.parent_path() / file.stem();
@@ -40,7 +40,7 @@ char delimiter_of(std::string_view begin) {
   return std::ranges::max(std::initializer_list<char>{',', ';', '\t'}, {}, count);
 }
 
-// The next record of a table, whose cells may be quoted. What the text cuts off is left out.
+// The next record of a table, whose cells may be quoted. The end of the text may cut the last cell.
 Cells next_record(std::string_view& text, char delimiter) {
   Cells cells(1);
   bool quoted = false;
@@ -88,7 +88,7 @@ Table table_of(std::string_view begin) {
   return table;
 }
 
-// The command that prints the file with a Python script into a new file beside it.
+// The command that prints the file with a Python script into a new file next to it.
 std::string printed_by(const std::string& script, const char* extension, const std::string& remark, const std::string& file) {
   return fmt::format("python3 -c {} {} > {}{}{}", shell_quoted(script), shell_quoted(file),
                      shell_quoted(new_file_beside(file, extension).string()), remark.empty() ? "" : "  # ", remark);
@@ -122,7 +122,7 @@ std::string samples(const Table& table, const std::vector<std::pair<std::string,
   return of_rows(table, fmt::format("json.dumps({{{}}})", object), given(columns), ".jsonl", remark, file);
 }
 
-// The keys of the first object whose values are texts, and the text that is the longest.
+// The keys of the first object with texts as values, and the longest of these texts.
 class FirstTexts : public nlohmann::json_sax<Json> {
  public:
   std::string longest;
@@ -162,7 +162,7 @@ std::string conversion(std::string command, const std::string& file) {
   const auto put = [&](std::string_view name, const std::string& by) {
     if (const std::size_t at = command.find(name); at != std::string::npos) command.replace(at, name.size(), by);
   };
-  // The names that are put in may hold what is looked for, so the last one comes first.
+  // An inserted name may itself hold a placeholder, so the last placeholder is replaced first.
   for (const std::string extension : {".txt", ".jsonl", ".bin"}) {
     put("OUT" + extension, shell_quoted(new_file_beside(file, extension).string()));
   }

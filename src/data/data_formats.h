@@ -6,7 +6,7 @@
 
 namespace plimsoll {
 
-// "auto" chooses one of a stream of tokens; "chat" are samples of their own lengths.
+// "auto" chooses a format of a token stream; "chat" has samples of varying length.
 inline constexpr std::array<std::string_view, 7> kDataFormats{"auto", "bytes", "u16", "u32", "llmc", "bpe", "chat"};
 
 }  // namespace plimsoll

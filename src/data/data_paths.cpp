@@ -73,7 +73,7 @@ std::optional<std::filesystem::path> first_missing(const DataPaths& paths) {
   const auto missing = std::ranges::find_if(paths.names, [](const std::filesystem::path& name) {
     std::error_code unknown;
     if (std::filesystem::exists(name, unknown) || unknown) return false;
-    if (name.native().find("**") != std::string::npos) return false;  // refused where it is read
+    if (name.native().find("**") != std::string::npos) return false;  // data_files() refuses it
     glob_t found{};
     const bool matched = is_pattern(name) && glob(name.c_str(), GLOB_NOSORT, nullptr, &found) != GLOB_NOMATCH;
     globfree(&found);

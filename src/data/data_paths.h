@@ -1,4 +1,4 @@
-// Where data lies, as it is named: files, patterns ("texts/*.txt") and folders, in the order of a list.
+// The names of the data: files, patterns ("texts/*.txt") and folders, in the order of a list.
 #pragma once
 
 #include <filesystem>
@@ -19,18 +19,18 @@ struct DataPaths {
   DataPaths(std::vector<std::filesystem::path> all) : names(std::move(all)) {}
 
   bool empty() const { return names.empty(); }
-  // The first name, and how many follow.
+  // The first name and the number of further ones.
   std::string text() const;
 
   friend bool operator==(const DataPaths&, const DataPaths&) = default;
 };
 
-// The files: in the order of the list; those of a pattern or of a folder by name, byte by byte. Of a folder every file counts
-// whose name does not begin with a dot. A file that is named twice is there twice. data_error E-DATA-FILES: a pattern or folder
+// The files in the order of the list; those of a pattern or a folder by name, byte by byte. A folder stands for all of its files
+// but those whose names begin with a dot. A file that is named twice counts twice. data_error E-DATA-FILES: a pattern or folder
 // without files, a folder in a folder, more than kMostDataFiles.
 std::vector<std::filesystem::path> data_files(const DataPaths& paths);
 
-// The first name that is that of no file or folder, or a pattern that matches nothing.
+// The first name of no file or folder, or the first pattern without a match.
 std::optional<std::filesystem::path> first_missing(const DataPaths& paths);
 
 inline constexpr std::size_t kMostDataFiles = 256;  // all of them stay open

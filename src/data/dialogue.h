@@ -1,4 +1,4 @@
-// A conversation that goes on: its turns as tokens that a context has room for, with a prompt for the next answer.
+// A continuing conversation: its turns as tokens that fit the context, with a prompt for the next answer.
 #pragma once
 
 #include <cstddef>
@@ -17,13 +17,12 @@ struct Turn {
 struct DialoguePrompt {
   std::string text;
   std::vector<Token> tokens;
-  std::size_t dropped = 0;  // turns that are left out
+  std::size_t dropped = 0;  // turns left out
 };
 
-// `turns` ends with a turn of the user. Where the whole takes more than `room` tokens, the oldest turn of the user is left out
-// with the answer to it, then the next one, until the rest fits. System turns at the beginning stay. E-CHAT-CONTEXT: they and the
-// last turn alone do not fit into `most` tokens. Else as ChatEncoder::encode_prompt(), with places such as "chat:3", the third
-// turn.
+// `turns` ends with a turn of the user. If the whole takes more than `room` tokens, the oldest turn of the user is left out with
+// the answer to it, then the next one, until the rest fits. System turns at the beginning stay. E-CHAT-CONTEXT: these and the
+// last turn alone take more than `most` tokens. Other errors: see ChatEncoder::encode_prompt(); "chat:3" is the third turn.
 DialoguePrompt fit_dialogue(ChatEncoder& encoder, std::span<const Turn> turns, std::size_t room, std::size_t most);
 
 }  // namespace plimsoll

@@ -73,7 +73,7 @@ std::optional<DocumentEncoder::Section> DocumentEncoder::next_section(std::strin
   const std::size_t end = end_text.empty() ? std::string_view::npos : seen.find(end_text);
   std::size_t cut = kLeastSection;
   while (cut < std::min(seen.size(), kMostSection) && !(seen[cut] == '\n' && is_word(seen[cut - 1]))) ++cut;
-  // What follows may be the rest of the end token's text, which begins earlier.
+  // An end token's text may begin before the cut and end in text that is not here yet.
   const bool known = last || cut + end_text.size() <= seen.size();
   if (end != std::string_view::npos && (!known || end < cut)) return Section{end, end_text.size()};
   if (!known) return {};
@@ -86,7 +86,7 @@ std::optional<DocumentEncoder::Section> DocumentEncoder::next_section(std::strin
 
 void DocumentEncoder::encode_part(std::string_view part, bool last, std::vector<Token>& tokens) {
   const bool space = part.find_first_not_of(kSpace) == std::string_view::npos;
-  // White space behind the last end token is no document.
+  // White space after the last end token is no document.
   const bool begins = !open_ && !(ended_ && last && space);
   if (begins && !own_begin_) edges_.put_before(tokens);
   open_ = open_ || begins;
@@ -110,7 +110,7 @@ std::size_t DocumentEncoder::encode_piece(std::string_view text, bool last, std:
     }
     at += section->size + section->skip;
     if (last && at < text.size() && tokens.size() == tokens.capacity()) {
-      // So that a long text moves its tokens once.
+      // Room by estimate, so that a long text moves its tokens once.
       tokens.reserve(tokens.size() + tokens.size() / 16 + tokens.size() * ((text.size() - at) / at + 1));
     }
     encode_part(part, last && at == text.size() && section->skip == 0, tokens);

@@ -31,14 +31,14 @@ constexpr const char* kWideNumpy =
     "python3 -c 'import sys, numpy; numpy.load(sys.argv[1]).astype(\"<u4\").tofile(sys.argv[2])' FILE OUT.bin  # data.format u32";
 constexpr const char* kParquetText =
     "python3 -c 'import sys, pandas; [print(text) for text in pandas.read_parquet(sys.argv[1])[\"text\"]]' FILE > OUT.txt";
-constexpr const char *kJsonText = "JSON lines", *kJsonArrayText = "JSON", *kTableText = "a table";  // written by its columns
+constexpr const char *kJsonText = "JSON lines", *kJsonArrayText = "JSON", *kTableText = "a table";  // remedies by columns
 
 struct Magic {
   std::size_t offset;
   std::string_view bytes;
   const char *what, *remedy;
 };
-// Long enough that no text begins so, and hardly any tokens.
+// Magic numbers long enough that no text and hardly any tokens begin with them.
 constexpr Magic kMagics[] = {
     {0, "\x1f\x8b\x08"sv, "a gzip file", "gzip -dc FILE > OUT.txt"},
     {0, "PK\x03\x04"sv, "a zip archive", kUnpack},
@@ -125,7 +125,7 @@ bool has_magic(std::string_view begin, const Magic& magic) {
   return begin.size() >= magic.offset && begin.substr(magic.offset).starts_with(magic.bytes);
 }
 
-// A header of JSON behind its length in eight bytes.
+// A JSON header after its length in eight bytes.
 bool is_safetensors(std::string_view begin, std::int64_t size) {
   if (begin.size() < 10 || !begin.substr(8).starts_with("{\"")) return false;
   return number_at<std::uint64_t>(begin, 0) <= static_cast<std::uint64_t>(size - 8);
@@ -137,7 +137,7 @@ bool is_pickle(std::string_view begin) {
          "\x8a\x95}](\x8c\x63"sv.find(begin[2]) != std::string_view::npos;
 }
 
-// Of three or four bytes: of the 16-bit halves every second one is next to nothing.
+// Tokens of three or four bytes: every second 16-bit half is near 0.
 bool is_wide_tokens(std::string_view begin, std::int64_t vocab) {
   const std::size_t count = begin.size() / 4;
   if (count < 16) return false;
@@ -156,7 +156,7 @@ bool is_plain_text(std::string_view begin) {
          std::ranges::all_of(begin, [](char c) { return (c >= 0x20 && c < 0x7f) || c == '\n' || c == '\r' || c == '\t'; });
 }
 
-// One JSON object or array a line. A line that is longer than what is looked at cannot be told from text.
+// One JSON object or array per line. A line longer than `begin` cannot be told from text.
 bool is_json_lines(std::string_view begin, bool whole) {
   const auto opens = [](std::string_view line) { return line.starts_with('{') || line.starts_with('['); };
   if (!opens(begin)) return false;
@@ -171,7 +171,7 @@ bool is_json_lines(std::string_view begin, bool whole) {
   return lines > 0;
 }
 
-// A first line of names, and as many commas in those that follow: "id,text" and no sentence.
+// A first line of names such as "id,text", no sentence, with the same number of commas in the lines after it.
 bool is_table(std::string_view begin) {
   const std::string_view names = next_line(begin);
   const auto commas = std::ranges::count(names, ',');
@@ -274,7 +274,7 @@ bool looks_like_json(const File& file) {
   std::string_view text = begin;
   if (text.starts_with("\xef\xbb\xbf"sv)) text.remove_prefix(3);
   if (is_json_lines(text, file.size() == std::ssize(begin))) return true;
-  // An array over several lines, or a first line that is longer than what is looked at.
+  // An array over several lines, or a first line longer than `begin`.
   const std::size_t first = text.find_first_not_of(" \t\r\n");
   if (first == std::string_view::npos || (text[first] != '{' && text[first] != '[')) return false;
   const std::size_t next = text.find_first_not_of(" \t\r\n", first + 1);

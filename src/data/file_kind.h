@@ -10,32 +10,32 @@
 
 namespace plimsoll {
 
-// How llm.c begins a file of tokens: three numbers of 32 bits, the third of which counts tokens, and zeros up to 1,024 bytes.
+// The header of llm.c's token files: magic, version and token count in 32 bits each, then zeros up to 1,024 bytes.
 struct LlmcHeader {
   std::int32_t magic = 0, version = 0, tokens = 0;
 };
 inline constexpr std::int64_t kLlmcHeaderBytes = 1024;
 inline constexpr LlmcHeader kLlmcNarrow{20240520, 1, 0}, kLlmcWide{20240801, 7, 0};  // of uint16, of uint32 tokens
 
-// Zeros where the file ends before.
+// Numbers past the end of the file are 0.
 LlmcHeader read_llmc_header(const File& file);
-// 2 or 4; 0 where this is no such header, or of another version.
+// 2 or 4; 0 for any other magic or version.
 std::int64_t bytes_per_token(const LlmcHeader& header);
-// By the magic number alone.
+// Compares the magic number alone.
 bool begins_like_llmc(const File& file);
 
-// Neither text nor uint16 tokens.
+// A file that is neither text nor uint16 tokens.
 struct ForeignKind {
   std::string what;     // "a gzip file"
-  Remedy remedy;        // how it becomes one of them
-  std::string samples;  // how it becomes JSON samples; empty: not at all
-  bool json = false;    // perhaps samples of their own lengths
+  Remedy remedy;        // the conversion to text or tokens
+  std::string samples;  // the conversion to JSON samples; empty: none
+  bool json = false;    // perhaps samples of varying length
 };
-// Evidence for the kind of a file. The bytes of an archive, of UTF-16 or of tokens are proof. A name or JSON text is a hint.
+// Evidence for the kind of a file. The bytes of an archive, UTF-16 or tokens are proof; a name or JSON text is a hint.
 enum class KindBy { all, bytes };
-// `tokens`: true if the file is read as uint16 tokens; false: as text. `vocab`: of the model.
+// `tokens`: the file is read as uint16 tokens, else as text. `vocab`: tokens of the model's vocabulary.
 std::optional<ForeignKind> foreign_kind(const File& file, bool tokens, std::int64_t vocab, KindBy by = KindBy::all);
-// True if a text begins with a JSON object or array, one a line or as the whole file.
+// True if a text begins with a JSON object or array, one per line or as the whole file.
 bool looks_like_json(const File& file);
 
 }  // namespace plimsoll

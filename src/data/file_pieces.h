@@ -13,7 +13,7 @@ namespace plimsoll {
 
 inline constexpr std::int64_t kPieceBytes = 256 << 10;
 
-// Calls visit(piece) for the bytes [begin, end). data_error E-DATA-CHANGED where somebody wrote to the file meanwhile.
+// Calls visit(piece) for the bytes [begin, end). data_error E-DATA-CHANGED if the file was written to in the meantime.
 template <class Visit>
 void for_each_piece(const File& file, std::int64_t begin, std::int64_t end, Visit&& visit) {
   const FileStamp stamp = stamp_of(file);

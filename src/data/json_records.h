@@ -1,5 +1,5 @@
-// The records of a JSON file one by one: the lines of a JSONL file, or the elements of an array that is the whole file. In memory
-// are one record and 256 KiB.
+// The records of a JSON file one by one: the lines of a JSONL file, or the elements of an array that is the whole file. Memory
+// holds one record and 256 KiB.
 #pragma once
 
 #include <cstddef>
@@ -18,18 +18,18 @@ inline constexpr std::int64_t kMostSampleBytes = std::int64_t{64} << 20;
 
 struct JsonRecord {
   std::string text;
-  std::int64_t line = 1;  // on which it begins
+  std::int64_t line = 1;  // its first line, from 1
 };
 
 class JsonRecords {
  public:
-  // An array where the first character is [, else lines. `most`: bytes of a record. E-DATA-MISSING: there is no file. `read`,
-  // which outlives this, gets all bytes as they are read.
+  // A file whose first character is [ is an array, else lines. `most`: the limit of a record in bytes. `read`, which outlives
+  // this, gets all bytes as they are read. E-DATA-MISSING: there is no file.
   explicit JsonRecords(const std::filesystem::path& path, std::int64_t most = kMostSampleBytes, Hasher* read = nullptr);
 
   const File& file() const { return file_; }
-  // The next one; nothing behind the last. Lines of white space are left out. E-DATA-JSON: a record is longer than the limit,
-  // or an array is none.
+  // The next record; nothing after the last. Lines of white space are left out. E-DATA-JSON: a record is longer than the limit,
+  // or an array is malformed.
   std::optional<JsonRecord> next();
 
  private:

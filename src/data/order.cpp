@@ -14,7 +14,7 @@
 namespace plimsoll {
 namespace {
 
-// Keeps this purpose's keys apart from those of a model's random sites.
+// Keeps the keys of the order apart from those of a model's random sites.
 constexpr std::uint64_t kOrderSite = 0x6F72646572;  // "order"
 constexpr std::uint32_t kRounds = 8;
 

@@ -1,5 +1,5 @@
-// Which sample stands at which position of training, and which tokens make a sample. Both are pure functions in O(1): a run can
-// start at any position, and no array grows with the data.
+// The sample at each position of training, and the tokens of each sample. Both are pure functions in O(1): a run can start at any
+// position, and no array grows with the data.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace plimsoll {
 
-// A sample of one epoch: what every random choice about it depends on, beside the seed.
+// A sample of one epoch. Every random choice about it depends on this and the seed.
 struct SampleRef {
   std::uint32_t epoch = 0;
   std::uint32_t sample = 0;
@@ -16,24 +16,23 @@ struct SampleRef {
 };
 
 // The samples of `tokens` tokens: sample i is tokens [i * context, i * context + context], both included, so neighbours share one
-// token. The last sample may be shorter: what it lacks is no unit of the loss.
+// token. The last sample may be shorter; its missing tokens are no units of the loss.
 struct Samples {
   std::int64_t tokens = 0;
   std::int64_t context = 0;
 
   std::int64_t count() const { return (tokens - 1 + context - 1) / context; }
   std::int64_t first_token(std::int64_t sample) const { return sample * context; }
-  // Tokens that the file holds for it, 2 to context + 1.
+  // The tokens of the sample in the file, 2 to context + 1.
   std::int64_t length(std::int64_t sample) const { return valid_units(sample) + 1; }
-  // Tokens that it predicts, 1 to context.
+  // The predicted tokens of the sample, 1 to context.
   std::int64_t valid_units(std::int64_t sample) const {
     const std::int64_t left = tokens - 1 - first_token(sample);
     return left < context ? left : context;
   }
 };
 
-// Checked construction. data_error E-DATA-SHORT below two tokens, E-DATA-FORMAT where samples pass the 32 bits of a sample's
-// number.
+// Checked construction. data_error E-DATA-SHORT: fewer than two tokens. E-DATA-FORMAT: a sample's number takes more than 32 bits.
 Samples make_samples(std::int64_t tokens, std::int64_t context, const std::string& where);
 
 enum class OrderKind { shuffled, sequential };

@@ -30,7 +30,7 @@ Prefetcher::~Prefetcher() {
   pthread_join(thread_, nullptr);
 }
 
-// std::thread cannot be told how large a stack to take.
+// std::thread has no setting for the size of its stack.
 void Prefetcher::start_thread() {
   pthread_attr_t attributes;
   pthread_attr_init(&attributes);
@@ -48,7 +48,7 @@ void Prefetcher::start_thread() {
 }
 
 void* Prefetcher::enter(void* self) {
-  // Best effort: where the priority cannot be lowered, reading ahead still works.
+  // Best effort: reading ahead also works at the normal priority.
   setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), 19);
   static_cast<Prefetcher*>(self)->serve();
   return nullptr;
@@ -100,7 +100,7 @@ Prefetcher::Slot& Prefetcher::wait_for_oldest() {
 
 void Prefetcher::take(std::span<const FieldBuffer> fields) {
   Slot& oldest = wait_for_oldest();
-  // Counted first: a micro-batch that fails is spent, too.
+  // Counted first, because a failed micro-batch is consumed, too.
   ++taken_;
   if (oldest.error) throw Error(*oldest.error);
   source_.fill(oldest.samples, oldest.staging, fields);

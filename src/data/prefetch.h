@@ -1,7 +1,7 @@
 // Reads micro-batches ahead: a thread of the lowest priority fills one of two staging buffers while the other one is unpacked.
-// The consumer says which samples come next, so results never depend on timing. After construction only errors allocate, and a
-// micro-batch with more samples than rows and than all before it. What was read is dropped from the page cache, which counts
-// against a container's limit.
+// The consumer names the next samples, so results never depend on timing. After construction only two things allocate: errors,
+// and a micro-batch with more samples than rows and than any before it. Data are dropped from the page cache after reading,
+// because the cache counts against a container's limit.
 #pragma once
 
 #include <pthread.h>
@@ -26,8 +26,8 @@ class Prefetcher {
   static constexpr std::int64_t kDepth = 2;
   static constexpr std::int64_t kStackBytes = 256 << 10;
 
-  // `source` must outlive this; each staging buffer has at least its staging_bytes(rows). `rows`: of a micro-batch. `name`: of
-  // the source, for messages.
+  // `source` must outlive this. `name`: of the source, for messages. `rows`: of a micro-batch. Each staging buffer has at least
+  // source.staging_bytes(rows).
   Prefetcher(const SampleSource& source, std::string name, std::int64_t rows, std::array<std::span<std::byte>, kDepth> staging);
   ~Prefetcher();
   Prefetcher(const Prefetcher&) = delete;
@@ -37,10 +37,10 @@ class Prefetcher {
   std::int64_t pending() const { return submitted_ - taken_; }
   // Starts reading these samples; pending() must be below kDepth.
   void submit(std::span<const PlacedSample> samples);
-  // Waits for the oldest submitted micro-batch and fills the fields of a pass with it. Throws what went wrong with it; the next
-  // one is not affected.
+  // Waits for the oldest submitted micro-batch and fills the fields of a pass with it. Throws its error; the next micro-batch is
+  // not affected.
   void take(std::span<const FieldBuffer> fields);
-  // Waits for and forgets everything that is pending, as when training moves to another position.
+  // Waits for all pending micro-batches and drops them, for a move to another position.
   void discard();
 
  private:
@@ -61,7 +61,7 @@ class Prefetcher {
   std::string name_;
   std::array<Slot, kDepth> slots_;
   std::int64_t submitted_ = 0;  // written by the consumer under the mutex
-  std::int64_t taken_ = 0;      // the consumer's alone
+  std::int64_t taken_ = 0;      // used by the consumer only
   std::int64_t read_ = 0;       // written by the thread under the mutex
   bool stop_ = false;
   std::mutex mutex_;

@@ -1,4 +1,4 @@
-// Counts of the samples and texts that a training reads, by what happened to them, as far as a user must know.
+// Counts of the samples and texts that a training reads, by their treatment.
 #pragma once
 
 #include <array>
@@ -9,20 +9,20 @@ namespace plimsoll {
 
 struct SampleCounts {
   std::int64_t read = 0;        // in the data
-  std::int64_t untrained = 0;   // without a token that is trained on; left out
+  std::int64_t untrained = 0;   // without a trained token; left out
   std::int64_t dropped = 0;     // too long; left out
-  std::int64_t cut = 0;         // too long; what does not fit a row is left out
-  std::int64_t split = 0;       // too long; several samples now
-  std::int64_t unended = 0;     // answers without an end: no token that ends one is trained on
-  std::int64_t own_begins = 0;  // texts that begin with the begin token themselves; none is added
-  std::int64_t own_ends = 0;    // texts that end with the end token themselves; none is added
-  std::int64_t doubled = 0;     // samples with an end token right behind the same end token, or two begin tokens at the front
-  std::int64_t not_utf8 = 0;    // bytes of a text that belong to no character
+  std::int64_t cut = 0;         // too long; the excess over a row is left out
+  std::int64_t split = 0;       // too long; split into several samples
+  std::int64_t unended = 0;     // without a trained token that ends an answer
+  std::int64_t own_begins = 0;  // texts with their own begin token; none is added
+  std::int64_t own_ends = 0;    // texts with their own end token; none is added
+  std::int64_t doubled = 0;     // samples with the same end token twice in a row, or two begin tokens at the front
+  std::int64_t not_utf8 = 0;    // bytes of texts that belong to no UTF-8 character
 
   friend bool operator==(const SampleCounts&, const SampleCounts&) = default;
 };
 
-// The counts under the names that plans and reports have for them.
+// The counts under their names in plans and reports.
 inline constexpr std::array<std::pair<const char*, std::int64_t SampleCounts::*>, 10> kSampleCounts{
     {{"samples", &SampleCounts::read},
      {"untrained", &SampleCounts::untrained},

@@ -41,7 +41,7 @@ std::span<std::byte> bytes_of(T& object) {
   return {reinterpret_cast<std::byte*>(&object), sizeof object};
 }
 
-// One field of a pass, where it has it.
+// One field of a pass; empty if the pass lacks it.
 template <class T>
 std::span<T> field(std::span<const FieldBuffer> fields, std::string_view name) {
   const auto found = std::ranges::find(fields, name, &FieldBuffer::name);
@@ -153,7 +153,7 @@ SampleSize StoredSamples::size(std::int64_t sample) const {
   return {std::int64_t{at.tokens} - 1, at.units};
 }
 
-// The tokens of its samples, each of which has one more than positions.
+// The tokens of the samples of a row. Each sample has one token more than positions.
 std::int64_t StoredSamples::staging_bytes_per_row(std::int64_t row, bool packs) {
   return kTokenBytes * (packs ? 2 * row : row + 1);
 }
@@ -215,7 +215,7 @@ void StoredSamples::fill(std::span<const PlacedSample> samples, std::span<const 
       ids[id] = each.ref.epoch, ids[id + 1] = each.ref.sample, ids[id + 2] = static_cast<std::uint32_t>(i);
     }
     if (!packs_) continue;
-    // What is left of the row belongs to the segment behind this one, until a further sample takes its part.
+    // The rest of the row belongs to the next segment until a further sample takes its part.
     const auto here = segments.subspan(begin);
     std::ranges::fill(here.first(count - 1), segment);
     std::ranges::fill(segments.subspan(begin + count - 1, row - static_cast<std::size_t>(each.begin) - (count - 1)), segment + 1);

@@ -24,10 +24,10 @@
 namespace plimsoll {
 namespace {
 
-// What changes how the same data are encoded.
+// Changes with the encoding of the same data.
 constexpr std::string_view kVersion = "samples/3";
 
-// Templates may write the date: in training it is that which Llama's own templates have where nobody says.
+// The date for templates in training: the default of Llama's own templates.
 std::tm date_of_training() {
   std::tm date{};
   date.tm_year = 2024 - 1900;
@@ -38,7 +38,7 @@ std::tm date_of_training() {
   return date;
 }
 
-// The tokens of a sample, and which of them are trained on.
+// The tokens of a sample with the marks of trained ones.
 struct Row {
   std::span<const Token> tokens;
   std::span<const std::uint8_t> trained;
@@ -112,7 +112,7 @@ class Maker {
     return open_sample_file(std::move(file), request_.paths.text(), request_.vocab, /*verify=*/true, !request_.trained.empty());
   }
 
-  // Nothing where the cache lacks it, or where it was cut or damaged.
+  // Nothing if the cache lacks the file, or the file was cut or damaged.
   std::optional<TokenFile> found(const std::string& name) const {
     std::optional<File> file = folders_.find(name);
     if (!file) return {};
@@ -131,7 +131,7 @@ class Maker {
     throw rowless_token_error(sample.where(), text, *large, request_.vocab);
   }
 
-  // By all that the samples follow from; the data are read for it.
+  // Names the files by a hash of all inputs, for which the data are read.
   void find_names() {
     Hasher hasher;
     hasher.add(kVersion).add(tokenizer_->hash()).add(end_ ? fmt::format("{}", *end_) : "");
@@ -169,7 +169,7 @@ class Maker {
       return true;
     };
     for_each_sample(take, &read);
-    // The samples would lie under the name of what was there before.
+    // The samples would get the name of the previous content.
     if (read.hex() != data_) throw changed_data(request_.paths.text());
     if (train.samples() == 0 && (!rest || rest->samples() == 0)) throw untrained(counts, rest_counts);
     if (rest && (train.samples() == 0 || rest->samples() == 0)) throw one_sided(train.samples(), rest->samples());
@@ -199,7 +199,7 @@ class Maker {
     to.add(sample.tokens, sample.trained);
   }
 
-  // Whether it trains a token that ends an answer. A model that never sees one goes on for ever.
+  // True if the sample trains a token that ends an answer. Without one a model never stops.
   bool ends(const Row& sample) const {
     for (std::size_t i = 1; i < sample.size(); ++i) {
       if (sample.trained[i] != 0 && std::ranges::find(ends_, sample.tokens[i]) != ends_.end()) return true;
@@ -207,7 +207,7 @@ class Maker {
     return false;
   }
 
-  // An end token right behind the same one, or two begin tokens at the front.
+  // The same end token twice in a row, or two begin tokens at the front.
   bool doubles(std::span<const Token> tokens) const {
     const std::vector<Token>& before = tokenizer_->before();
     if (tokens.size() > 1 && !before.empty() && tokens[0] == before.back() && tokens[1] == tokens[0]) return true;
@@ -215,7 +215,7 @@ class Maker {
                tokens, [&](Token a, Token b) { return a == b && std::ranges::find(ends_, a) != ends_.end(); }) != tokens.end();
   }
 
-  // Each piece goes on behind the last token of the one before it, as the pieces of a stream do.
+  // Each piece begins with the last token of the previous one, like the samples of a stream.
   void split(const Row& sample, SampleFileWriter& to, SampleCounts& counts) const {
     const auto row = static_cast<std::size_t>(request_.row);
     for (std::size_t begin = 0; begin + 1 < sample.size(); begin += row) {
@@ -249,7 +249,7 @@ class Maker {
   std::optional<Token> end_;
   std::vector<Token> ends_;       // of answers
   std::string train_, held_out_;  // names of the files
-  std::string data_;              // hash of the data that they are made from
+  std::string data_;              // hash of the data
 };
 
 }  // namespace

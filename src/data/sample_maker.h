@@ -1,5 +1,5 @@
-// Samples of their own lengths from JSON: read, rendered by the chat template, tokenised, cut to rows and kept in the cache
-// (sample_file.h). A file of samples is named by all that it follows from, so it is made once.
+// Samples of varying length from JSON: read, rendered by the chat template, tokenised, cut to rows and kept in the cache
+// (sample_file.h). The name of a file of samples is a hash of all of its inputs, so it is made once.
 #pragma once
 
 #include <cstdint>
@@ -21,15 +21,15 @@ namespace plimsoll {
 struct SampleRequest {
   DataPaths paths;
   std::filesystem::path tokenizer;      // a folder, or a GGUF file
-  std::filesystem::path trained;        // the folder of the weights, for the token that ends a document
-  std::filesystem::path chat_template;  // a file; empty: that beside the tokenizer
+  std::filesystem::path trained;        // the folder of the weights, for the end token of documents
+  std::filesystem::path chat_template;  // a file; empty: the one next to the tokenizer
   TrainedTurns turns = TrainedTurns::assistant;
   LongSamples too_long = LongSamples::automatic;
   std::int64_t row = 0;    // positions of a row
   std::int64_t vocab = 0;  // of the model
-  double held_out = 0;     // share of the samples that are for validation, by a hash of their tokens: equal samples stay together
+  double held_out = 0;     // share of the samples for validation, 0 to 1, by a hash of the tokens: equal samples stay together
   std::int64_t most_bytes = kMostSampleBytes;  // of a sample's JSON
-  std::filesystem::path cache, elsewhere;      // folders for the files, as SourceRequest has them
+  std::filesystem::path cache, elsewhere;      // folders for the files, see SourceRequest
 };
 
 struct SampleFiles {
@@ -37,21 +37,21 @@ struct SampleFiles {
   std::optional<TokenFile> held_out;
 };
 
-// Makes the files where the cache lacks them. Errors are those of SampleReader, ChatEncoder and Tokenizer, and
+// Makes the files if the cache lacks them. Errors are those of SampleReader, ChatEncoder and Tokenizer, and
 //   E-CONFIG-VALUE     no vocabulary is given
 //   E-DATA-EMPTY       there is no sample
-//   E-CHAT-UNTRAINED   no sample has a token that is trained on
-//   E-DATA-VALIDATION  the share held out is none of the samples, or all
-//   E-DATA-TOKEN       the vocabulary is larger than the model's, or a sample has a token that the weights have no row for
+//   E-CHAT-UNTRAINED   no sample has a trained token
+//   E-DATA-VALIDATION  the held-out share is none of the samples, or all
+//   E-DATA-TOKEN       the vocabulary is larger than the model's, or a sample has a token without a row in the weights
 SampleFiles open_samples(const SampleRequest& request);
-// The same where the cache has them; nothing where it does not. Reads the data, for their hash.
+// The files from the cache; nothing if the cache lacks them. Reads the data for their hash.
 std::optional<SampleFiles> find_samples(const SampleRequest& request);
 
-// The first samples, before they are cut to rows, one by one; stops where `visit` says false. Nothing is kept.
+// Visits the samples one by one before they are cut to rows, until `visit` returns false. Nothing is kept.
 void show_samples(const SampleRequest& request,
                   const std::function<bool(const ChatSample&, const EncodedSample&, const Tokenizer&)>& visit);
 
-// Whether a sample belongs to the share that is held out. Equal samples are on the same side.
+// True for a sample of the held-out share. Equal samples are on the same side.
 bool is_held_out(std::span<const Token> tokens, double share);
 
 }  // namespace plimsoll

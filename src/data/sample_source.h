@@ -1,6 +1,6 @@
-// What a training reads: how many samples there are, and what they hold. Order, windows and reading ahead know no more.
-// A *sample* is what the order counts: a piece of a stream of tokens, a document, a conversation. It takes a number of positions
-// of one row of a micro-batch. Rows that are packed hold several samples.
+// The input of a training: the number of samples and their content. Order, windows and prefetching see nothing else.
+// A *sample* is the unit of the order: a piece of a token stream, a document, a conversation. It takes a number of positions of
+// one row of a micro-batch. Packed rows hold several samples.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +20,7 @@ struct FieldBuffer {
   TensorView view;
 };
 
-// Where a sample lies in a micro-batch. Samples of a row stand in order, one right behind the other.
+// The place of a sample in a micro-batch. The samples of a row lie in order without gaps.
 struct PlacedSample {
   SampleRef ref;
   std::int32_t row = 0;
@@ -29,9 +29,9 @@ struct PlacedSample {
   friend bool operator==(const PlacedSample&, const PlacedSample&) = default;
 };
 
-// How much of a window a sample is.
+// The share of a sample in a window.
 struct SampleSize {
-  std::int64_t positions = 1;  // of a row, at least 1 and at most what a row has
+  std::int64_t positions = 1;  // of a row, from 1 to the row's length
   std::int64_t units = 1;      // targets that count in the loss, at least 1
 };
 
@@ -39,18 +39,18 @@ class SampleSource {
  public:
   virtual ~SampleSource() = default;
 
-  // Of an epoch, at least 1.
+  // The samples of an epoch, at least 1.
   virtual std::int64_t count() const = 0;
   virtual SampleSize size(std::int64_t sample) const = 0;
-  // Of the raw bytes of a micro-batch of so many rows, a multiple of 64.
+  // The raw bytes of a micro-batch of `rows` rows, a multiple of 64.
   virtual std::int64_t staging_bytes(std::int64_t rows) const = 0;
 
   // Reads the raw bytes of these samples. A thread calls it ahead of time; it allocates nothing but errors.
   virtual void read(std::span<const PlacedSample> samples, std::span<std::byte> staging) const = 0;
-  // What has been read is not needed a second time, as far as the page cache goes.
+  // Drops the bytes of these samples from the page cache.
   virtual void drop(std::span<const PlacedSample> samples) const = 0;
-  // Fills every element of the fields from what `read` left. Positions without a sample are filled with what counts nowhere. An
-  // internal error where a field is not known.
+  // Fills every element of the fields from the raw bytes. Positions without a sample get values that do not count. An internal
+  // error for an unknown field.
   virtual void fill(std::span<const PlacedSample> samples, std::span<const std::byte> staging,
                     std::span<const FieldBuffer> fields) const = 0;
 };

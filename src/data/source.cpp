@@ -27,7 +27,7 @@
 namespace plimsoll {
 namespace {
 
-constexpr std::int64_t kMostNarrow = 1 << 16;  // tokens that two bytes tell apart
+constexpr std::int64_t kMostNarrow = 1 << 16;  // tokens of two bytes
 
 Error malformed(const File& file, std::string why, std::string expected, Remedies remedies = {}) {
   return data_error("E-DATA-FORMAT", file.path(), std::move(why), std::move(expected), std::move(remedies));
@@ -51,12 +51,12 @@ std::string format_by_name(const SourceRequest& request, const std::filesystem::
        Remedy(Change("data.format", "bytes"), "which trains on bytes all the same")});
 }
 
-// True if the file is read as tokens; false: as text.
+// True if the file is read as tokens, false for text.
 bool reads_tokens(const SourceRequest& request, const File& file) {
   return request.format == "auto" ? named_tokens(file.path()) : holds_tokens(request.format);
 }
 
-// By its first bytes, and with "auto" by its name, too.
+// Judges a file by its first bytes, with "auto" by its name, too.
 void refuse_other_kinds(const SourceRequest& request, const File& file) {
   const bool given = request.format != "auto", tokens = reads_tokens(request, file);
   const std::int64_t vocab = request.format == "u32" ? std::int64_t{1} << 32 : request.vocab;  // four bytes may hold any
@@ -126,8 +126,8 @@ OpenPart open_llmc(File file) {
   return part_of(std::move(file), kLlmcHeaderBytes, width);
 }
 
-// Streams text through an encoder into `out`: encode_piece(buffer, last, tokens) returns how many bytes it has covered. The
-// buffer keeps the others in front of the next piece, `most_left` at most. Returns the hash of the bytes that were read.
+// Streams text through an encoder into `out`: encode_piece(buffer, last, tokens) returns the number of bytes covered. The buffer
+// keeps the rest, at most `most_left`, in front of the next piece. Returns the hash of the bytes read.
 template <class Encode>
 std::string tokenise(const File& text, bool narrow, std::size_t most_left, TokenCacheWriter& out, Encode&& encode_piece) {
   Hasher read;
@@ -163,7 +163,7 @@ void require_vocabulary(const SourceRequest& request) {
                      "a folder with tokenizer.json, with vocab.json and merges.txt, or with encoder.json and vocab.bpe");
 }
 
-// A vocabulary of bytes has tokens for any file, and another encoding or packed bytes would be trained on as noise.
+// A vocabulary of bytes has tokens for any file; another encoding or packed bytes would be trained on as noise.
 void refuse_other_text(const File& text, const Utf8Count& count) {
   constexpr std::int64_t kFew = 16, kShare = 200;
   if (count.invalid < kFew || count.invalid * kShare < count.bytes) return;
@@ -222,7 +222,7 @@ class Tokeniser {
   }
 
  private:
-  // The file may come from the cache, where a model with more rows has left it.
+  // The file may come from the cache, written for a model with more rows.
   void check_rows(const OpenPart& opened) const {
     const std::int64_t width = opened.bytes_per_token;
     if (tokenizer_->size() <= request_.vocab) return;
@@ -251,7 +251,7 @@ class Tokeniser {
 
   struct TextFacts {
     std::string hash;           // of all bytes
-    std::int64_t not_utf8 = 0;  // bytes, where the vocabulary takes any
+    std::int64_t not_utf8 = 0;  // bytes; counted if the vocabulary takes any byte
   };
 
   void tokenise_into(const File& text, const TextFacts& facts, const std::filesystem::path& target) {
@@ -272,12 +272,12 @@ class Tokeniser {
             return tokenizer_->encode_bytes(piece, last, tokens);
           });
     }
-    // The tokens would lie under the name of what was there before.
+    // The tokens would get the name of the previous content.
     if (read != facts.hash) throw changed_data(text.path());
     out.commit(counts);
   }
 
-  // From one of the two folders, or made now.
+  // The tokens from one of the two folders, or made now.
   TokenCacheFile tokens_of(const File& text, const TextFacts& facts) {
     const std::string name = token_file_name(facts);
     const CacheFolders folders{request_.cache, request_.elsewhere};
@@ -298,7 +298,7 @@ class Tokeniser {
     return open_token_cache(File::open(folder / name, "E-DATA-MISSING"), tokenizer_->bytes_per_token());
   }
 
-  // By the content, so the text is read once in any case.
+  // The cache goes by content, so the text is read once in any case.
   TextFacts facts_of(const File& text) {
     Hasher hasher;
     UnreadSearch search(text.path(), tokenizer_->unread());
@@ -336,7 +336,7 @@ Error unknown_format(const std::string& format) {
                       nearest.empty() ? Remedies{} : Remedies{Change("data.format", nearest)});
 }
 
-// The part that holds a token, and where its tokens begin in the stream.
+// The part that holds a token, and the position of its first token in the stream.
 std::pair<const TokenPart*, std::int64_t> part_at(const TokenFile& source, std::int64_t token) {
   std::int64_t begin = 0;
   for (const TokenPart& part : source.parts) {

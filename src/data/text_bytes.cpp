@@ -11,7 +11,7 @@ constexpr std::size_t kLongestCharacter = 4;
 
 }  // namespace
 
-// Takes whole characters and invalid bytes off the front of `text`; returns how many were invalid. `last`: nothing follows.
+// Removes whole characters and invalid bytes from the front of `text`; returns the invalid ones. `last`: nothing follows.
 static std::int64_t count_invalid(std::string_view& text, bool last) {
   std::int64_t invalid = 0;
   while (true) {

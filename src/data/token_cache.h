@@ -20,7 +20,7 @@ class TokenCacheWriter {
   TokenCacheWriter(const std::filesystem::path& target, std::int64_t width);
 
   void write(std::span<const std::byte> tokens);
-  // The file appears.
+  // Makes the file visible.
   void commit(const SampleCounts& counts);
 
  private:
@@ -37,8 +37,7 @@ struct TokenCacheFile {
   FileStamp stamp;          // of the file before it was read
 };
 
-// Reads all of it. data_error E-DATA-FORMAT: it was cut or changed, or its name, its width or its content belongs to another
-// file.
+// Reads all of the file. data_error E-DATA-FORMAT: it was cut, changed or renamed, or has another width.
 TokenCacheFile open_token_cache(File file, std::int64_t width);
 
 }  // namespace plimsoll

@@ -29,8 +29,8 @@ void TokenSource::read(std::span<const PlacedSample> samples, std::span<std::byt
   read_samples(file_, samples_, samples, staging);
 }
 
-// Samples of one run of the file cost one call; scattered ones drop the whole file, which costs what is cached and not what the
-// file is long.
+// Consecutive samples cost one call. Scattered ones drop the whole file, at a cost that grows with the cached part, not with the
+// length of the file.
 void TokenSource::drop(std::span<const PlacedSample> samples) const {
   const auto next = [](const PlacedSample& a, const PlacedSample& b) { return b.ref.sample != a.ref.sample + 1; };
   const bool one_run = std::ranges::adjacent_find(samples, next) == samples.end();

@@ -11,7 +11,7 @@ namespace plimsoll {
 
 class TokenSource : public SampleSource {
  public:
-  // E-DATA-SHORT below two tokens. The file outlives this.
+  // The file outlives this. E-DATA-SHORT: fewer than two tokens.
   TokenSource(const TokenFile& file, std::int64_t context);
 
   std::int64_t count() const override { return samples_.count(); }

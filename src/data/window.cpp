@@ -10,12 +10,12 @@
 namespace plimsoll {
 namespace {
 
-// Rows that are filled by first fit. A tree over the room of all rows finds the first one with enough of it.
+// Rows filled by first fit. A tree over the room of all rows finds the first one with enough.
 class FirstFit {
  public:
   FirstFit(std::size_t rows, std::int64_t room) : leaves_(std::bit_ceil(rows)), room_(2 * leaves_, room) {}
 
-  // The row that takes so many positions, and the first of them.
+  // The first row with room for `positions`, and the first free position in it.
   std::pair<std::size_t, std::int64_t> place(std::int64_t positions, std::int64_t room) {
     std::size_t node = 1;
     ensure(room_[node] >= positions, "first fit", "a sample that no row holds");
@@ -29,7 +29,7 @@ class FirstFit {
 
  private:
   std::size_t leaves_;
-  std::vector<std::int64_t> room_;  // of each row, behind the largest room below each inner node
+  std::vector<std::int64_t> room_;  // the largest room below each inner node, then the room of each row
 };
 
 void pack(const std::vector<std::int64_t>& sizes, std::int64_t room, std::vector<PlacedSample>& placed) {

@@ -1,6 +1,6 @@
-// The samples of an update, and the rows in which they lie. A window is cut from the order of samples before anything is said of
-// memory, so the split into micro-batches never changes what an update sees. All of it is a pure function of a position in the
-// order: a run can start at any window.
+// The samples of an update and their rows. A window is cut from the order of samples before memory is planned, so the split into
+// micro-batches never changes the content of an update. A window is a pure function of a position in the order: a run can start
+// at any window.
 #pragma once
 
 #include <cstdint>
@@ -13,13 +13,13 @@
 namespace plimsoll {
 
 struct WindowRule {
-  std::int64_t samples = 0;    // of each window; 0: as many as `positions` hold
-  std::int64_t positions = 0;  // of all samples of a window, at the most; a window has one sample at the least
-  std::int64_t span = 0;       // a window ends where the order reaches a multiple of so many samples; 0: nowhere
+  std::int64_t samples = 0;    // per window; 0: limited by `positions` only
+  std::int64_t positions = 0;  // limit for all samples of a window; a window has at least one sample
+  std::int64_t span = 0;       // a window ends at each multiple of `span` samples of the order; 0: no such end
   std::int64_t row = 1;        // positions of a row
   bool packs = false;          // samples share rows
 
-  // Windows have different numbers of rows, their ends apart.
+  // True if windows differ in their number of rows, apart from shorter ones at an end.
   bool varies() const { return packs || samples == 0; }
 
   friend bool operator==(const WindowRule&, const WindowRule&) = default;
@@ -31,25 +31,25 @@ struct Window {
   std::int64_t units = 0;      // targets that count
   std::int64_t positions = 0;  // of all samples
   std::int64_t rows = 0;
-  std::vector<PlacedSample> placed;  // by row, and by position in it; rows are counted from the begin of the window
+  std::vector<PlacedSample> placed;  // by row and position; rows count from the begin of the window
 
   std::int64_t end() const { return first + samples; }
 };
 
-// Makes `window` the one that begins at a position. Without packing each sample has a row, in their order. With packing rows are
-// filled by first fit, longest samples first and of equal ones the first in order (first-fit-decreasing; Johnson, 1973).
+// Makes `window` the one that begins at position `first`. Without packing each sample has a row, in their order. Packed rows are
+// filled by first fit, longest samples first, ties in order (first-fit-decreasing; Johnson, 1973).
 void cut_window(const SampleOrder& order, const SampleSource& source, const WindowRule& rule, std::int64_t first, Window& window);
 
 // The micro-batches of windows, one after the other.
 class WindowBatches {
  public:
-  // Each has so many rows. `batches`: of every window, whose last ones may be empty; 0: as many as its rows take. The source
-  // outlives this.
+  // Each micro-batch has `rows` rows. `batches`: per window, the last ones may be empty; 0: the number that its rows take. The
+  // source outlives this.
   WindowBatches(const SampleSource& source, SampleOrder order, WindowRule rule, std::int64_t rows, std::int64_t batches);
 
-  // The next one is the first of the window that begins at this position.
+  // The next micro-batch is the first of the window that begins at this position.
   void seek(std::int64_t position);
-  // Valid until the next call; rows are counted from the begin of the micro-batch.
+  // The next micro-batch, valid until the next call; rows count from its begin.
   std::span<const PlacedSample> next();
   std::int64_t batches_of(const Window& window) const;
 
@@ -60,7 +60,7 @@ class WindowBatches {
   std::int64_t rows_, batches_;
   Window window_;
   std::int64_t taken_ = 0;  // micro-batches of the window
-  std::size_t placed_ = 0;  // samples of the window that these had
+  std::size_t placed_ = 0;  // samples of these micro-batches
   std::vector<PlacedSample> batch_;
 };
 
