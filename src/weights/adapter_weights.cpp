@@ -50,7 +50,7 @@ std::string hash_of(const SafetensorsFile& file, const StoredTensor& tensor) {
   return hasher.hex();
 }
 
-// The tensor of each name; all that the file has.
+// Checks the tensor of each name, and that the file has no others.
 void check_tensors(const Graph& graph, const ModelConfig& config, const SafetensorsFile& file, TiedTables tied) {
   std::set<std::string> known;
   std::map<ValueId, const StoredTensor*> first;
@@ -90,7 +90,7 @@ void check_tensors(const Graph& graph, const ModelConfig& config, const Safetens
   }
 }
 
-// Numbers of fp32 where they rest, or a copy.
+// The fp32 numbers of a value in place, or a copy.
 class Numbers {
  public:
   Numbers(const Executor& executor, ValueId id) {
@@ -120,7 +120,7 @@ void write_floats(Executor& executor, ValueId id, std::span<const float> numbers
   });
 }
 
-// What moves the norms of such a layer, whose A and B are in its memory.
+// The arguments for the row norms of a DoRA layer, without the data of A and B.
 cpu::RowNorms row_norms_of(const Graph& graph, const std::string& module, double scale) {
   const Value& weight = graph.values[graph.find(module + ".weight")];
   const Shape &a = graph.values[graph.find(module + ".lora_A.weight")].type.shape,
@@ -128,7 +128,7 @@ cpu::RowNorms row_norms_of(const Graph& graph, const std::string& module, double
   return {b[0], a[1], a[0], scale, weight.parameter->inputs_first, {weight.type.dtype, weight.parameter->blocks}};
 }
 
-// By the kernel of the update: the same bits, wherever the base rests.
+// Uses the kernel of the update, so the bits are the same on every tier.
 void fill_norms(const Graph& graph, const AdaptedLayer& layer, bool new_magnitudes, Executor& executor) {
   const ValueId weight = graph.find(layer.module + ".weight");
   const Numbers of_a(executor, graph.find(layer.module + ".lora_A.weight")),

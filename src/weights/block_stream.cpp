@@ -62,7 +62,7 @@ void BlockStream::encode_piece() {
   made_ += std::ssize(bytes_);
 }
 
-// All that comes behind the codes.
+// Encodes everything after the codes.
 void BlockStream::encode_scales() {
   const BlockParts parts = block_parts(matrix_);
   ensure(made_ < parts.end.n, "weights", "more bytes of a matrix than it has");

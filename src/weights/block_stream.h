@@ -1,5 +1,5 @@
-// The bytes of a frozen matrix in blocks, in order, from its elements, which are read in order, each once. Scales come behind all
-// codes, so they are held until then (encoding_bytes).
+// The bytes of a frozen matrix in blocks, in order. Its elements are read in order, each once. Scales come after all codes, so
+// they are held until then (encoding_bytes).
 #pragma once
 
 #include <cstddef>
@@ -18,10 +18,10 @@ using ReadElements = std::function<void(std::int64_t first, std::span<float> out
 
 class BlockStream {
  public:
-  // int8, nf4 or nf4_nested. Reads begin at multiples of 4. `offset`: of nf4_nested; without one it is the mean of the scales.
+  // int8, nf4 or nf4_nested. Reads begin at multiples of 4. `offset`: of nf4_nested; absent: the mean of the scales.
   BlockStream(const BlockMatrix& matrix, ReadElements read, std::optional<float> offset = std::nullopt);
 
-  // The bytes that follow; in all stored_bytes(matrix).
+  // The next bytes; in all stored_bytes(matrix).
   void next(std::span<std::byte> out);
 
  private:
@@ -31,11 +31,11 @@ class BlockStream {
   BlockMatrix matrix_;
   ReadElements read_;
   std::optional<float> offset_;
-  std::int64_t piece_;  // elements that are encoded at a time
+  std::int64_t piece_;  // elements encoded at a time
   std::int64_t taken_ = 0, made_ = 0;
   std::vector<float> elements_, scales_;
-  std::vector<std::byte> bytes_;  // that are ready
-  std::size_t given_ = 0;         // of them
+  std::vector<std::byte> bytes_;  // encoded
+  std::size_t given_ = 0;         // bytes_ handed out already
 };
 
 }  // namespace plimsoll

@@ -28,8 +28,8 @@ namespace {
 
 constexpr const char* kState = "plimsoll.progress";
 constexpr const char* kFrozen = "plimsoll.frozen";
-constexpr std::int64_t kMostCounters = 1 << 14;  // bytes of the counters, as a run writes them
-constexpr const char* kChecksums = "checksums";  // a counter that says that the file has them
+constexpr std::int64_t kMostCounters = 1 << 14;  // bytes of the counters in a file
+constexpr const char* kChecksums = "checksums";  // the counter that marks a file with checksums
 
 Remedy begin_anew(const std::filesystem::path& file, std::vector<Change> changes = {}) {
   const std::filesystem::path run = file.parent_path();
@@ -71,7 +71,7 @@ std::vector<ValueId> frozen_values(const Graph& graph) {
   return values;
 }
 
-// Empty where nothing is frozen.
+// Empty if nothing is frozen.
 std::string frozen_text(const Graph& graph, const FrozenWeights& frozen) {
   const std::vector<ValueId> values = frozen_values(graph);
   ensure(frozen.hashes.size() == values.size(), "checkpoint", "not every frozen parameter has a hash");
@@ -82,7 +82,7 @@ std::string frozen_text(const Graph& graph, const FrozenWeights& frozen) {
   return object.dump(-1, ' ', /*ensure_ascii=*/false, nlohmann::json::error_handler_t::replace);
 }
 
-// What that text takes at the most: a path, and of each parameter its name and its hash.
+// An upper bound of the text's bytes: a path, and name and hash of each parameter.
 Bytes frozen_bytes(const Graph& graph) {
   constexpr std::int64_t kPath = 1 << 13, kEach = 48;
   std::int64_t bytes = 0;
@@ -139,7 +139,7 @@ LossScaleState scale_from(const nlohmann::json& object) {
   return state;
 }
 
-// What no run has: what follows multiplies these and divides by them.
+// Refuses counters that no run has, because later code multiplies and divides by them.
 void check(const Progress& progress) {
   constexpr std::int64_t kMostUpdates = std::int64_t{1} << 36, kMostBatch = 1 << 24;
   const auto in = [](const char* name, std::int64_t value, std::int64_t low, std::int64_t high) {
@@ -237,7 +237,7 @@ Progress read_progress(const std::filesystem::path& file) { return parse(open(fi
 
 namespace {
 
-// What the checkpoint says of the frozen parameters of the graph: all of them, and no others.
+// The checkpoint's entry for the frozen parameters. It must name all of the graph's, and no others.
 FrozenWeights parse_frozen(const Graph& graph, const SafetensorsFile& file) {
   const std::vector<ValueId> values = frozen_values(graph);
   const StoredTensor* stored = file.find(kFrozen);
@@ -269,7 +269,7 @@ std::string shown(const WeightSource& source) {
   return source.folder.empty() ? fmt::format("random numbers under the seed {}", source.seed) : source.folder.string();
 }
 
-// The remedies for a source that is there and holds other numbers. `before`: the place of the run's own, if it is another.
+// The remedies for an existing source with other numbers. `before`: the folder of the run's own source.
 Remedies remedies_of(const SafetensorsFile& file, const WeightSource& now, const std::filesystem::path& before) {
   if (whole_path(now.folder) == whole_path(before)) return {begin_anew(file.path())};
   Remedies remedies;
@@ -286,7 +286,7 @@ Error changed(const SafetensorsFile& file, const WeightSource& source, const std
                     "the bytes with which the run began, which a checkpoint does not hold", std::move(remedies));
 }
 
-// From their source, of which they have to be the bytes that they were.
+// Fills the frozen parameters from their source and compares their hashes.
 void load_frozen(const Graph& graph, const SafetensorsFile& file, const FrozenWeights& frozen, const WeightSource& source,
                  Executor& executor) {
   const std::vector<ValueId> values = frozen_values(graph);
@@ -306,7 +306,7 @@ void load_frozen(const Graph& graph, const SafetensorsFile& file, const FrozenWe
   }
 }
 
-// A folder that a run is told to have begun with, and that is not the one that it named then.
+// Compares the weights of a folder other than the recorded one with those with which the run began.
 void compare_moved(const Graph& graph, const SafetensorsFile& file, const Origin& origin, const WeightSource& source,
                    Executor& executor) {
   const std::filesystem::path& folder = source.folder;
@@ -327,7 +327,7 @@ bool trains_model(const Graph& graph) {
                              [&](ValueId id) { return !graph.values[id].parameter->adapter && !is_frozen(graph.values[id]); });
 }
 
-// From the file to where it rests. Moments of an optimizer may be infinite; parameters may not.
+// Loads a value from the file to its tier. Moments of an optimizer may be infinite; parameters may not.
 void load_saved(const SafetensorsFile& file, const StoredTensor& tensor, ValueId id, const Value& value, Executor& executor) {
   std::int64_t done = 0;
   std::optional<std::int64_t> bad;
@@ -353,7 +353,7 @@ Checkpoint load_checkpoint(const Graph& graph, const std::filesystem::path& path
   Progress progress = parse(file);
   FrozenWeights frozen = parse_frozen(graph, file);
   const auto seed = frozen.hashes.empty() ? static_cast<std::uint64_t>(progress.seed) : frozen.source.seed;
-  // A configuration that names no model goes on with the one that the checkpoint names.
+  // Without a model in the configuration the checkpoint's counts.
   const WeightSource source{init.empty() ? frozen.source.folder : init, seed};
   load_frozen(graph, file, frozen, source, executor);
   if (trains_model(graph)) compare_moved(graph, file, progress.origin, source, executor);

@@ -24,7 +24,7 @@ using Json = nlohmann::ordered_json;
 constexpr const char *kTemplate = "chat_template.jinja", *kTemplates = "chat_templates", *kConfig = "tokenizer_config.json",
                      *kKey = "chat_template";
 
-// An empty object where there is none that can be read: whoever reads the tokenizer says so.
+// An empty object if no readable one exists; the tokenizer's reader reports that.
 Json tokenizer_config(const fs::path& folder) {
   if (!is_there(folder / kConfig)) return Json::object();
   std::string fault;
@@ -33,7 +33,7 @@ Json tokenizer_config(const fs::path& folder) {
   return fault.empty() && config.is_object() ? config : Json::object();
 }
 
-// Null where the configuration has none.
+// Null if the configuration has none.
 Json template_key(const fs::path& folder) {
   const Json config = tokenizer_config(folder);
   const auto found = config.find(kKey);
@@ -53,7 +53,7 @@ std::vector<std::string> named_templates(const fs::path& folder) {
 bool has_template_files(const fs::path& folder) { return is_there(folder / kTemplate) || !named_templates(folder).empty(); }
 bool has_templates(const fs::path& folder) { return has_template_files(folder) || !template_key(folder).is_null(); }
 
-// All that is said when nobody asks for a template by its name.
+// The default chat template, or all named ones as JSON.
 std::string template_text(const fs::path& folder) {
   constexpr std::int64_t kMostTemplate = 1 << 20;
   for (const fs::path& file : {folder / kTemplate, folder / kTemplates / "default.jinja"}) {

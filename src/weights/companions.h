@@ -1,5 +1,5 @@
-// The files beside the weights by which a model reads, talks and ends, where an adapter is taken into its base. An adapter is
-// saved with those that it was trained with.
+// The tokenizer, chat template and generation files next to the weights of a model merged from base and adapter. An adapter is
+// saved with the files of its training.
 #pragma once
 
 #include <filesystem>
@@ -9,16 +9,16 @@
 namespace plimsoll {
 
 struct Companions {
-  bool tokenizer = false;       // of the adapter, in place of that of the base
-  bool chat_template = false;   // likewise
-  bool other_template = false;  // and it is another text
+  bool tokenizer = false;       // the adapter's, in place of the base's
+  bool chat_template = false;   // the adapter's, in place of the base's
+  bool other_template = false;  // the two templates differ
 };
 
-// In `folder` lie the files of the base. Those of the adapter take their place, as generation with the adapter has it: its
-// tokenizer as a whole, its chat templates as a whole, its generation_config.json.
+// `folder` has the files of the base. Those of the adapter replace them, as for generation with the adapter: its tokenizer as a
+// whole, its chat templates as a whole, its generation_config.json.
 Companions take_companions(const ModelSource& source, const std::filesystem::path& folder);
 
-// True if the adapter has a chat template of its own whose text differs from that of the base.
+// True if the adapter has its own chat template with a text other than the base's.
 bool has_other_template(const ModelSource& source);
 
 }  // namespace plimsoll

@@ -30,16 +30,16 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::int64_t kElements = 1 << 20;  // of a tensor that are here at a time, or one row
+constexpr std::int64_t kElements = 1 << 20;  // of a tensor in memory at a time, or one row
 
 // Elements [first, first + out.size()) in the order of the folder.
 using ReadNumbers = std::function<void(std::int64_t first, std::span<float> out)>;
 
-// A tensor of the file, and where its numbers come from.
+// A tensor of the file and the source of its numbers.
 struct Exported {
   GgufTensorSpec spec;
   GgufOrder order;
-  std::function<ReadNumbers()> open;  // which may hold scales of blocks
+  std::function<ReadNumbers()> open;  // may load scales of blocks
   std::function<void()> close;
 };
 
@@ -49,7 +49,7 @@ GgufModel describe(const ModelConfig& model, const fs::path& base) {
                      "a model of GPT-2, Llama, Mistral, Qwen2 or Qwen3");
 }
 
-// Small or sensitive tensors stay F32, as llama.cpp has them.
+// Small or sensitive tensors stay F32, as in llama.cpp.
 const GgufStorage& storage_of(const GgufName& name, const Shape& shape, const GgufStorage& type, std::int64_t& in_f16) {
   if (shape.rank() == 1 || name.stem == "position_embd") return *gguf_storage("F32");
   if (!type.blocks || shape.last() % block_elements(*type.blocks) == 0) return type;
@@ -57,7 +57,7 @@ const GgufStorage& storage_of(const GgufName& name, const Shape& shape, const Gg
   return *gguf_storage("F16");
 }
 
-// Rows of the file, which are rows of the folder, perhaps in another order, or its columns.
+// Reads rows of the file: rows of the folder's tensor, perhaps in another order, or its columns.
 void read_rows(const ReadNumbers& read, const Exported& tensor, std::int64_t first, std::span<float> out) {
   const Shape& shape = tensor.spec.shape;
   const std::int64_t rows = shape[0], columns = shape.elements() / rows, count = std::ssize(out) / columns;
@@ -99,7 +99,7 @@ GgufExported write(const GgufExport& request, const GgufKeys& keys, const std::v
 }
 
 void put_general(GgufKeys& keys, const char* type, const std::string& architecture, const GgufStorage& storage) {
-  // llama.cpp's numbers of whole files.
+  // llama.cpp's file types.
   constexpr std::pair<std::string_view, std::int64_t> kFileTypes[] = {{"F32", 0}, {"F16", 1}, {"Q8_0", 7}, {"BF16", 32}};
   keys.put("general.architecture", architecture);
   keys.put("general.type", type);
@@ -205,7 +205,7 @@ class ModelExport {
   GgufExported result_;
 };
 
-// alpha is the rank, so that llama.cpp scales by 1; what PEFT scales by is in B.
+// alpha is the rank, so that llama.cpp scales by 1; B contains PEFT's scale.
 class AdapterExport {
  public:
   explicit AdapterExport(const GgufExport& request)

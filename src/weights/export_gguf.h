@@ -1,5 +1,5 @@
-// A model, or an adapter, as one GGUF file that llama.cpp and others open. Tensors pass some rows at a time, so nothing of a
-// tensor's size is allocated; of the tokenizer, its tokens and merges are held.
+// A model or an adapter as one GGUF file for llama.cpp and others. Tensors are written some rows at a time, so nothing of a
+// tensor's size is allocated. Tokens and merges of the tokenizer are held in memory.
 #pragma once
 
 #include <cstdint>
@@ -12,24 +12,24 @@ namespace plimsoll {
 
 struct GgufExport {
   std::filesystem::path base;     // a folder of weights, or a GGUF file
-  std::filesystem::path adapter;  // a PEFT folder, which alone is written then; empty: the model is
+  std::filesystem::path adapter;  // a PEFT folder to write alone; empty: the model is written
   std::filesystem::path out;
-  // The type of matrices: F32, F16, BF16 or Q8_0. Vectors and position embeddings are F32; rows that are no whole blocks of Q8_0
-  // are F16.
+  // The type of matrices: F32, F16, BF16 or Q8_0. Vectors and position embeddings are F32; matrices without whole blocks of Q8_0
+  // in a row are F16.
   const GgufStorage* type = nullptr;
 };
 
 struct GgufExported {
   std::string architecture;
   std::int64_t tensors = 0, bytes = 0;
-  std::int64_t in_f16 = 0;  // matrices that are F16 because Q8_0 does not divide their rows
+  std::int64_t in_f16 = 0;  // F16 matrices, because their rows are no whole blocks of Q8_0
   bool tokenizer = false, chat_template = false;
-  std::string spaces;           // of its tokenizer (formats/gguf/gguf_tokenizer_keys.h)
-  bool other_template = false;  // of an adapter: it was trained with another chat template than that of the base
+  std::string spaces;           // of the tokenizer (formats/gguf/gguf_tokenizer_keys.h)
+  bool other_template = false;  // the adapter was trained with another chat template than the base's
 };
 
-// Replaces the file as a whole. E-EXPORT-MODEL, -TOKENIZER, -ADAPTER, -RANGE for what GGUF cannot hold, and what opening and
-// reading throws (weights/model_source.h).
+// Replaces the file as a whole. E-EXPORT-MODEL, -TOKENIZER, -ADAPTER, -RANGE for content that GGUF cannot hold, and the errors of
+// opening and reading (weights/model_source.h).
 GgufExported export_gguf(const GgufExport& request);
 
 }  // namespace plimsoll

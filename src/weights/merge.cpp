@@ -43,10 +43,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::int64_t kElements = 1 << 18;  // of a tensor that are here at a time; a multiple of a tile of the norms
+constexpr std::int64_t kElements = 1 << 18;  // of a tensor in memory at a time; a multiple of a tile of the norms
 constexpr const char* kHead = "lm_head.weight";
 
-// A tensor that is there, as model_source has found.
+// All numbers of an existing tensor; model_source has checked it.
 std::vector<float> all_of(const SafetensorsFile& file, const std::string& name) {
   const StoredTensor& tensor = *file.find(name);
   std::vector<float> numbers(static_cast<std::size_t>(tensor.shape.elements()));
@@ -73,8 +73,8 @@ void for_elements(std::int64_t all, const ReadElements& read, F f) {
   }
 }
 
-// True if the name is one of a file of weights: of this model or, by its ending, of any other program. Such files hold numbers of
-// the base, which the merged folder must not bring along.
+// True if the name is that of a file of weights, of this model or, by its ending, of another program. Such files hold numbers of
+// the base, which do not belong in the merged folder.
 bool holds_weights(const std::string& name) {
   constexpr std::array<std::string_view, 9> kEndings = {".safetensors", ".bin",  ".pt",      ".pth", ".ckpt",
                                                         ".h5",          ".onnx", ".msgpack", ".gguf"};
@@ -82,8 +82,7 @@ bool holds_weights(const std::string& name) {
          std::ranges::any_of(kEndings, [&](std::string_view ending) { return name.ends_with(ending); });
 }
 
-// The numbers that a matrix means once it is stored in blocks. They are read in order, all of them each time; no more than the
-// scales is held.
+// The numbers of a matrix after rounding to blocks. They are read in order, all of them each time; only the scales are held.
 class InBlocks {
  public:
   InBlocks(const BlockMatrix& matrix, ReadElements read) : matrix_(matrix), read_(std::move(read)) {
@@ -111,7 +110,7 @@ class InBlocks {
   std::vector<std::byte> codes_, behind_;
 };
 
-// What the adapter does to one matrix.
+// The change of one matrix by the adapter.
 class LayerChange {
  public:
   LayerChange(const SafetensorsFile& adapter, const std::string& module, const LinearOperands& linear, const Shape& weight,
@@ -129,7 +128,7 @@ class LayerChange {
     if (settings.kind == AdapterKind::dora) factors_ = all_of(adapter, module + ".lora_magnitude_vector");
   }
 
-  // Of DoRA: from the magnitudes to what each row is multiplied by.
+  // For DoRA: turns the magnitudes into the factors of the rows.
   void find_factors(const ReadElements& weight) {
     if (factors_.empty()) return;
     std::vector<std::byte> scratch(static_cast<std::size_t>(norms_.scratch(/*in_parts=*/false).n));
@@ -142,7 +141,7 @@ class LayerChange {
     for (std::size_t i = 0; i < rows.size(); ++i) factors_[i] /= rows[i];
   }
 
-  // Elements from `first` on of the matrix as it is stored.
+  // Changes elements of the matrix from `first` on, in stored order.
   void apply(std::int64_t first, std::span<float> numbers) const {
     const std::int64_t width = norms_.inputs_first ? norms_.rows : norms_.columns, last = first + std::ssize(numbers);
     cpu::parallel_for(ceil_div(last, width) - first / width, [&](std::int64_t i) {
@@ -157,7 +156,7 @@ class LayerChange {
  private:
   float factor(std::int64_t row) const { return factors_.empty() ? 1.0F : factors_[static_cast<std::size_t>(row)]; }
 
-  // Columns from `column` on of a row of [rows, columns].
+  // Changes columns from `column` on of a row of [rows, columns].
   void change_row(std::int64_t row, std::int64_t column, std::int64_t count, float* numbers) const {
     for (std::int64_t k = 0; k < norms_.rank; ++k) {
       const auto b = static_cast<float>(norms_.scale * static_cast<double>(norms_.b[row * norms_.rank + k]));
@@ -168,7 +167,7 @@ class LayerChange {
     if (by != 1) std::transform(numbers, numbers + count, numbers, [by](float x) { return x * by; });
   }
 
-  // Rows from `row` on of a line of [columns, rows].
+  // Changes rows from `row` on of a line of [columns, rows].
   void change_line(std::int64_t column, std::int64_t row, std::int64_t count, float* numbers) const {
     for (std::int64_t i = 0; i < count; ++i) {
       double change = 0;
@@ -184,7 +183,7 @@ class LayerChange {
   cpu::RowNorms norms_{};
 };
 
-// E-EXPORT-RANGE where the type does not hold a number.
+// E-EXPORT-RANGE for a number outside the type's range.
 void append(SafetensorsWriter& writer, const std::string& name, std::span<const float> numbers, DType type) {
   std::vector<std::uint16_t> narrow;
   std::span<const std::byte> bytes = std::as_bytes(numbers);
@@ -245,23 +244,23 @@ class Merge {
   }
 
  private:
-  // A tensor of the base by its stored name: what becomes of it.
+  // The treatment of a tensor of the base, by its stored name.
   struct Source {
     std::optional<std::pair<std::string, LinearOperands>> layer;  // changed by this module of the adapter
     const StoredTensor* whole = nullptr;                          // replaced by this tensor of the adapter
-    std::optional<StoredBlocks> blocks;                           // how it is stored
+    std::optional<StoredBlocks> blocks;                           // its storage in blocks, if any
     bool parameter = false;                                       // of the model; else the tensor stays as it is
-    bool linear = false;                                          // a matrix that MergeRequest::as is for
+    bool linear = false;                                          // a matrix to round to MergeRequest::as
   };
 
-  // All that is no weight.
+  // Takes over all files but weights.
   void take_over(const AtomicFolder& aside, const std::vector<std::string>& names) const {
     if (const GgufWeights* gguf = files_.gguf()) {
       write_gguf_config(gguf->file(), aside.path(), /*replace=*/true);
       if (has_tokenizer(gguf->file())) write_gguf_tokenizer(gguf->file(), aside.path(), /*replace=*/true);
       return;
     }
-    // Hidden files are those of a repository, and other folders hold the weights in other forms.
+    // Hidden files belong to a repository, and other folders hold the weights in other forms.
     aside.keep(source_.folder, [&](const std::string& name) {
       std::error_code ignored;
       const bool beside = name.starts_with(".") || (name != "chat_templates" && fs::is_directory(source_.folder / name, ignored));
@@ -318,7 +317,7 @@ class Merge {
     }
   }
 
-  // Of a tied table the adapter may have two: if they differ, or one is that of the base, the head becomes a tensor of its own.
+  // The adapter may have a tied table twice. If the two differ, or one is absent, the head becomes a separate tensor.
   void take_whole(const std::vector<std::string>& in_modules, const StoredNames& names) {
     std::vector<const StoredTensor*> whole;
     for (const std::string& each : in_modules) whole.push_back(adapter_.find(std::string(kAdapterPrefix) + each));
@@ -338,7 +337,7 @@ class Merge {
 
   bool same(const StoredTensor& a, const StoredTensor& b) const { return all_of(adapter_, a.name) == all_of(adapter_, b.name); }
 
-  // Of all numbers.
+  // The type of all tensors; absent: the types of the base.
   std::optional<DType> asked_type() const {
     return request_.type || blocks_.empty() ? request_.type : std::optional(DType::bf16);
   }
@@ -404,7 +403,7 @@ class Merge {
       };
     }
     if (request_.as != BaseFormat::int8 && request_.as != BaseFormat::nf4) return read;
-    const bool nested = !blocks_.contains(std::string(name(BlockFormat::nf4)));  // as prepare/training_graph has it
+    const bool nested = !blocks_.contains(std::string(name(BlockFormat::nf4)));  // as in prepare/training_graph
     const BlockFormat format = request_.as == BaseFormat::int8 ? BlockFormat::int8
                                : nested                        ? BlockFormat::nf4_nested
                                                                : BlockFormat::nf4;
@@ -452,7 +451,7 @@ class Merge {
     }
   }
 
-  // By which the same adapter is not applied once more.
+  // The record that prevents a second merge of the same adapter.
   void write_record(const fs::path& folder) const {
     nlohmann::ordered_json record = {{"schema", "plimsoll.merged/1"}, {"adapters", nlohmann::ordered_json::array()}};
     if (is_there(source_.folder / kMergedFile)) {
@@ -471,8 +470,8 @@ class Merge {
   WeightFiles files_;
   std::map<std::string, Source> sources_;
   std::set<std::string> blocks_, beside_;  // formats of the base; tensors that belong to a matrix in blocks
-  const StoredTensor* head_ = nullptr;     // of the adapter; null: that of the base
-  WeightFiles::Found table_;               // of a head that is untied
+  const StoredTensor* head_ = nullptr;     // the adapter's; null: the base's
+  WeightFiles::Found table_;               // the base's table of an untied head
   MergeResult result_;
 };
 

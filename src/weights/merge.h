@@ -1,6 +1,6 @@
-// An adapter taken into its base, file by file: W + s B A, or with DoRA its rows scaled to their magnitudes. Nothing of a
-// tensor's size is allocated. Each tensor keeps its file, its name and, unless another one is asked for, its type. Of a base that
-// is stored in blocks all becomes bf16, and a GGUF file becomes a folder.
+// Merges an adapter into its base, file by file: W + s B A, with DoRA also scaled row by row to the magnitudes. Nothing of a
+// tensor's size is allocated. Each tensor keeps its file, its name and its type, unless the request has another type. A base
+// stored in blocks becomes bf16 as a whole, and a GGUF file becomes a folder.
 #pragma once
 
 #include <cstdint>
@@ -16,22 +16,22 @@ namespace plimsoll {
 
 struct MergeRequest {
   std::filesystem::path base, adapter, out;
-  std::optional<DType> type;  // of all tensors; absent: as the base has them
-  // What linear layers are rounded to before their changes are added: what a training that stores its base so multiplies with.
+  std::optional<DType> type;  // of all tensors; absent: the types of the base
+  // The format to which linear layers are rounded before the changes are added, as in a training with its base in that format.
   BaseFormat as = BaseFormat::none;
 };
 
 struct MergeResult {
-  std::int64_t layers = 0;    // that the adapter changed
-  std::int64_t replaced = 0;  // tensors that came whole with it
-  bool untied = false;        // the head has become a tensor of its own
+  std::int64_t layers = 0;    // changed by the adapter
+  std::int64_t replaced = 0;  // tensors taken whole from the adapter
+  bool untied = false;        // the head is now a separate tensor
   bool rounded = false;       // the sums were rounded to 16 bits
   DType type = DType::f32;    // of the sums
-  std::string blocks;         // how the base is stored, where it is so in blocks: "q4_1, q8_0"
-  Companions companions;      // what the folder has of the adapter beside the weights
+  std::string blocks;         // the block formats of the base, for example "q4_1, q8_0"; empty: none
+  Companions companions;      // other files taken from the adapter
 };
 
-// Replaces the folder `out` as a whole. E-ADAPTER-OUT, E-EXPORT-RANGE, and what opening and reading the two folders throws
+// Replaces the folder `out` as a whole. E-ADAPTER-OUT, E-EXPORT-RANGE, and the errors of opening and reading the two folders
 // (weights/model_source.h).
 MergeResult merge_adapter(const MergeRequest& request);
 

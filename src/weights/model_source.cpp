@@ -16,7 +16,7 @@
 namespace plimsoll {
 namespace {
 
-// A tied table that is saved under one of its names counts as saved under both.
+// A tied table saved under one of its names counts as saved under both.
 AdapterSettings with_tied_names(AdapterSettings settings, const Graph& graph, const ModelConfig& config) {
   for (const ValueId id : graph.parameters()) {
     std::vector<std::string> modules = names_in_adapter(config, graph.values[id].name.text());

@@ -1,5 +1,5 @@
-// The weights that a command opens: a folder of a model, perhaps with an adapter, which knows its base. Whoever opens a model
-// does it here, so that all refuse the same files.
+// The weights that a command opens: a folder of a model, perhaps with an adapter, which names its base. All commands open models
+// here, so that they refuse the same files.
 #pragma once
 
 #include <cstdint>
@@ -18,19 +18,18 @@ struct ModelSource {
   ModelConfig model;
   AdapterSettings adapter;
 
-  // The folder whose tokenizer the model reads with: that of the adapter, if it was saved with one.
+  // The folder of the tokenizer: the adapter's if it was saved with one, else the model's.
   std::filesystem::path tokenizer() const;
-  // The tokens at which generation ends, as that of the adapter says, or else that of the model.
+  // The tokens that end generation, from the adapter's generation_config.json, else from the model's.
   std::vector<std::int64_t> ends() const;
 };
 
-// `weights` and `adapter` as they were given, either may be empty: a folder, or that of a run. Weights that are an adapter alone
-// count as such. Refuses what check_model refuses, which costs less than planning. E-USAGE where neither is given, E-ADAPTER-BASE
-// where the base is not there.
+// `weights` and `adapter`: the user's paths, each a folder or the folder of a run, or empty. Weights may be an adapter alone.
+// Calls check_model, which costs less than planning. E-USAGE: both are empty. E-ADAPTER-BASE: the base is absent.
 ModelSource find_model(const std::string& weights, const std::string& adapter, TiedTables tied = TiedTables::equal);
 
-// The files of the folders are those of their configurations: what loading would throw, but for numbers that are none, which only
-// reading all of them shows. An empty folder holds random numbers.
+// Checks that the files match their configurations. Throws the errors of loading except that for NaN and infinity, which takes
+// reading all numbers. An empty folder stands for random numbers.
 void check_model(const ModelSource& source, TiedTables tied = TiedTables::equal);
 
 }  // namespace plimsoll

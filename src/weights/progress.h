@@ -1,4 +1,4 @@
-// How far a training has come, and what has to be the same for its continuation to be the same run.
+// The progress of a training, and the facts that a continuation must share.
 #pragma once
 
 #include <bitset>
@@ -11,15 +11,15 @@
 
 namespace plimsoll {
 
-// Of the factor on the loss (train/loss_scale.h).
+// The state of loss scaling (train/loss_scale.h).
 struct LossScaleState {
   static constexpr std::size_t kRecent = 200;  // windows
-  double scale = 65536;                        // a power of two, with which the next window begins
-  std::int64_t good_samples = 0;               // since it last changed, or overflowed
-  std::int64_t overflows = 0;                  // windows that did since it last changed
-  std::int64_t low_windows = 0;                // in a row that overflowed and ended with less than 1
-  std::int64_t skipped = 0;                    // windows of the whole run
-  std::bitset<kRecent> recent;                 // of the latest windows, which were skipped
+  double scale = 65536;                        // of the next window, a power of two
+  std::int64_t good_samples = 0;               // since the scale changed or a window overflowed
+  std::int64_t overflows = 0;                  // windows with an overflow since the scale changed
+  std::int64_t low_windows = 0;                // consecutive windows that overflowed and ended below scale 1
+  std::int64_t skipped = 0;                    // windows skipped in the whole run
+  std::bitset<kRecent> recent;                 // the skipped ones among the latest windows
   friend bool operator==(const LossScaleState&, const LossScaleState&) = default;
 };
 

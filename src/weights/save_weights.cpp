@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::size_t kPiece = 1 << 12;  // elements
 
-// Elements in memory, `from`, as fp32.
+// Widens elements of type `from` to fp32.
 void widen(std::span<const std::byte> bytes, DType from, std::span<float> out) {
   if (from == DType::f32) {
     std::memcpy(out.data(), bytes.data(), bytes.size());
@@ -34,8 +34,8 @@ void widen(std::span<const std::byte> bytes, DType from, std::span<float> out) {
   }
 }
 
-// Appends a part of a tensor that is `from` in memory and `to` in the file. What is narrowed is rounded to nearest even; what was
-// widened when it was read and has not changed since comes out as it was.
+// Appends a part of a tensor that is `from` in memory and `to` in the file. Narrowing rounds to nearest even; numbers widened on
+// reading and unchanged since keep their bits.
 void append_as(SafetensorsWriter& writer, const std::string& name, std::span<const std::byte> part, DType from, DType to) {
   if (from == to) return writer.append(name, part);
   std::array<float, kPiece> wide;
@@ -54,7 +54,7 @@ void append_as(SafetensorsWriter& writer, const std::string& name, std::span<con
   }
 }
 
-// The numbers that blocks mean, as `to`. What lies behind the codes is read first: scales are among it.
+// Appends the decoded numbers of a matrix in blocks. The bytes after the codes are read first, because they contain the scales.
 void append_blocks(SafetensorsWriter& writer, const TensorSpec& tensor, const BlockMatrix& matrix, ValueId value,
                    const Executor& executor) {
   constexpr std::int64_t kTile = 1 << 15;  // elements: whole blocks of any format

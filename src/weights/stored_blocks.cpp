@@ -160,7 +160,7 @@ void StoredBlocks::read_stored(std::int64_t begin, std::span<std::byte> out) con
   if (!out.empty()) std::memcpy(out.data(), behind_.data() + (begin + of_codes - codes), out.size());
 }
 
-// Some whole blocks at a time.
+// Reads some whole blocks at a time.
 void StoredBlocks::read(std::int64_t first, std::span<float> out) const {
   constexpr std::int64_t kPiece = 1 << 16;
   if (gguf() != nullptr) {

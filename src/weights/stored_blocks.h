@@ -1,6 +1,6 @@
-// A matrix that files hold in blocks: those of a GGUF file, or of bitsandbytes' layout. That has for `p.weight`:
-//   nf4   p.weight u8 of its codes, p.weight.absmax, p.weight.quant_map, p.weight.quant_state.bitsandbytes__nf4 (JSON); where the
-//         scales are stored in blocks, too, absmax is u8, with p.weight.nested_absmax and p.weight.nested_quant_map
+// A matrix that files hold in blocks, those of GGUF or of bitsandbytes' layout. The latter has for `p.weight`:
+//   nf4   p.weight u8 of the codes, p.weight.absmax, p.weight.quant_map, p.weight.quant_state.bitsandbytes__nf4 (JSON); with
+//         nested scales absmax is u8, with p.weight.nested_absmax and p.weight.nested_quant_map
 //   int8  p.weight i8 (rows, columns), p.SCB f32 (rows)
 #pragma once
 
@@ -20,17 +20,17 @@ namespace plimsoll {
 
 class StoredBlocks {
  public:
-  // Nothing where the tensor holds numbers. data_error E-FORMAT-QUANT where the tensors beside it are not such.
+  // Nothing if the tensor holds plain numbers. data_error E-FORMAT-QUANT if the tensors that belong to it do not fit.
   static std::optional<StoredBlocks> find(const WeightFiles& files, const WeightFiles::Found& weight);
 
   const BlockMatrix& matrix() const { return matrix_; }
   // The other tensors that belong to it.
   const std::vector<std::string>& others() const { return others_; }
-  // Reads the scales, which are held from then on. Before it there are no elements.
+  // Reads the scales, which are held from then on. Required before reading elements.
   void load_scales();
-  // Elements [first, first + out.size()) as fp32, whatever they were made of.
+  // Elements [first, first + out.size()) as fp32.
   void read(std::int64_t first, std::span<float> out) const;
-  // Bytes [begin, begin + out.size()) as a BlockMatrix is stored.
+  // Bytes [begin, begin + out.size()) in the layout of a BlockMatrix.
   void read_stored(std::int64_t begin, std::span<std::byte> out) const;
 
  private:
@@ -49,7 +49,7 @@ class StoredBlocks {
   WeightFiles::Found weight_, of_scales_, of_nested_, of_map_;
   BlockMatrix matrix_;
   std::vector<std::string> others_;
-  std::vector<std::byte> behind_;  // what comes behind the codes
+  std::vector<std::byte> behind_;  // the bytes after the codes
   float offset_ = 0;
 };
 

@@ -43,7 +43,7 @@ StoredParameter parameter_from(const json& object, std::size_t files) {
   return stored;
 }
 
-// Each name once, and each file used.
+// Checks that each name occurs once and each file is used.
 void check_names(const WeightLayout& layout) {
   std::vector<std::string_view> names;
   std::vector<bool> used(layout.files.size());

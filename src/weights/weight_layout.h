@@ -1,5 +1,5 @@
-// How the weights of a model lie in the files of a folder. A run saves its weights as the folder had them from which it began:
-// each parameter in the same file, under the same name, in the same type.
+// The layout of a model's weights in the files of a folder. A run saves its weights in the layout of its initial folder: each
+// parameter in the same file, under the same name, in the same type.
 #pragma once
 
 #include <cstddef>
@@ -23,34 +23,34 @@ struct StoredParameter {
 };
 
 struct WeightLayout {
-  bool index = false;                       // model.safetensors.index.json says which file holds what
+  bool index = false;                       // model.safetensors.index.json names the file of each tensor
   std::vector<std::string> files;           // plain names
   std::vector<StoredParameter> parameters;  // in the order of the graph
 
-  // Of a model that came from no folder: model.safetensors, names of the family, types as in memory.
+  // True for a model from no folder: model.safetensors, names of the family, types as in memory.
   bool is_new() const { return parameters.empty(); }
   friend bool operator==(const WeightLayout&, const WeightLayout&) = default;
 };
 
-// JSON, for the folder of a run. A new one has none.
+// The layout as JSON for the folder of a run; empty for a new one.
 std::string layout_text(const Graph& graph, const WeightLayout& layout);
-// data_error E-RUN-STORED where the file does not say it of every parameter.
+// data_error E-RUN-STORED if the file lacks a parameter.
 WeightLayout read_layout(const Graph& graph, const std::filesystem::path& file);
 
-// A file to be written: its tensors are those parameters of the graph, in this order. With an adapter there is one, which has
-// that and what is trained beside it.
+// A file to be written, with its tensors and their parameters in the same order. With an adapter there is one file, for the
+// adapter and other trained parameters.
 struct WeightsFile {
   std::string name;
   std::vector<TensorSpec> tensors;
   std::vector<ValueId> parameters;
 };
-// `averages`: those of the parameters that have one, instead.
+// `averages`: averages in place of parameters that have one.
 std::vector<WeightsFile> files_of(const Graph& graph, const ModelConfig& config, const WeightLayout& layout, bool averages);
-// The parameter, or its average where it has one.
+// The parameter, or with `averages` its average if it has one.
 ValueId saved_value(const Graph& graph, ValueId parameter, bool averages);
-// Of model.safetensors.index.json.
+// The text of model.safetensors.index.json.
 std::string index_text_of(const std::vector<WeightsFile>& files);
-// The type that all of them have.
+// The common type of all tensors; absent if they differ.
 std::optional<DType> common_dtype(const std::vector<WeightsFile>& files);
 
 }  // namespace plimsoll

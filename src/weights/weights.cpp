@@ -36,7 +36,7 @@ std::array<double, 2> normal_pair(std::uint32_t a, std::uint32_t b) {
   return {radius * std::cos(angle), radius * std::sin(angle)};
 }
 
-// Four numbers of each block of random words, by of_words(words). `values` begin with number `first` of the sequence, a multiple
+// Four numbers per block of random words, by of_words(words). `values` begin with number `first` of the sequence, a multiple
 // of 4.
 template <class OfWords>
 void fill_random(std::span<float> values, std::int64_t first, std::array<std::uint32_t, 2> key, OfWords of_words) {
@@ -63,7 +63,7 @@ void fill_normal(std::span<float> values, std::int64_t first, double std, std::a
   });
 }
 
-// In (-b, b), where b is the square root of 3 times the standard deviation.
+// Numbers in (-b, b) with b = sqrt(3) * std.
 void fill_uniform(std::span<float> values, std::int64_t first, double std, std::array<std::uint32_t, 2> key) {
   fill_random(values, first, key, [bound = std * std::numbers::sqrt3](const PhiloxWords& words) {
     std::array<double, 4> four{};
@@ -76,8 +76,8 @@ std::span<float> floats_of(std::span<std::byte> bytes) {
   return {reinterpret_cast<float*>(bytes.data()), bytes.size() / sizeof(float)};
 }
 
-// Calls fill(numbers, first) for what a part of a parameter holds, in fp32; `first`: the number of its first element, a multiple
-// of 4. What is narrow goes through a small buffer, and is rounded to nearest even.
+// Calls fill(numbers, first) for a part of a parameter in fp32; `first`: the index of its first element, a multiple of 4. Narrow
+// types go through a small buffer with rounding to nearest even.
 template <class Fill>
 void fill_part(std::span<std::byte> part, DType dtype, std::int64_t first, Fill fill) {
   if (dtype == DType::f32) return fill(floats_of(part), first);
@@ -93,7 +93,7 @@ void fill_part(std::span<std::byte> part, DType dtype, std::int64_t first, Fill 
   }
 }
 
-// Fills a parameter, however it is stored, with what fill(numbers, first) yields.
+// Fills a parameter of any storage format with the numbers of fill(numbers, first).
 template <class Fill>
 void fill_parameter(ValueId id, const Value& value, Executor& executor, Fill fill, Hasher* hasher = nullptr) {
   const auto filled = [&](std::span<const std::byte> part) {
@@ -142,7 +142,7 @@ void initialize_parameters(const Graph& graph, std::uint64_t seed, Executor& exe
 
 namespace {
 
-// Who says the shape of the model.
+// The source of the model's shape.
 const char* shape_source(const WeightFiles& files) { return files.gguf() == nullptr ? "config.json" : "its keys"; }
 
 StoredNames stored_names(const Value& value, const ModelConfig& config, const WeightFiles& files) {
@@ -184,7 +184,7 @@ std::vector<StoredNames> stored_parameters(const Graph& graph, const ModelConfig
     if (const auto& blocks = result.back().blocks) beside.insert(beside.end(), blocks->others().begin(), blocks->others().end());
   }
   taken.insert(beside.begin(), beside.end());
-  // Blocks past those of config.json would be left out silently, and the model would be another one.
+  // Layers past those of config.json would be left out silently, and the model would be another one.
   for (const WeightFiles::Found& found : files.all()) {
     const std::string& name = found.tensor->name;
     if (taken.contains(name) || family.ignored(name)) continue;
@@ -199,7 +199,7 @@ namespace {
 
 constexpr std::size_t kStaging = 1 << 16;
 
-// E-FORMAT-TIE where the numbers are not those of the first name.
+// E-FORMAT-TIE if the numbers differ from those of the first name.
 void compare_tied(const WeightFiles& files, const StoredNames& stored) {
   constexpr std::int64_t kPiece = 1 << 12;
   const WeightFiles::Found& first = stored.front();
@@ -228,7 +228,7 @@ void compare_tied(const WeightFiles& files, const StoredNames& stored) {
   if (stored.found.size() > 1) files.forget(first);
 }
 
-// As they are, where they stay in that format; else as the numbers that they mean.
+// Loads blocks unchanged if the parameter has the same format, else as decoded numbers.
 void load_blocks(ValueId id, const Value& value, StoredBlocks blocks, Executor& executor, Hasher* hasher) {
   blocks.load_scales();
   if (value.parameter->blocks == blocks.matrix()) {
@@ -244,7 +244,7 @@ void load_blocks(ValueId id, const Value& value, StoredBlocks blocks, Executor& 
       id, value, executor, [&](std::span<float> data, std::int64_t first) { blocks.read(first, data); }, hasher);
 }
 
-// Files that hold nothing of it are left out. What comes from a GGUF file is saved like new weights.
+// Files without a parameter are left out. Weights from a GGUF file are saved like new ones.
 WeightLayout layout_in(const WeightFiles& files, const std::vector<StoredNames>& stored) {
   if (files.gguf() != nullptr) return {};
   WeightLayout layout{files.has_index(), {}, {}};
