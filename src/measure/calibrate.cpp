@@ -29,14 +29,13 @@ namespace {
 
 using nlohmann::json;
 
-// Beside what was measured. Code: a fault maps what the page cache holds around a page, and a cache that was filled by reading
-// the whole library holds it in large pieces: 5 MiB more were seen than after ordinary loading. Primitives and steps: shapes
-// differ.
+// Margins on the measured values. Code: a fault also maps cached pages around the faulting one, and a cache filled by reading the
+// whole library has large pieces, which took 5 MiB more than ordinary loading. Primitives and steps: shapes differ.
 constexpr Bytes kCodeMargin{8 << 20};
 constexpr double kPrimitiveMargin = 1.25, kStepMargin = 1.15;
 
-// Held while this machine is measured: two processes at once would disturb each other, and the plans of the first would rest on
-// rates that the second replaces. A folder that cannot be written has no lock, and no file to fight over.
+// The lock during measurements: two processes at once would disturb each other, and the plans of the first would use rates that
+// the second replaces. An unwritable folder needs no lock, because it gets no file.
 class MeasuringLock {
  public:
   explicit MeasuringLock(const std::filesystem::path& machine_file) {
@@ -65,7 +64,7 @@ std::optional<MachineRecord> known_machine(const std::filesystem::path& path, co
 
 bool writable(const std::filesystem::path& folder) { return ::access(folder.c_str(), W_OK | X_OK) == 0; }
 
-// Counters of resident pages are kept per processor and added up late: up to `batch` pages of anonymous memory and of files each.
+// Linux adds up per-processor counters of resident pages late: up to `batch` pages each of anonymous memory and of files.
 Bytes counter_slack() {
   const std::int64_t processors = std::max<std::int64_t>(1, ::sysconf(_SC_NPROCESSORS_ONLN));
   const std::int64_t batch = std::max<std::int64_t>(32, 2 * processors);
@@ -85,7 +84,7 @@ Machine machine_of(const MachineFacts& facts, const Rates& rates) {
   return machine;
 }
 
-// The quietest of a few attempts.
+// The rates of the quietest of a few attempts.
 Rates measure_rates_in_child(int threads) {
   constexpr int kAttempts = 3;
   Rates best;
@@ -126,7 +125,7 @@ bool may_repeat(const MachineRecord& known, Repeat repeat) {
   return known.shared() && (repeat == Repeat::asked || (repeat == Repeat::when_idle && known.repeats < kMostRepeats));
 }
 
-// The rates. Those of before stay where it is no quieter now.
+// Measures the rates again. The previous ones stay unless the machine is quieter now.
 MachineRecord measured_again(MachineRecord record, const std::filesystem::path& path,
                              const std::function<void(const std::string&)>& say) {
   if (say) {
@@ -159,8 +158,8 @@ void settle_process() {
   ::malloc_trim(0);
 }
 
-// outside = code + primitives * per_primitive + steps * per_step + threads, where the first two probes differ in their steps
-// alone and the third one shows whether the model holds for wider layers and a larger vocabulary.
+// outside = code + primitives * per_primitive + steps * per_step + threads. The first two probes differ in their steps alone; the
+// third one tests the model with wider layers and a larger vocabulary.
 ReserveModel calibrate_reserve(const Machine& machine, const std::filesystem::path& parent, const Probe& probe) {
   const TemporaryFolder folder(parent);
   const auto probed = [&](const ProbeShape& shape) { return probe(shape, machine, folder.path()); };
@@ -191,7 +190,7 @@ MachineRecord calibrated_machine(int threads, const std::filesystem::path& cache
     if (!may_repeat(*known, repeat) || !machine_is_idle()) return *known;
   }
   const MeasuringLock lock(path);
-  if (auto known = known_machine(path, facts)) {  // another process may have measured meanwhile
+  if (auto known = known_machine(path, facts)) {  // another process may have measured in the meantime
     return may_repeat(*known, repeat) ? measured_again(*std::move(known), path, say) : *known;
   }
   if (say) say(fmt::format("measuring this machine with {} threads, once, for {}", threads, path.string()));

@@ -1,5 +1,5 @@
-// What a process needs outside its arena, found by running small trainings in child processes and asking the kernel; and the one
-// call that gives commands a Machine: from its file, or measured now.
+// The memory of a process outside its arena, measured on small trainings in child processes; and the one call that gives commands
+// a Machine, from its file or measured now.
 #pragma once
 
 #include <cstddef>
@@ -14,43 +14,43 @@
 
 namespace plimsoll {
 
-// How this process uses malloc: one heap, large blocks mapped and given back at once. First thing in main, so that what was
-// calibrated is what runs.
+// Sets malloc to one heap, with large blocks mapped and given back at once. Called first in main, so that runs behave as
+// calibrated.
 void settle_process();
 
 // The model of a small training.
 struct ProbeShape {
   std::int64_t layers = 1, width = 32, vocab = 256;
 };
-// What the process of a small training took.
+// The memory of the process of a small training.
 struct ProbeResult {
-  Bytes outside;  // the most that was resident, less the arena
-  Bytes file;     // of which pages of files
-  Bytes stacks;   // of which stacks of the other threads; 0 where the system does not show them
+  Bytes outside;  // peak of resident memory, less the arena
+  Bytes file;     // pages of files in `outside`
+  Bytes stacks;   // stacks of the other threads in `outside`; 0 if the system does not report them
   Bytes arena;
   int primitives = 0;
   std::size_t steps = 0;
 };
-// Trains a model of that shape in a child process, with its files in the folder: session/probe.h.
+// Trains a model of this shape in a child process, with its files in the folder: session/probe.h.
 using Probe = std::function<ProbeResult(const ProbeShape&, const Machine&, const std::filesystem::path& folder)>;
 
-// Solves the reserve model from a few probes and adds its margins. Takes the machine's rates and threads. The files of the probes
+// Solves the reserve model from a few probes and adds its margins. Uses the machine's rates and threads. The files of the probes
 // lie below `parent`.
 ReserveModel calibrate_reserve(const Machine& machine, const std::filesystem::path& parent, const Probe& probe);
 
-// Tells whether a machine that was measured beside other work is measured again. `when_idle`: if nothing else runs now, and at
-// most three times in vain. `asked`: the same, however often.
+// The rule for measuring again a machine that was measured during other work. `when_idle`: if nothing else runs now, at most
+// three times in vain. `asked`: the same without a limit.
 enum class Repeat : std::uint8_t { never, when_idle, asked };
 
-// The machine with this many threads, and what is known of its kernels: read from `cache_folder`, or measured in a few seconds
-// and written there. What is measured again in up to six seconds are the rates; the reserve does not depend on other work. A
-// cache file that is stale or damaged is measured again; one that cannot be written is said and does no harm. Starts child
-// processes: call it before the first parallel_for.
+// The machine with `threads` threads and the known seconds of its kernels: read from `cache_folder`, or measured in a few seconds
+// and written there. Measuring again covers the rates, in up to six seconds; the reserve does not depend on other work. A stale
+// or damaged cache file is replaced; an unwritable one is only reported. Starts child processes: call it before the first
+// parallel_for.
 MachineRecord calibrated_machine(int threads, const std::filesystem::path& cache_folder, const Probe& probe,
                                  const std::function<void(const std::string&)>& say, Repeat repeat = Repeat::never);
 
-// Adds the seconds of these kernels to the machine's file, beside those that other processes added meanwhile, and returns what
-// the file holds. Kernels of a machine that was measured anew meanwhile are left out.
+// Adds the seconds of these kernels to the machine's file, keeps those that other processes added in the meantime, and returns
+// the result. Kernels are left out if the machine was measured anew in the meantime.
 MachineRecord keep_kernels(const MachineRecord& measured, const std::filesystem::path& cache_folder);
 
 }  // namespace plimsoll

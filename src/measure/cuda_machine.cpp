@@ -15,11 +15,11 @@
 namespace plimsoll {
 namespace {
 
-// Of the device, what modules that are loaded later add to a context that has run products and copies.
+// Device memory of modules loaded later, after a context has run products and copies.
 constexpr Bytes kLater{32 << 20};
-// Of the host, what kernels that the library loads for other shapes take there.
+// Host memory of kernels that the library loads for other shapes.
 constexpr Bytes kHostLater{64 << 20};
-// Of the host, handles and descriptions of one library kernel, and a node of a graph: an H100's driver took 2.4 KiB.
+// Host memory of the handles and descriptors of one library kernel, and of a graph node (2.4 KiB with an H100's driver).
 constexpr Bytes kHandle{16 << 10}, kGraphNode{3 << 10};
 
 std::filesystem::path file_of(const std::string& name, const std::vector<std::string>& libraries, const MachineRecord& here,
@@ -38,7 +38,7 @@ Link link_of(std::size_t from, std::size_t to, const CudaRates::Way& way) {
   return link;
 }
 
-// What the process takes on the host is what it takes without a GPU, and what the module and its libraries add.
+// The process takes the host memory of a run without a GPU plus that of the module and its libraries.
 MachineRecord measured(const CudaFacts& facts, const CudaRates& rates, const MachineRecord& here, Bytes module) {
   MachineRecord record = here;
   Machine& machine = record.machine;
@@ -57,7 +57,7 @@ MachineRecord measured(const CudaFacts& facts, const CudaRates& rates, const Mac
   record.copy_bytes_per_second = rates.copy_bytes_per_second;
   record.kernel_seconds.clear();
   record.algorithms.clear();
-  record.sharing.reset();  // of the processors, not of the GPU
+  record.sharing.reset();  // concerns the processors, not the GPU
   record.repeats = 0;
   record.shared_kernels.clear();
   machine.hash = machine_hash(machine);

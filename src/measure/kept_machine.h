@@ -8,7 +8,7 @@
 
 namespace plimsoll {
 
-// Nothing where the file is absent, damaged, or not this user's own: measured again.
+// Nothing if the file is absent, damaged, or not this user's own.
 std::optional<MachineRecord> kept_machine(const std::filesystem::path& path);
 
 }  // namespace plimsoll

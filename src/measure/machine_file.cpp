@@ -37,7 +37,7 @@ Error file_error(const std::filesystem::path& path, const std::string& what) {
                       {Remedy::of_command("machine"), "this machine, without a file"});
 }
 
-// What nlohmann-json throws and this is caught in one place, where the file's name is known.
+// Caught with the errors of nlohmann-json in one place, where the file's name is known.
 [[noreturn]] void refuse(const std::string& what) { throw std::invalid_argument(what); }
 
 double positive(const json& object, const char* key, double most) {
@@ -103,7 +103,7 @@ double positive_if_given(const json& object, const char* key, double most) {
   return object.contains(key) ? positive(object, key, most) : 0;
 }
 
-// Without its ends.
+// A link without its ends.
 Link link_of(const json& object) {
   return {.bytes_per_second = positive(object, "bytes_per_second", kMostRate),
           .latency_seconds = positive(object, "latency_seconds", kMostSeconds),
@@ -145,7 +145,7 @@ json to_json(const Machine& machine) {
           {"hash", machine.hash}};
 }
 
-// Files name what the program tells apart by types.
+// Files have names for the program's types.
 Backend backend_named(std::string_view instruction_set) {
   constexpr std::array kGpus{Backend::cuda};
   const auto* const found = std::ranges::find(kGpus, instruction_set, [](Backend backend) { return name(backend); });
@@ -215,7 +215,7 @@ MachineRecord record_from(const json& object) {
   return record;
 }
 
-// A description that somebody wrote is TOML, with comments that say where its figures are from.
+// A description written by hand is TOML, with comments on the source of its figures.
 json object_of(const std::filesystem::path& path, const std::string& text) {
   if (path.extension() != ".toml") return parse_json(text, {.bytes = kLargestFile});
   if (const auto line = toml_nesting_line(text)) refuse(fmt::format("line {}: tables are nested deeper than any key is", *line));

@@ -1,5 +1,5 @@
-// The file that keeps what was measured of a machine. One file per processor, instruction set, threads, libraries and build of
-// Plimsoll, so that none of them is planned for with figures of another.
+// The file with the measurements of a machine. One file per processor, instruction set, threads, libraries and build of Plimsoll,
+// so that no plan uses figures of another combination.
 #pragma once
 
 #include <filesystem>
@@ -19,23 +19,23 @@ struct MachineRecord {
   std::string build;
   double copy_bytes_per_second = 0;
   std::map<std::string, double> kernel_seconds;   // by timing_key
-  std::map<std::string, std::string> algorithms;  // that a GPU's library chose, likewise
-  std::optional<Sharing> sharing = {};            // of the rates; absent: nobody knows
-  int repeats = 0;                                // measurements again that found no quiet moment either
-  std::set<std::string> shared_kernels = {};      // of kernel_seconds, those that found none
+  std::map<std::string, std::string> algorithms;  // choices of a GPU's library, by algorithm_key
+  std::optional<Sharing> sharing = {};            // of the rates; absent: unknown
+  int repeats = 0;                                // repeated measurements without a quiet moment
+  std::set<std::string> shared_kernels = {};      // keys of kernel_seconds measured without a quiet moment
 
   bool shared() const { return sharing && sharing->shared(); }
 };
 
-// The name, the rates, the reserve, the threads, the instruction set and the libraries. Not the capacities, which are no part of
-// a plan, nor the seconds of kernels, which are added to as configurations come by.
+// The hash of name, rates, reserve, threads, instruction set and libraries. It leaves out capacities, which are no part of a
+// plan, and seconds of kernels, which are added over time.
 std::string machine_hash(const Machine& machine);
 
-// The machine alone as JSON, as it stands in the file, and back: for the same program, in another process.
+// The machine alone as JSON, as in the file, and back: for the same program in another process.
 std::string machine_text(const Machine& machine);
 Machine machine_from(const std::string& text);
 
-// The same of a link. link_from throws what no file of ours gives reason to.
+// The same for a link. link_from throws for malformed text.
 std::string link_text(const Link& link);
 Link link_from(const std::string& text);
 
@@ -49,7 +49,7 @@ std::string machine_file_text(const MachineRecord& record);
 // Creates the folder; replaces the file as a whole.
 void write_machine_file(const std::filesystem::path& path, const MachineRecord& record);
 
-// Whether the record is of these facts.
+// True if the record has these facts.
 bool describes(const MachineRecord& record, const MachineFacts& facts);
 
 }  // namespace plimsoll

@@ -29,7 +29,7 @@
 namespace plimsoll {
 namespace {
 
-// The least of the samples that fit into `seconds`, at least `fewest` of them.
+// The least time among the samples that fit into `seconds`, at least `fewest` of them.
 template <class Body>
 double least_seconds(double seconds, int fewest, const Body& body) {
   double least = std::numeric_limits<double>::infinity();
@@ -46,8 +46,8 @@ constexpr int kAttempts = 3;
 
 constexpr std::int64_t kPiece = 1 << 14;
 
-// The size of one of four arrays, in elements. With 32 MiB each, all are far larger than the caches hold per thread. A small
-// budget makes them smaller.
+// The size of one of four arrays, in elements. At 32 MiB each they far exceed the caches per thread. A small budget makes them
+// smaller.
 std::int64_t array_elements() {
   constexpr std::int64_t kMost = 8 << 20, kLeast = 1 << 20;
   constexpr Bytes kBeside{24 * kMiB.n};
@@ -57,7 +57,7 @@ std::int64_t array_elements() {
   return std::clamp(fits, kLeast, kMost) / kPiece * kPiece;
 }
 
-// body(begin, end) over arrays of so many elements, by the whole team.
+// Calls body(begin, end) over arrays of `elements` elements on the whole team.
 template <class Body>
 void over_pieces(std::int64_t elements, const Body& body) {
   cpu::parallel_for(elements / kPiece, [&](std::int64_t piece) { body(piece * kPiece, (piece + 1) * kPiece); });
@@ -111,7 +111,7 @@ class Product {
 
 double measure_products(std::byte* base, Bytes size, int threads, DType operands) {
   double best = 0;
-  // The library's shapes and those of our own kernel (device/cpu/gemm).
+  // Shapes for the library and for Plimsoll's own kernel (device/cpu/gemm).
   for (const auto& [m, n, k] : {std::array<std::int64_t, 3>{480, 768, 768}, {1024, 768, 3072}, {1024, 3072, 768}}) {
     const Product product(m, n, k, threads, operands);
     if (product.size() > size) continue;  // the first one always fits
@@ -129,8 +129,8 @@ double measure_call() {
   return seconds / kCalls;
 }
 
-// Whole numbers that a kernel reads are indices of rows. Any of them is legal below the fewest rows of the matrices beside them;
-// without a matrix they are zero.
+// Integer inputs of a kernel are row indices. The limit is the fewest rows of the other operands' matrices; without a matrix the
+// indices are zero.
 std::int64_t index_limit(const KernelRequest& request) {
   std::int64_t limit = std::numeric_limits<std::int32_t>::max();
   for (const TypeSpan types : {request.inputs, request.outputs}) {
@@ -144,7 +144,7 @@ std::int64_t index_limit(const KernelRequest& request) {
   return tables ? std::max<std::int64_t>(1, limit) : 1;
 }
 
-// The operands of one kernel, one after the other, outputs that are new versions of inputs at the inputs' place.
+// The operands of one kernel, one after the other. Outputs that are new versions of inputs take the inputs' place.
 class Operands {
  public:
   explicit Operands(const KernelRequest& request, Bytes scratch) : request_(request) {
@@ -175,7 +175,7 @@ class Operands {
     std::vector<double> samples;
     const double end = seconds_now() + limit;
     while (samples.size() < kFewestRuns || seconds_now() < end) {
-      // What is updated in place would drift to infinity or zero over many runs.
+      // Values updated in place would drift to infinity or zero over many runs.
       if (samples.size() % 8 == 7) fill_inputs(base);
       rest_of_step();
       const double start = seconds_now();
@@ -197,14 +197,14 @@ class Operands {
   Bytes scratch_, size_;
 };
 
-// A kernel of a graph that has no time yet, and the first node that it runs.
+// A kernel of a graph without a time yet, and its first node.
 struct Wanted {
   const Node* node;
   bool overwrite;
-  double work = 0;  // of all nodes that it runs: by which the order goes
+  double work = 0;  // of all of its nodes, for the order of measuring
 };
 
-// The largest share of a step first: where time runs out, little is left.
+// The work of a node, for measuring the largest share of a step first: at the time limit little is left.
 double work_of(const KernelRequest& request) {
   const Cost cost = request.op->cost(*request.attributes, request.inputs, request.outputs);
   constexpr double kFlopsPerByte = 8;
@@ -238,8 +238,8 @@ std::optional<TimedKernel> time_kernel(const Graph& graph, const Wanted& wanted,
   ensure(kernel != nullptr, "measure", "an op has no kernel");
   const KernelChoice choice = kernel->choose == nullptr ? own_kernel() : kernel->choose(request.request);
   const Operands operands(request.request, choice.scratch);
-  // Within a step a kernel finds its operands where the kernels before it left them, not in the caches, and the processor at the
-  // clock that it keeps while all of it computes.
+  // Within a step the operands of a kernel are not in the caches, and the processor has the clock rate of full load. The products
+  // of `others` before each run imitate that.
   const Product others(512, 3072, 768, threads);
   const Bytes own = align_up(operands.size(), kPage);
   if (own + others.size() > limits.memory) return std::nullopt;

@@ -17,7 +17,7 @@
 namespace plimsoll {
 namespace {
 
-// Asked each time, so that a plan never counts on what a container no longer allows.
+// Asks the system each time, so that a plan never relies on an engine that a container no longer allows.
 TransferEngine choose_engine(TransferPolicy policy, const std::function<void(const std::string&)>& say) {
   if (policy == TransferPolicy::threads) return TransferEngine::threads;
   const std::string refusal = io_uring_refusal();
@@ -26,7 +26,7 @@ TransferEngine choose_engine(TransferPolicy policy, const std::function<void(con
   return TransferEngine::threads;
 }
 
-// The disk of the folder, which may have to be made yet.
+// The disk of the folder, which may not exist yet.
 MeasuredStore store_of(const DiskBudget& disk, TransferEngine engine) {
   const std::filesystem::path folder = existing_folder(disk.folder);
   struct stat facts {};
@@ -44,7 +44,7 @@ void append_disk(Machine& machine, Bytes size, TransferEngine engine, const Link
   const std::size_t far = machine.tiers.size(), near = far - 1;
   machine.tiers.push_back({TierKind::disk, "disk", size, engine});
   machine.links.push_back(between(near, far, measured));
-  // Not measured: what is written alone is no slower than beside reads, and nobody waits for what goes out.
+  // Not measured: writing alone is no slower than with reads, and nothing waits for writes.
   Link& out = machine.links.back();
   out.alone_bytes_per_second = out.tail_seconds = out.tail_seconds_per_byte = 0;
   out.alone_latency_seconds.reset();

@@ -40,7 +40,7 @@ Bytes measure_primitive(int threads) {
       }
       return primitives;
     };
-    bind(128);  // code that the library runs when it makes any of them
+    bind(128);  // loads library code that all primitives share
     const Bytes before = anonymous_resident();
     const int primitives = bind(100) + bind(1024);
     return std::to_string((anonymous_resident() - before).n / std::max(1, primitives));

@@ -1,11 +1,11 @@
-// What a distinct piece of generated code takes.
+// The memory of a distinct piece of generated code.
 #pragma once
 
 #include "base/bytes.h"
 
 namespace plimsoll {
 
-// On the average of products as they occur in training. In a child process.
+// The average over products of typical shapes, measured in a child process.
 Bytes measure_primitive(int threads);
 
 }  // namespace plimsoll

@@ -17,9 +17,9 @@
 namespace plimsoll {
 namespace {
 
-constexpr int kFewest = 2, kMost = 6;  // windows that count; windows
+constexpr int kFewest = 2, kMost = 6;  // windows: the fewest that count, the most
 
-// All that may run again in each block but its last node, right before the first backward node that reads what it makes.
+// Replays of all replayable nodes of each block but its last node, each right before the first backward reader of its output.
 std::vector<NodeReplay> replays_of_all(const Graph& graph, const std::vector<Unit>& units) {
   PerNode<char> absent(graph.nodes.size(), 0);
   for (const Unit& unit : units) {
@@ -41,7 +41,7 @@ std::vector<NodeReplay> replays_of_all(const Graph& graph, const std::vector<Uni
   return replays;
 }
 
-// Keeps everything where that fits, else nothing but the inputs of blocks.
+// A plan that keeps all activations if they fit, else only the inputs of blocks.
 std::optional<Plan> plan_for(const Graph& graph, std::int64_t micro_batch, const Machine& machine, Bytes memory) {
   const std::vector<Unit> units = find_units(graph);
   PlanRequest request;
@@ -89,11 +89,11 @@ class KernelTimes : public RunObserver {
   int threads_;
   Device& device_;
   std::map<std::pair<NodeId, bool>, std::string> keys_;
-  std::vector<const std::string*> window_;  // of each kernel in turn
+  std::vector<const std::string*> window_;  // key of each kernel in order
   std::map<std::string, std::vector<double>> samples_;
 };
 
-// Whole numbers are indices of rows: any is legal below the fewest rows of a table.
+// Integers are row indices below the fewest rows of any table.
 void feed(const Graph& graph, const Executor& executor, Section section) {
   std::int64_t rows = std::int64_t{1} << 30;
   for (const ValueId id : graph.parameters()) {

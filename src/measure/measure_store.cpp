@@ -28,12 +28,12 @@ using nlohmann::json;
 
 constexpr const char* kSchema = "plimsoll.disk/12";
 constexpr Bytes kLarge{1 << 20}, kSmall{32 << 10};
-constexpr int kPages = 84;       // of each size, where there is room for so many
-constexpr int kInFlight = 4;     // of each way
-constexpr int kBesideLarge = 8;  // short products beside a single large page; beside a small one there is one
-constexpr int kRounds = 7;       // one after the other of all that is measured: a disk has better and worse moments
+constexpr int kPages = 84;       // of each size, if there is room
+constexpr int kInFlight = 4;     // per direction
+constexpr int kBesideLarge = 8;  // short products during a single large page; one during a small page
+constexpr int kRounds = 7;       // of all measurements in turn, because a disk's speed varies
 
-// Large pages in memory: more than caches hold, as where kernels run; fewer where a budget asks for it.
+// The number of large pages in memory: more than the caches hold, as for kernels, or fewer under a small budget.
 int slots_here() {
   constexpr int kMost = 64, kLeast = 4 * kInFlight;
   constexpr Bytes kBeside{64 * kMiB.n};
@@ -41,7 +41,7 @@ int slots_here() {
   return room ? static_cast<int>(std::clamp<std::int64_t>((*room - kBeside).n / kLarge.n, kLeast, kMost)) : kMost;
 }
 
-// Pages that come in and go out side by side, large ones and behind them small ones.
+// Pages read and written at the same time: large ones, then small ones.
 class MovingPages {
  public:
   MovingPages(const MeasuredStore& store, int pages)
@@ -57,7 +57,7 @@ class MovingPages {
     }
   }
 
-  // Seconds of a page that is read by itself, until it is there and `work` beside it is done.
+  // Seconds per page, each read alone, until it has arrived and the concurrent `work` is done.
   double seconds_of_single(Bytes page, int pages, const std::function<void()>& work) {
     const Bytes first = page == kLarge ? Bytes{0} : kLarge * pages_;
     const double start = seconds_now();
@@ -69,7 +69,7 @@ class MovingPages {
     return (seconds_now() - start) / pages;
   }
 
-  // So many pages of each way, no more than kInFlight; which ones, differs from turn to turn.
+  // Starts `count` pages per direction, at most kInFlight. The pages differ from turn to turn.
   void start(Bytes page, int count, int turn) {
     const Bytes first = page == kLarge ? Bytes{0} : kLarge * pages_;
     for (int i = 0; i < count; ++i) {
@@ -86,7 +86,7 @@ class MovingPages {
     }
   }
 
-  // Seconds of a page that is read, of several at a time, while as many are written, or none.
+  // Seconds per page read, several at a time, while the same number is written, or none if `alone`.
   double seconds_of_page(Bytes page, bool alone, int pages) {
     const Bytes first = page == kLarge ? Bytes{0} : kLarge * pages_;
     const double start = seconds_now();
@@ -113,11 +113,11 @@ class MovingPages {
   }
 
   int pages_, slots_;
-  Arena memory_;  // as where kernels run; outlives what the store still moves
+  Arena memory_;  // as for kernels; outlives the store's transfers
   std::unique_ptr<TierStore> store_;
 };
 
-// Of a few milliseconds, and of a few tens of microseconds.
+// Products of a few milliseconds and of a few tens of microseconds.
 constexpr GemmShape kLong{.batch = 1, .m = 512, .n = 768, .k = 768}, kShort{.batch = 1, .m = 128, .n = 128, .k = 128};
 
 // Matrix products on the whole team.
@@ -151,9 +151,9 @@ class Products {
   Arena arena_;
 };
 
-// What products that take several times as long as the transfers beside them lose for a page that comes in and one that goes out:
-// each run of them beside `together` pages of each way against the run just before it, so that slow moments of the machine are in
-// both. No more than the time that a page takes.
+// The seconds that products lose per page read and page written, at most the time of a page. The products take several times as
+// long as the concurrent transfers. Each run with `together` pages per direction is compared with the run just before it, so that
+// slow moments of the machine are in both.
 double lost_seconds(MovingPages& moving, Products& products, Bytes size, int together, double page) {
   constexpr int kLonger = 4, kFewest = 16;
   constexpr double kAll = 2;  // seconds
@@ -174,7 +174,7 @@ double lost_seconds(MovingPages& moving, Products& products, Bytes size, int tog
   return std::clamp(median(std::move(lost)), 0.0, page);
 }
 
-// Of what another thread does while products run on the team.
+// The result of `measured` in another thread while products run on the team.
 double beside(Products& products, const std::function<double()>& measured) {
   std::future<double> seconds = std::async(std::launch::async, measured);
   while (seconds.wait_for(std::chrono::seconds(0)) != std::future_status::ready) products.run(1);
@@ -190,7 +190,7 @@ Link measure(const MeasuredStore& store, int threads) {
   std::vector<double> large_rounds, small_rounds, alone_rounds, idle_large, idle_small, single_large, single_small;
   for (int round = 0; round < kRounds; ++round) {
     large_rounds.push_back(beside(products, [&] { return moving.seconds_of_page(kLarge, false, pages / 2); }));
-    small_rounds.push_back(moving.seconds_of_page(kSmall, false, pages / 2));  // else it is the thread that is late
+    small_rounds.push_back(moving.seconds_of_page(kSmall, false, pages / 2));  // without products, which would delay the thread
     alone_rounds.push_back(beside(products, [&] { return moving.seconds_of_page(kLarge, true, pages / 2); }));
     idle_large.push_back(moving.seconds_of_page(kLarge, true, pages / 2));
     idle_small.push_back(moving.seconds_of_page(kSmall, true, pages / 2));
@@ -202,7 +202,7 @@ Link measure(const MeasuredStore& store, int threads) {
   const double rate = more / std::max(large - small, large / 4);
   const double latency = std::max(0.0, small - static_cast<double>(kSmall.n) / rate);
   const double large_alone = median(std::move(alone_rounds)), small_alone = std::min(median(idle_small), large_alone);
-  const double alone = std::clamp(more / std::max(large_alone - small_alone, 1e-9), rate, 4 * rate);  // more than that is no rate
+  const double alone = std::clamp(more / std::max(large_alone - small_alone, 1e-9), rate, 4 * rate);  // a higher value is no rate
   const double alone_latency = std::clamp(small_alone - static_cast<double>(kSmall.n) / alone, 0.0, latency);
   const double product = less.seconds();
   const auto tail_of = [&](std::vector<double> singles, std::vector<double> shares, int products_beside) {
@@ -232,7 +232,7 @@ std::optional<Link> known(const std::filesystem::path& path) {
     Link link = link_from(object->dump());
     if (object->at("schema") == kSchema && link.bytes_per_second > 0) return link;
   } catch (const std::exception&) {
-    // A file of another version is measured again.
+    // A file of another version counts as absent.
   }
   return {};
 }
@@ -247,7 +247,7 @@ std::filesystem::path store_file(const MeasuredStore& store, int threads, const 
   return cache / fmt::format("{}-{}.json", store.file, threads);
 }
 
-// A described machine may have more threads than this one.
+// Limits the threads of a described machine to those of this one.
 int threads_here(int threads) { return std::min(threads, usable_cores()); }
 
 }  // namespace

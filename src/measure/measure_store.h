@@ -1,5 +1,5 @@
-// How fast a tier takes and gives pages while kernels run, both at once, how fast it gives them while nothing goes out, and what
-// kernels lose beside it; measured in a child process, and kept in a file.
+// The rates of a tier while kernels run: reading and writing at once, reading alone, and the slowdown of the kernels. Measured in
+// a child process and kept in a file.
 #pragma once
 
 #include <filesystem>
@@ -16,18 +16,18 @@
 namespace plimsoll {
 
 struct MeasuredStore {
-  std::string name, file;  // for people; of the file that keeps it, which the number of threads is added to
+  std::string name, file;  // for messages; of the cache file, without the number of threads
   Bytes capacity;
-  // Of so many bytes, with so many events at a time.
+  // Opens a store of `size` bytes with `events` events at a time.
   std::function<std::unique_ptr<TierStore>(Bytes size, const std::vector<TierStore::Piece>& pieces, std::uint32_t events)> open;
 };
 
-// What the file in the cache holds, or what is measured now: of one that is absent or damaged. One that cannot be written is said
-// and does no harm. The pages are 1 MiB, from 8 to 84 of them, and as many of 32 KiB, within the capacity where it holds 9 MiB.
-// The link has no ends yet.
+// The link from the file in the cache, or measured now if the file is absent or damaged. An unwritable file is only reported. The
+// measurement uses 8 to 84 pages of 1 MiB and the same number of 32 KiB, within the capacity if that is 9 MiB or more. The link
+// has no ends yet.
 Link store_link(const MeasuredStore& store, int threads, const std::filesystem::path& cache,
                 const std::function<void(const std::string&)>& say);
-// What the file in the cache holds; nothing is measured.
+// The link from the file in the cache; nothing is measured.
 std::optional<Link> known_store_link(const MeasuredStore& store, int threads, const std::filesystem::path& cache);
 Link between(std::size_t from, std::size_t to, Link link);
 

@@ -25,7 +25,7 @@ double own_seconds() {
   return seconds_of(usage.ru_utime) + seconds_of(usage.ru_stime);
 }
 
-// The seconds for which threads were ready but did not run, over all threads: the second number of their schedstat files.
+// The seconds in which threads were ready but did not run, over all threads: the second number of their schedstat files.
 double ready_seconds() {
   double sum = 0;
   std::error_code ignored;

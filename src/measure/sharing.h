@@ -1,4 +1,4 @@
-// The share of the processors that other work had during a measurement: other processes, other guests of the same host.
+// The share of the processors used by other work during a measurement: other processes, other guests of the same host.
 #pragma once
 
 #include <iosfwd>
@@ -6,14 +6,14 @@
 
 namespace plimsoll {
 
-// Up to this share of the processors other work leaves a measurement as it is.
+// The share of the processors up to which other work does not disturb a measurement.
 inline constexpr double kQuiet = 0.1;
 
-// Shares of all processors' time. Where the kernel does not count processors, others and stolen are 0 and only `waited` tells.
+// Shares of all processors' time, 0 to 1. If the kernel has no counts per processor, `others` and `stolen` are 0.
 struct Sharing {
   double others = 0;  // other processes
   double stolen = 0;  // other guests of the host ("steal")
-  double waited = 0;  // this process's threads, ready and not run, where /proc/stat tells nothing
+  double waited = 0;  // this process's threads, ready but not running; 0 if /proc/stat has counts
   double most() const { return others + stolen + waited; }
   bool shared() const { return most() > kQuiet; }
 
@@ -23,14 +23,14 @@ struct Sharing {
 // "other processes had 38 % of the processors and other guests of the host 5 %".
 std::string sharing_text(const Sharing& sharing);
 
-// Seconds since the machine started, of all processors together: the first line of /proc/stat.
+// Seconds of all processors together since the machine started, from the first line of /proc/stat.
 struct ProcessorTimes {
-  double all = 0, busy = 0, stolen = 0;  // busy: with what is stolen
+  double all = 0, busy = 0, stolen = 0;  // busy includes stolen
 };
-// Zeros where the text is no such line.
+// Zeros if the text is no such line.
 ProcessorTimes read_processor_times(std::istream& stat);
 
-// The share of other work since construction. Times below 0.05 processor seconds mean nothing: the kernel counts in ticks.
+// The share of other work since construction. Times below 0.05 processor seconds count as 0, because the kernel counts in ticks.
 class Contention {
  public:
   Contention();

@@ -36,7 +36,7 @@ MachineRecord simulated_machine(int threads) {
 
 void simulate_device(Machine& machine, const std::filesystem::path& cache, const std::function<void(const std::string&)>& say) {
   const Bytes capacity = machine.tiers.front().capacity;
-  // The pages of this store lie in memory as well.
+  // The pages of this store take memory, too.
   const std::optional<Bytes> room = MemoryLimit::room();
   const Bytes of_store = room ? std::min(capacity, Bytes{room->n / 5}) : capacity;
   const MeasuredStore store{"copies from memory to memory", "host", of_store,
