@@ -20,7 +20,7 @@ constexpr std::int64_t kPoisonPiece = 1 << 20;
 // A pattern that depends on the address, so that no constant result can look like it.
 std::uint64_t poison_word(std::int64_t at) { return mix64(static_cast<std::uint64_t>(at) + 0x706c696d); }
 
-// The end of the highest of these.
+// The end of the highest operand.
 std::int64_t top_of(const std::vector<Operand>& operands) {
   std::int64_t top = 0;
   for (const Operand& operand : operands) top = std::max(top, align_up(operand.offset + operand.bytes, kAlignment).n);
@@ -41,7 +41,7 @@ void poison(std::span<std::byte> bytes, std::int64_t begin) {
   });
 }
 
-// The end of the last word that is no poison; `begin` where there is none.
+// The end of the last word that is no poison, else `begin`.
 std::int64_t changed_end(std::span<const std::byte> bytes, std::int64_t begin) {
   for (auto at = static_cast<std::int64_t>(bytes.size()) - 8; at >= 0; at -= 8) {
     std::uint64_t word = 0;
@@ -66,7 +66,7 @@ void Audit::enter(Phase phase) {
   poison();
 }
 
-// All but what holds state: persistent values, and in a later micro-step of a window its accumulators.
+// Poisons all bytes without state. State is persistent values and, in a later micro-step of a window, its accumulators.
 void Audit::poison() {
   std::vector<std::pair<std::int64_t, std::int64_t>> kept;
   const auto keep = [&](const std::vector<Operand>& operands) {
@@ -92,7 +92,7 @@ void Audit::poison() {
   fill(at, end);
 }
 
-// State that was not poisoned counts as touched.
+// State, which was not poisoned, counts as changed.
 Bytes Audit::changed_height() const {
   std::int64_t state = phase_ == Phase::load ? 0 : top_of(program_.persistent);
   if (phase_ == Phase::steady) state = std::max(state, top_of(program_.window));
@@ -104,8 +104,8 @@ Bytes Audit::changed_height() const {
   return Bytes{std::max(height, library_end_)};
 }
 
-// A byte lives from a write to the last read before the next write; what is read before it was written lives from the start.
-// State that outlives the phase lives through it, also where the phase writes it before it reads it.
+// A byte lives from a write to the last read before the next write; a byte read before any write lives from the start. State that
+// outlives the phase lives through all of it, even if the phase writes it before reading it.
 Bytes Audit::live_peak() const {
   std::vector<std::int64_t> cuts;
   std::vector<Access> accesses = accesses_;
@@ -187,7 +187,7 @@ void Audit::record(const Operand& operand, bool write) {
   accesses_.push_back({operand.offset.n, align_up(operand.offset + operand.bytes, kAlignment).n, time_, write});
 }
 
-// No sentinel where an operand lies behind the scratch, or what is on its way between tiers.
+// Plants no sentinel if an operand or the room of a copy in flight lies after the scratch.
 void Audit::plant_sentinel(const RunKernel& kernel) {
   const std::int64_t begin = (kernel.scratch.offset + kernel.scratch.bytes).n;
   const auto free_of = [&](const std::vector<Operand>& operands) {
@@ -208,7 +208,7 @@ void Audit::check_sentinel(const RunKernel& kernel) {
   if (!planted_) return;
   const std::int64_t begin = (kernel.scratch.offset + kernel.scratch.bytes).n;
   const Operand behind = bytes_between(begin, begin + kSentinelBytes);
-  bool intact = true;  // where nothing is computed, nothing is read
+  bool intact = true;  // a device that computes nothing reads nothing
   device_.read(behind, [&](std::span<const std::byte> bytes) {
     intact = intact && std::ranges::all_of(bytes, [](std::byte byte) { return byte == kSentinel; });
   });
@@ -235,7 +235,7 @@ void Audit::before(const Instruction& instruction, bool window_start) {
               starts && std::find(kernel.accumulators.begin(), kernel.accumulators.end(), i) != kernel.accumulators.end();
           if (!unread) read(kernel.inputs[i]);
         }
-        // What is no range goes on from the range before.
+        // Outputs that are no ranges continue from the previous range.
         const auto& outputs = graph_.nodes[kernel.node].outputs;
         for (std::size_t i = 0; !kernel.range.first() && i < outputs.size(); ++i) {
           if (!graph_.values[outputs[i]].version_of.valid()) read(kernel.outputs[i]);
@@ -253,7 +253,7 @@ void Audit::before(const Instruction& instruction, bool window_start) {
         in_flight_.erase(wait.event);
       },
       [&](const Fetch& fetch) { read_all(fetch.reads); }, [&](const SaveState& save) { read_all(save.reads); },
-      // The rings of a section end with it; that of early updates goes on in the update.
+      // The rings of a section end with it; the ring of early updates continues in the update.
       [&](const Feed& feed) {
         if (feed.section != Section::update) rings_.clear();
       },
@@ -280,7 +280,7 @@ void Audit::after(const Instruction& instruction, bool) {
       },
       [&](const StartCopy& copy) {
         if (copy.to.tier != 0) return;
-        // The room is held whole, however much of it a last piece fills.
+        // The room is held whole, even if a last piece fills only a part.
         copy.ring.bytes.n > 0 ? hold(copy.ring) : record(copy.room, true);
         reach(copy.room);
         checker_.write(copy.to.offset, copy.to.bytes, copy.to.value.index, who);
@@ -290,7 +290,7 @@ void Audit::after(const Instruction& instruction, bool) {
   ++time_;
 }
 
-// A ring is held whole and without a break, also while none of its slots is on its way.
+// A ring is held whole and without a break, also between the transfers of its slots.
 void Audit::hold(const Operand& ring) { record(ring, rings_.insert(ring.value).second); }
 
 void Audit::reach(const Operand& operand) {

@@ -1,7 +1,7 @@
-// The audit: measures what a run does to its arena without reading the plan. Before each phase everything that holds no state is
-// poisoned; afterwards (a) the highest byte that changed, or the end of a library's scratch where that lies higher, is the
-// height, (b) the live peak is rebuilt from the ranges that instructions were handed for reading and writing, (c) sentinels
-// behind each scratch must be intact. It also replays every instruction on the `check` device.
+// The audit: measures a run's use of its arena without reading the plan. Before each phase all bytes without state are poisoned.
+// After it (a) the height is the highest changed byte, or the end of a library's scratch if that is higher, (b) the live peak
+// follows from the ranges that instructions read and write, (c) the sentinel after each scratch must be intact. The audit also
+// replays every instruction on the `check` device.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace plimsoll {
 
-// Mapped past the arena's end, so that a stray write is seen instead of faulting.
+// Bytes mapped past the arena's end, so that a stray write is detected instead of faulting.
 inline constexpr Bytes kAuditBeyond{64LL << 20};
 
 struct PhaseAudit {
@@ -27,7 +27,7 @@ struct PhaseAudit {
 
 class Audit : public RunObserver {
  public:
-  // `mapped`: bytes of the device's arena, with those beyond its end. All outlive this.
+  // `mapped`: bytes of the device's arena with those past its end. All arguments outlive this.
   Audit(const Program& program, const Graph& graph, Device& device, Bytes mapped);
 
   // Called before the sections of a phase run.
@@ -63,11 +63,11 @@ class Audit : public RunObserver {
   std::map<Phase, PhaseAudit> results_;
   Phase phase_ = Phase::load;
   int time_ = 0;
-  std::int64_t library_end_ = 0;  // of memory that is handed out whole, however much of it is written
+  std::int64_t library_end_ = 0;  // end of memory that counts as used whole, even if only partly written
   std::vector<Access> accesses_;
-  std::vector<std::byte> behind_;  // what lay where the sentinel is
+  std::vector<std::byte> behind_;  // the bytes that the sentinel replaces
   bool planted_ = false;
-  std::set<ValueId> rings_;                     // begun in this run of a section
+  std::set<ValueId> rings_;                     // in use in this run of a section
   std::map<std::uint32_t, Operand> in_flight_;  // rooms of copies, by event
 };
 

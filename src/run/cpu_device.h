@@ -1,5 +1,4 @@
-// The devices whose memory is the host's: the CPU itself, over an arena and the tiers past it, and `null`, which computes and
-// moves nothing.
+// The devices in host memory: the CPU itself, over an arena and the tiers past it, and `null`, which computes and moves nothing.
 #pragma once
 
 #include <algorithm>
@@ -13,9 +12,9 @@ namespace plimsoll {
 
 class CpuDevice : public Device {
  public:
-  // The tiers past the first, by number; null where the program keeps nothing.
+  // The tiers past the first, by number; null for a tier without data.
   using Stores = std::array<TierStore*, kMostTiers>;
-  // All outlive this.
+  // All arguments outlive this.
   explicit CpuDevice(const Arena& arena, const Stores& stores = {}) : arena_(arena), stores_(stores) {}
 
   BoundKernel bind(const KernelRequest& request) override;

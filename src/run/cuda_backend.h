@@ -1,5 +1,5 @@
-// The CUDA module as the program sees it: a table that it exports. The program itself links nothing of CUDA, and where no run
-// asks for a GPU it loads nothing either.
+// The CUDA module's interface: a table that the module exports. The program does not link CUDA, and loads it only for runs on a
+// GPU.
 #pragma once
 
 #include <cstdint>
@@ -21,40 +21,40 @@ struct CudaFacts {
   Bytes memory;
 };
 
-// Measured, with the link's ways while both are busy and products run.
+// Measured rates; those of the link with both directions busy and products running.
 struct CudaRates {
   Roofline peaks;
   double copy_bytes_per_second = 0;
   struct Way {
     double bytes_per_second = 0, alone_bytes_per_second = 0;
   } in, out;
-  Bytes outside;     // of the device, beside what was asked for: its context, code, libraries
-  Bytes graph_node;  // and of one kernel of a graph
+  Bytes outside;     // device memory of the context, code and libraries
+  Bytes graph_node;  // device memory of one kernel of a graph
 };
 
-// How a GPU is given its work, which is the same: whole graphs; kernel by kernel; or that, and each is waited for, so that a
-// failure has its name, and a tool that looks for stray accesses is told what it may touch.
+// The unit in which a GPU gets the same work. graphs: whole graphs. kernels: single kernels. checked: single kernels with a wait
+// after each, so that a failure names its kernel and a tool for stray accesses knows the permitted ranges.
 enum class CudaPace : std::uint8_t { graphs, kernels, checked };
 
 struct CudaOptions {
-  std::filesystem::path disk = ".";  // folder of the page file, where a plan has a disk
+  std::filesystem::path disk = ".";  // folder of the page file, for a plan with a disk
   CudaPace pace = CudaPace::graphs;
-  Bytes beyond;  // past the arena's end, for the audit
+  Bytes beyond;  // bytes mapped past the arena's end, for the audit
 };
 
 struct CudaBackend {
-  const char* interface;  // of the headers that it is built with
-  // Makes the context. E-CUDA-DEVICE (exit 2) where there is no device, or its driver is too old.
+  const char* interface;  // version of the headers of its build
+  // Makes the context. E-CUDA-DEVICE (exit 2) if there is no device, or its driver is too old.
   CudaFacts (*open)();
   CudaRates (*measure)();
-  // What CudaDevice (cuda_device.h) is made from.
+  // Makes a CudaDevice (cuda_device.h).
   std::unique_ptr<Device> (*make_device)(const Program& program, const Plan& plan, const CudaOptions& options);
 };
 
-// plimsoll_cuda.so beside the program, once. E-CUDA-LOAD (exit 2) where it is not there, lacks a library or is of another build.
+// Loads plimsoll_cuda.so next to the program, once. E-CUDA-LOAD (exit 2) if it is absent, lacks a library or is of another build.
 const CudaBackend& load_cuda();
 
-// The one name that the module exports.
+// The only name that the module exports.
 inline constexpr const char* kCudaBackendSymbol = "plimsoll_cuda_backend";
 
 }  // namespace plimsoll

@@ -14,8 +14,8 @@
 namespace plimsoll {
 namespace {
 
-// Places in the arena that the host feeds or fetches, with the most bytes there: one may be that of several values, one after the
-// other. Staging is fed from, and never read by kernels; it has a place in the arena all the same.
+// Places in the arena that the host feeds or fetches, with the most bytes there: several values may use one place in turn.
+// Kernels never read staging, the source of feeds, but it has a place in the arena as well.
 std::map<Bytes, Bytes> mirrored_places(const Program& program) {
   std::map<Bytes, Bytes> places;
   const auto add = [&](const std::vector<Operand>& operands) {
@@ -63,7 +63,7 @@ CudaDevice::~CudaDevice() {
   disk_.reset();  // its transfers use all of the rest
   try {
     cuda::synchronize_device();
-  } catch (const Error&) {  // has been told
+  } catch (const Error&) {  // reported already
   }
 }
 
@@ -99,13 +99,13 @@ Device::BoundKernel CudaDevice::bind(const KernelRequest& request) {
 
 std::byte* CudaDevice::resting(const Operand& operand) const { return host_->base() + operand.offset.n; }
 
-// What a transfer reads and the room that it writes belong to it from here on: behind the kernels so far.
+// The source and the room of a transfer belong to it after the kernels so far.
 void CudaDevice::begin(Lane& lane) {
   lane.ready.record(compute_);
   lane.stream.wait(lane.ready);
 }
 
-// A piece moves between disk and staging at once; between staging and device when the kernels so far are over.
+// A piece moves between disk and staging at once, between staging and device after the kernels so far.
 void CudaDevice::begin_on_disk(std::byte* room) {
   const std::lock_guard lock(rooms_);
   std::unique_ptr<cuda::Event>& event = ready_[room];
@@ -113,7 +113,7 @@ void CudaDevice::begin_on_disk(std::byte* room) {
   event->record(compute_);
 }
 
-// By an address within the room of a transfer.
+// The event of a transfer's room, by an address within it.
 const cuda::Event& CudaDevice::ready_of(const std::byte* address) {
   const std::lock_guard lock(rooms_);
   return *std::prev(ready_.upper_bound(address))->second;
@@ -138,7 +138,7 @@ void CudaDevice::start(const StartCopy& copy) {
   under_way_.insert(copy.event);
 }
 
-// What a graph before this one started came to an end with it.
+// Transfers of earlier graphs have ended with them.
 void CudaDevice::wait(const WaitCopy& copy) {
   if (on_disk(copy.tier)) return disk_->wait(copy.event);
   if (under_way_.erase(copy.event) > 0) compute_.wait(*done_.at(copy.event));
@@ -150,13 +150,13 @@ bool CudaDevice::waits_on_host(const Instruction& instruction) const {
   return wait != nullptr && on_disk(wait->tier);
 }
 
-// A graph ends where it began, on the stream of the kernels: whatever it has started is waited for there.
+// A graph begins and ends on the stream of the kernels, which therefore waits for all transfers of the graph.
 void CudaDevice::join() {
   for (const std::uint32_t event : under_way_) compute_.wait(*done_.at(event));
   under_way_.clear();
 }
 
-// The first time kernel by kernel, for which the driver loads them; captured right behind that.
+// Runs a segment kernel by kernel the first time, so that the driver loads the kernels, then captures it.
 void CudaDevice::run(std::size_t segment, const std::function<void()>& work) {
   if (pace_ != CudaPace::graphs) return work();
   const auto all = [&] {
@@ -176,8 +176,8 @@ void CudaDevice::run(std::size_t segment, const std::function<void()>& work) {
   captured.writes = std::exchange(written_, std::move(before));
 }
 
-// On zeros, so that no kernel follows an index to where nothing is; what rests on the host begins as zeros again after it.
-// Segments load nothing and allocate nothing later.
+// Runs everything on zeros, so that no kernel follows an index out of range; the host tier is zeroed again after it. Later
+// segments load and allocate nothing.
 void CudaDevice::prepare(const std::function<void()>& everything) {
   arena_.fill_with_zeros();
   everything();
@@ -227,7 +227,7 @@ void CudaDevice::fed(const std::vector<Operand>& written) {
     compute_.copy(address(operand), host_->base() + mirror.offset.n, static_cast<std::size_t>(operand.bytes.n));
     mirror.moved->record(compute_);
   }
-  // Kernels that wait to be given would be timed with their launches: where any are timed, a section is given meanwhile.
+  // Times of kernels would include waiting for their launch. With stamps the stream is held while a section is launched.
   constexpr double kAhead = 0.1;  // seconds
   if (!stamps_.empty()) compute_.hold(kAhead);
 }

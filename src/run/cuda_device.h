@@ -1,7 +1,7 @@
-// A GPU: the arena is memory of the device, kernels run on one stream, transfers beside them on one for each way. What is fed and
-// fetched has a place in pinned memory of the host; what rests on a host lies there, and a disk's pages pass through staging.
-// Work between two points at which the host takes part is launched as one graph, unless the plan has a disk: its transfers wait
-// on the host wherever one begins or ends, and graphs that end there would wait for all others.
+// A GPU: the arena is memory of the device. Kernels run on one stream, concurrent transfers on one per direction. Fed and fetched
+// values and the host tier have places in pinned memory of the host; a disk's pages pass through staging.
+// Work between two host operations is launched as one graph, unless the plan has a disk: a disk's transfers need the host at each
+// begin and end, and graphs that end there would wait for all other transfers.
 #pragma once
 
 #include <filesystem>
@@ -23,11 +23,11 @@ namespace plimsoll {
 
 class CudaDevice final : public Device {
  public:
-  // Throws E-CUDA-DEVICE, E-MEM-ARENA where device or host have no room for their arenas, and what PageFile throws.
+  // Throws E-CUDA-DEVICE, E-MEM-ARENA if device or host have no room for their arenas, and the errors of PageFile.
   CudaDevice(const Program& program, const Plan& plan, const CudaOptions& options);
   ~CudaDevice() override;
 
-  // Of pinned memory beside what rests on the host.
+  // Bytes of pinned memory without the host tier.
   static Bytes host_bytes(const Program& program);
 
   BoundKernel bind(const KernelRequest& request) override;
@@ -53,10 +53,10 @@ class CudaDevice final : public Device {
   std::optional<TierUse> use_of(std::size_t tier) const override;
 
  private:
-  // Of an operand that the host feeds or fetches, by its place in the arena.
+  // The host's copy of an operand that it feeds or fetches, by its place in the arena.
   struct Mirror {
-    Bytes offset;                        // in the memory of the host
-    std::unique_ptr<cuda::Event> moved;  // behind the copy to or from it that was started last
+    Bytes offset;                        // in host memory
+    std::unique_ptr<cuda::Event> moved;  // after its latest copy
   };
   struct Lane {
     cuda::Stream stream;
@@ -77,28 +77,28 @@ class CudaDevice final : public Device {
 
   Bytes before_ = cuda::process_memory();
   cuda::DeviceMemory arena_;
-  Bytes taken_ = cuda::process_memory() - before_;  // by the arena alone: what follows takes memory as well
-  std::optional<cuda::Reach> reach_;  // where each kernel is waited for, and nothing else reaches the arena meanwhile
+  Bytes taken_ = cuda::process_memory() - before_;  // by the arena alone: later members take memory, too
+  std::optional<cuda::Reach> reach_;                // for CudaPace::checked, if nothing else reaches the arena during a kernel
   CudaPace pace_;
-  Bytes held_;  // of the host's memory, what rests there; room for a part and the mirrors follow
+  Bytes held_;  // the host tier in pinned memory; room for a part and the mirrors follow
   std::map<Bytes, Mirror> mirrors_;
   std::optional<Arena> host_;
   std::optional<cuda::PinnedMemory> pinned_;
   cuda::Stream compute_, disk_in_, disk_out_;
   Lane in_, out_;
   std::vector<std::unique_ptr<cuda::Event>> done_;  // of transfers between device and host, by their number
-  std::set<std::uint32_t> under_way_;               // of those, since the segment began
-  std::map<Bytes, Bytes> pieces_, written_;         // that may rest on the host and that do, by offset
+  std::set<std::uint32_t> under_way_;               // their numbers since the segment began
+  std::map<Bytes, Bytes> pieces_, written_;         // of the host tier: planned and written ones, by offset
   std::uint8_t host_tier_ = 0;
   struct Captured {
     std::unique_ptr<cuda::Graph> graph;
-    std::map<Bytes, Bytes> writes;  // to the host, until it has been launched
+    std::map<Bytes, Bytes> writes;  // to the host, until the first launch
   };
   std::map<std::size_t, Captured> captured_;
   std::vector<std::unique_ptr<cuda::TimedEvent>> stamps_;
   std::uint8_t disk_tier_ = 0;
   std::mutex rooms_;
-  std::map<const std::byte*, std::unique_ptr<cuda::Event>> ready_;  // by the room of a transfer, which the kernels had before
+  std::map<const std::byte*, std::unique_ptr<cuda::Event>> ready_;  // end of the kernels' use of a transfer's room, by room
   std::unique_ptr<PageFile> disk_;
   std::optional<cuda::PinnedMemory> staging_;  // of the disk
 };

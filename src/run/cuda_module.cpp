@@ -1,4 +1,4 @@
-// What the module exports (cuda_backend.h).
+// The module's export (cuda_backend.h).
 #include <fmt/core.h>
 
 #include "device/cuda/rates.h"
@@ -14,7 +14,7 @@ std::string cuda_version(const char* what, int version) {
   return fmt::format("{} {}.{}", what, version / 1000, version % 1000 / 10);
 }
 
-// With what products load, so that what the module takes of this process shows.
+// Runs products as well, so that the module's memory in this process is complete.
 CudaFacts open() {
   const cuda::DeviceFacts facts = cuda::open_device();
   cuda::try_products();

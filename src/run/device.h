@@ -1,5 +1,5 @@
-// Where a program runs, as the executor sees it: kernels bound to nodes, the arena that their addresses lie in, what moves
-// between tiers, and what the host writes and reads. A device takes no decision; an instruction that it is given is due.
+// The executor's interface to a device: kernels bound to nodes, the arena with their operands, copies between tiers, and host
+// access. A device takes no decision and carries out each instruction at once.
 #pragma once
 
 #include <cstddef>
@@ -14,8 +14,8 @@
 
 namespace plimsoll {
 
-// What was used of a tier past the first: the end of the highest byte that was written, all that were, and what all writes to a
-// disk have put there.
+// The use of a tier past the first: the end of the highest written byte, the number of distinct written bytes, and the bytes of
+// all writes to a disk.
 struct TierUse {
   Bytes height, written, wear;
   std::optional<TransferEngine> transfers;  // of a disk
@@ -25,36 +25,36 @@ class Device {
  public:
   virtual ~Device() = default;
 
-  // Null where the device computes nothing. `scratch` is what the kernel itself says that it needs.
+  // `kernel` is null on a device that computes nothing. `scratch`: the kernel's own demand.
   struct BoundKernel {
     std::unique_ptr<Kernel> kernel;
     Bytes scratch;
   };
   virtual BoundKernel bind(const KernelRequest& request) = 0;
-  // Where kernels find an operand of tier 0.
+  // The address of an operand of tier 0 for kernels.
   virtual std::byte* address(const Operand& operand) const = 0;
-  // On which kernels put their work, as KernelCall::stream.
+  // The stream of the kernels, for KernelCall::stream.
   virtual void* stream() const { return nullptr; }
 
-  // Copies between tiers, which move beside the kernels. What ends one is thrown where it is waited for.
+  // Copies between tiers run next to the kernels. wait() throws the error of a copy.
   virtual void start(const StartCopy& copy) = 0;
   virtual void wait(const WaitCopy& copy) = 0;
 
-  // Whether the host itself takes part in an instruction that neither feeds nor fetches.
+  // True if an instruction other than feed and fetch needs the host.
   virtual bool waits_on_host(const Instruction&) const { return false; }
-  // Instructions in a row in which it does not: `work` does them. Those of one number are always the same.
+  // Runs a sequence of instructions without the host by `work`. A segment number always has the same instructions.
   virtual void run(std::size_t /*segment*/, const std::function<void()>& work) { work(); }
-  // Before anything that the arena holds counts: `everything` runs each segment, of whatever section, for a device that loads and
-  // allocates when it meets work for the first time.
+  // Called before the arena has valid content. `everything` runs each segment of all sections, for a device that loads and
+  // allocates on first use.
   virtual void prepare(const std::function<void()>& /*everything*/) {}
 
-  // Around a kernel, and after a copy that it was given: throws what went wrong with it, where the device is asked to look at
-  // each.
+  // Called before and after a kernel; check() also after a copy. check() throws the error of the instruction if the device waits
+  // for each.
   virtual void expect(const RunKernel&) {}
   virtual void check() {}
 
-  // Where the host writes and reads an operand of tier 0 that is fed or fetched; after feeding it kernels see it, after fetching
-  // it the host sees what kernels have left.
+  // The host's address of a fed or fetched operand of tier 0. fed() makes the host's bytes visible to kernels, fetch() those of
+  // the kernels to the host.
   virtual std::byte* host(const Operand& operand) const = 0;
   virtual void fed(const std::vector<Operand>& written) = 0;
   virtual void fetch(const std::vector<Operand>& wanted) = 0;
@@ -65,14 +65,13 @@ class Device {
   virtual void read(const Operand& operand, const Sink& sink) const = 0;
   virtual void write(const Operand& operand, const Source& source) = 0;
 
-  // Points in the work of the kernels, by number, and the seconds from one to another; what was given to the device is waited
-  // for.
+  // Numbered points in the work of the kernels, and the seconds from one to another after all work so far.
   virtual void stamp(std::size_t /*number*/) {}
   virtual double seconds_between(std::size_t /*from*/, std::size_t /*to*/) const { return 0; }
 
-  // Of a GPU, what its driver counts for this process now; nothing where the process itself is what counts.
+  // The present memory of this process by the GPU's driver, in bytes; absent on other devices.
   virtual std::optional<Bytes> used() const { return {}; }
-  // Of the arena, as the system counts it; and of a tier, nothing where the program keeps nothing there.
+  // The arena's resident bytes by the system's count; the use of a tier, absent for a tier without data.
   virtual Bytes resident() const { return {}; }
   virtual std::optional<TierUse> use_of(std::size_t /*tier*/) const { return {}; }
 };

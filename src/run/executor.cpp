@@ -19,7 +19,7 @@ namespace plimsoll {
 struct Executor::Bound {
   const Kernel* add = nullptr;
   const Kernel* write = nullptr;
-  const Kernel* keep = nullptr;  // at a window's start, where gradients are kept
+  const Kernel* keep = nullptr;  // at a window's start, if gradients are kept
   std::vector<std::byte*> inputs, outputs;
   std::byte* scratch = nullptr;
 };
@@ -27,7 +27,7 @@ struct Executor::Bound {
 struct Executor::Cache {
   struct Entry {
     const Kernel* kernel = nullptr;
-    Bytes scratch;  // what the kernel says that it needs
+    Bytes scratch;  // the kernel's own demand
   };
   std::map<std::string, Entry> by_key;
 };
@@ -51,8 +51,8 @@ Executor::Executor(const Graph& graph, const Program& program, Device& device, i
 
 Executor::~Executor() = default;
 
-// Equal nodes share one kernel: what differs are the addresses. A library need not write all of its scratch, so that a sentinel
-// behind it may stay intact where too little was planned: the kernel itself is asked.
+// Equal nodes share one kernel and differ in addresses. A library need not write all of its scratch, so a sentinel would miss a
+// scratch that is too small; the planned size is compared with the kernel's own demand.
 const Kernel* Executor::kernel_for(const RunKernel& run, bool overwrite) {
   const Node& node = graph_.nodes[run.node];
   const NodeRequest asked = request_for(graph_, node, threads_, loss_chunks_, overwrite);
@@ -74,7 +74,7 @@ const Kernel* Executor::kernel_for(const RunKernel& run, bool overwrite) {
   return entry.kernel;
 }
 
-// Not indices, which must begin anew with each window.
+// False for nodes with indices alone, which must begin anew with each window.
 static bool gives_numbers(const Graph& graph, const Node& node) {
   return std::ranges::any_of(node.outputs, [&](ValueId output) { return is_float(graph.values[output].type.dtype); });
 }
@@ -86,7 +86,7 @@ std::vector<Executor::Bound> Executor::bind(const std::vector<Instruction>& sect
     const auto* run = std::get_if<RunKernel>(&section[i]);
     if (run == nullptr) continue;
     const Node& node = graph_.nodes[run->node];
-    // With one micro-step a window the adding kernel never runs.
+    // With one micro-step per window the adding kernel never runs.
     const bool always_starts = program_.rounds == 1 && node.section == Section::micro;
     bound[i].write = kernel_for(*run, run->starts_window);
     bound[i].add = run->starts_window && !always_starts ? kernel_for(*run, false) : bound[i].write;
@@ -98,14 +98,14 @@ std::vector<Executor::Bound> Executor::bind(const std::vector<Instruction>& sect
   return bound;
 }
 
-// The first micro-step of a window writes its accumulators: nothing has to come in for that.
+// True for the copy of an accumulator into tier 0, which the first micro-step of a window skips because it only writes.
 static bool copies_what_is_written(const Instruction& instruction) {
   const auto* start = std::get_if<StartCopy>(&instruction);
   const auto* wait = std::get_if<WaitCopy>(&instruction);
   return (start != nullptr && start->adds) || (wait != nullptr && wait->adds);
 }
 
-// A failure names the instruction that it belongs to, or that needed what failed.
+// An error names its instruction, or the instruction that waited for the failed copy.
 template <class Work>
 void Executor::name_failure(const Instruction& instruction, const Work& work) {
   try {
@@ -157,7 +157,7 @@ std::vector<Executor::Segment> Executor::segments_of(const std::vector<Instructi
   return segments;
 }
 
-// A segment that writes accumulators, the same one that adds to them and the one that keeps gradients are three.
+// A segment has three numbers: for writing accumulators, for adding to them and for keeping gradients.
 void Executor::run(Section section, const BoundSection& bound, std::size_t segment, bool window_start, const Feeder& work) {
   const std::vector<Instruction>& instructions = program_.of(section);
   const auto [begin, end, host] = bound.segments[segment];
@@ -174,8 +174,8 @@ void Executor::run(Section section, bool window_start, const Feeder& feed) {
   for (std::size_t i = 0; i < bound.segments.size(); ++i) run(section, bound, i, window_start, feed);
 }
 
-// Everything that the host takes no part in, in each of its forms. What is fed is as it was before anybody wrote it, zeros,
-// wherever buffers of the form before have been.
+// Runs every segment without the host, in each of its forms. Fed values are zeroed before each form, because buffers of the
+// previous form may have overwritten them.
 void Executor::prepare() {
   for (const Section section : graph_.sections()) {
     const BoundSection& bound = sections_[static_cast<std::size_t>(section)];

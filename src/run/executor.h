@@ -1,5 +1,5 @@
-// Runs a program on a device: binds each kernel once, then does what is written. It takes no decision and allocates no tensor.
-// Observers see every instruction, which is how the audit, the `check` device and timers work.
+// Runs a program on a device: binds each kernel once, then runs the instructions. It takes no decision and allocates no tensor.
+// Observers see every instruction; the audit, the `check` device and timers are observers.
 #pragma once
 
 #include <functional>
@@ -28,36 +28,35 @@ class Executor {
   Executor(const Graph& graph, const Program& program, Device& device, int threads, int loss_chunks);
   ~Executor();
 
-  // Writes the inputs of the section that it is given.
+  // Writes the inputs of a section.
   using Feeder = std::function<void(Section)>;
 
-  // Runs the instructions of a section. `feed` is called at each feed instruction: of the section, and where updates run as early
-  // as they can (plan/timeline.h) of the update within the micro-step.
+  // Runs the instructions of a section. `feed` is called at each feed instruction: that of the section and, with early updates
+  // (plan/timeline.h), that of the update within the micro-step.
   void run(Section section, bool window_start, const Feeder& feed);
-  // What verify makes wrong: from now on a window adds to the gradients of the one before.
+  // A deliberate fault for verify: from now on a window adds to the gradients of the previous one.
   void keep_gradients() { keeps_gradients_ = true; }
-  // Tells the observers of the two instructions that are not kernels; the caller does the work in between.
+  // Calls the observers for a load or save; the caller's `work` runs in between.
   void load(const std::function<void()>& work);
   void save(const std::function<void()>& work);
 
-  // What lives through the whole run where kernels run: parameters, optimizer state, staging.
+  // The persistent values: parameters, optimizer state, staging.
   const std::vector<Operand>& state() const { return program_.persistent; }
-  // Of what is fed or fetched, on the host; where kernels run on the host, of anything that rests there.
+  // The host's view of a fed or fetched value; if kernels run on the host, of any value in tier 0.
   TensorView view(ValueId value) const;
-  // Whether it rests where kernels run.
+  // True if the value rests in tier 0.
   bool here(ValueId value) const { return program_.operands[value].tier == 0; }
-  // The bytes of a persistent value wherever it rests, in order and in one or more parts; only between the runs of sections.
+  // The bytes of a persistent value on any tier, in order and in one or more parts; only between the runs of sections.
   void read(ValueId value, const Device::Sink& sink) const { device_.read(program_.operands[value], sink); }
   void write(ValueId value, const Device::Source& source) { device_.write(program_.operands[value], source); }
-  // The observer must outlive this. One that is added later is told between those that were added before: it sees an instruction
-  // without their work.
+  // The observer must outlive this. A later observer is called inside the earlier ones, so it does not see their work.
   void add_observer(RunObserver& observer) { observers_.push_back(&observer); }
-  // What libraries chose for the kernels of this program, by algorithm_key: those of Kernel::algorithm that say something.
+  // The libraries' choices for the kernels of this program, by algorithm_key: the non-empty ones of Kernel::algorithm.
   const std::map<std::string, std::string>& algorithms() const { return algorithms_; }
 
  private:
   struct Bound;
-  // Instructions in a row, [begin, end): one that the host takes part in, or those that the device does without it.
+  // Consecutive instructions [begin, end): one that needs the host, or several without it.
   struct Segment {
     std::size_t begin = 0, end = 0;
     bool host = false;

@@ -1,4 +1,4 @@
-// How long each instruction took: an observer that adds up seconds by op. Costs two clock reads an instruction.
+// An observer that adds up the seconds of instructions by op. Costs two clock reads per instruction.
 #pragma once
 
 #include <chrono>

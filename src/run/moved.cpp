@@ -7,7 +7,7 @@ namespace plimsoll {
 
 Moved moved_by(const Program& program, std::size_t tier) {
   Moved moved;
-  std::map<Bytes, Bytes> pieces;  // several copies move the same one
+  std::map<Bytes, Bytes> pieces;  // several copies may move the same piece
   for (const auto* section : program.sections()) {
     for (const Instruction& instruction : *section) {
       const auto* copy = std::get_if<StartCopy>(&instruction);

@@ -1,4 +1,4 @@
-// What the copies of a program move to and from a tier.
+// The pieces that the copies of a program move to and from a tier.
 #pragma once
 
 #include <cstddef>
@@ -11,14 +11,14 @@ namespace plimsoll {
 
 struct Moved {
   std::vector<TierStore::Piece> pieces;  // by offset, each once
-  std::size_t events = 0;                // their numbers are smaller
+  std::size_t events = 0;                // upper bound of the event numbers, exclusive
 };
 
 Moved moved_by(const Program& program, std::size_t tier);
 
-// What a run writes there, in whole blocks, as a store writes its pieces.
+// The bytes that a run writes to a tier, in whole blocks like a store's pieces.
 struct Written {
-  Bytes load;    // the parameters that rest there, each once; state begins as zeros, which nobody writes
+  Bytes load;    // the tier's parameters, each once; state begins as zeros without a write
   Bytes update;  // a window and its update
 };
 Written written_by(const Program& program, const Graph& graph, std::size_t tier);

@@ -1,4 +1,4 @@
-// Where a plan runs: the processor with its arena and the tiers past it, or a GPU.
+// The place of a run: the processor with its arena and the tiers past it, or a GPU.
 #pragma once
 
 #include <cstdint>
@@ -18,17 +18,17 @@ struct PlaceRequest {
   CudaPace pace = CudaPace::kernels;   // of a GPU
   std::filesystem::path folder = ".";  // of the page file
   LinkLimits links = {};               // of a simulated device
-  Bytes beyond = {};                   // past the arena's end, for the audit
+  Bytes beyond = {};                   // bytes mapped past the arena's end, for the audit
 };
 
 class Place {
  public:
-  // Program and plan outlive it. Throws what Arena, Stores, load_cuda and CudaDevice do.
+  // Program and plan outlive this. Throws the errors of Arena, Stores, load_cuda and CudaDevice.
   Place(const Program& program, const Plan& plan, const PlaceRequest& request);
 
   Device& device() { return *device_; }
   Bytes mapped() const { return mapped_; }
-  // Of the arena; nothing where it is not in this process.
+  // The arena's address; absent if the arena is not in this process.
   std::optional<std::uintptr_t> base() const {
     return arena_ ? std::optional(reinterpret_cast<std::uintptr_t>(arena_->base())) : std::nullopt;
   }

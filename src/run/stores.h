@@ -1,4 +1,4 @@
-// The tiers past the first of a program, each with the pieces that its copies move: the memory of a host, a disk.
+// The tiers of a program past the first, each with the pieces of its copies: the memory of a host, a disk.
 #pragma once
 
 #include <array>
@@ -11,23 +11,23 @@
 
 namespace plimsoll {
 
-// Bytes per second that the links of a simulated device let through each way, by link as in plan/tiers/lanes.h; 0: as they can.
+// Limits of a simulated device's links in bytes per second and direction, by link as in plan/tiers/lanes.h; 0: no limit.
 using LinkLimits = PerLink<double>;
 
 class Stores {
  public:
-  // One of the plan's name "disk" is a file in the folder. Throws E-PLAN-CHANGED where the planned engine is refused now, since
-  // another one needs other bytes, and what PageFile and HostStore throw.
+  // The tier named "disk" is a file in the folder. Throws E-PLAN-CHANGED if the planned engine is refused now, because another
+  // one needs other bytes, and the errors of PageFile and HostStore.
   Stores(const Program& program, const Plan& plan, const std::filesystem::path& folder, const LinkLimits& limits = {});
 
   CpuDevice::Stores all() const;
   const TierStore* at(std::size_t tier) const { return stores_.at(tier).get(); }
-  // Null where nothing rests on a disk.
+  // Null if no value rests on a disk.
   PageFile* disk() const { return disk_; }
 
  private:
   std::array<std::unique_ptr<TierStore>, kMostTiers> stores_;
-  PageFile* disk_ = nullptr;  // one of those
+  PageFile* disk_ = nullptr;  // in stores_
 };
 
 }  // namespace plimsoll
