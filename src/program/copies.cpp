@@ -14,7 +14,7 @@ Copies::Copies(const Graph& graph, const PerValue<Operand>& operands, const Resi
       rounds_(rounds),
       next_event_(first_event) {}
 
-// Calls body(memory, rest, number of the piece): a piece here, and where it rests.
+// Calls body(here, rest, number) for each piece: its operands in tier 0 and on its own tier, and its number.
 template <class Body>
 void Copies::for_pieces(const Node& node, Body&& body) const {
   const bool has_input_here = node.op->transfer != Transfer::fetch;

@@ -1,4 +1,4 @@
-// Copies of whole values between tiers (graph/transfer.h) as instructions: each in the pieces in which the value rests.
+// Instructions for copies of whole values between tiers (graph/transfer.h), in the pieces of the value's storage.
 #pragma once
 
 #include <map>
@@ -25,7 +25,7 @@ class Copies {
   const PerValue<Operand>& operands_;
   std::int64_t page_, rounds_;  // page: elements
   std::uint32_t next_event_;
-  std::map<Bytes, std::uint32_t> in_flight_;  // the event of the first piece, by the place in memory
+  std::map<Bytes, std::uint32_t> in_flight_;  // event of the first piece, by the copy's offset in the arena
 };
 
 }  // namespace plimsoll

@@ -57,20 +57,20 @@ class Lowering {
     return result;
   }
 
-  // The instructions of nodes that work on ranges.
+  // The instructions of nodes on ranges.
   struct Streamed {
     std::map<NodeId, std::vector<Instruction>> of;
     std::uint32_t events = 0;
   };
 
-  // Steps that share their pages form a stream, in which what is needed next is on its way: but not before it was written. What
-  // nodes of a stream write is there when the stream ends, what a store writes is there at its wait.
+  // Steps that share their pages form a stream, which fetches ranges ahead, but not before they are written. The results of a
+  // stream are complete at its end, those of a store at its wait.
   Streamed stream(StepRange range) const {
     std::vector<std::vector<StreamedNodes>> streams;
     std::vector<int> begins;                   // first step, by stream
     std::map<ValueId, std::size_t> stream_of;  // by pages
-    std::set<ValueId> written;                 // by streams in this range, of what rests elsewhere
-    std::map<ValueId, int> stored;             // by transfers in this range: the step that waits for it
+    std::set<ValueId> written;                 // values of other tiers written by streams in this range
+    std::map<ValueId, int> stored;             // values stored in this range, with the step that waits
     for (int step = range.begin; step < range.end; ++step) {
       const Step& what = plan_.timeline.steps[static_cast<std::size_t>(step)];
       if (what.kind != Step::Kind::node) continue;
@@ -150,7 +150,7 @@ class Lowering {
     throw internal_error("lower", "unknown step");
   }
 
-  // What a section's inputs are unpacked from.
+  // The staging from which a section's inputs are unpacked.
   std::vector<Operand> staging(Section section) const {
     std::vector<Operand> result;
     if (!graph_.sums(section)) return result;

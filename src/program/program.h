@@ -1,6 +1,6 @@
-// A plan lowered to what runs: flat instructions with fixed operands, one list per section. An operand is a tier, an arena and an
-// offset; no pointer exists above device/. Kernels run one after the other; a copy between tiers runs beside them from its start
-// to the instruction that waits for its event.
+// A plan lowered to instructions with fixed operands, one flat list per section. An operand is a tier, an arena and an offset; no
+// pointer exists above device/. Kernels run one after the other. A copy between tiers runs next to them from its start to the
+// instruction that waits for its event.
 #pragma once
 
 #include <array>
@@ -17,17 +17,17 @@ struct Operand {
   std::uint8_t tier = 0;
   std::uint8_t arena = 0;
   Bytes offset, bytes;  // bytes of the value, before alignment
-  ValueId value;        // what should be there, views and versions resolved to their origin; invalid for scratch
+  ValueId value;        // the content, with views and versions resolved to their origin; invalid for scratch
 };
 
 struct RunKernel {
   NodeId node;
   std::vector<Operand> inputs, outputs;
   Operand scratch;                        // bytes 0: none
-  bool starts_window = false;             // on the first micro-step of a window it writes what it else adds to
-  std::vector<std::size_t> accumulators;  // then these inputs are not read
-  bool foreign_scratch = false;           // scratch belongs to a library, which need not write all of it
-  NodeRange range;                        // of a node on ranges: the one to which operands point that are ranges
+  bool starts_window = false;             // writes on the first micro-step of a window, adds later
+  std::vector<std::size_t> accumulators;  // inputs not read on that micro-step
+  bool foreign_scratch = false;           // the scratch of a library, which need not write all of it
+  NodeRange range;                        // of a node on ranges: the range of its range operands
 };
 // Writes the fed inputs of a section, from staging and from the host.
 struct Feed {
@@ -38,20 +38,20 @@ struct Feed {
 struct Fetch {
   std::vector<Operand> reads;
 };
-// Copies between tiers run beside the kernels until `wait` names the event of their start. `room` is what is held for one on the
-// tier of the kernels, of which the last piece of a value fills only a part. A plan in one tier has none.
+// Copies between tiers run next to the kernels until WaitCopy names the event of their start. `room` is the memory in tier 0 held
+// for a copy; the last piece of a value fills only a part. A plan in one tier has no copies.
 struct StartCopy {
   Operand from, to, room;
   std::uint32_t event = 0;
-  bool adds = false;  // what comes in is added to: not on the first micro-step of a window, which writes it
-  Operand ring;       // the room is in a slot of it, and it is held from its first copy of a section to the last; bytes 0: none
+  bool adds = false;  // copies an accumulator in; skipped on the first micro-step of a window, which only writes it
+  Operand ring;       // the slots around the room, held from their first copy in a section to the last; bytes 0: none
 };
 struct WaitCopy {
   Operand room;
   std::uint32_t event = 0;
   bool adds = false;
   Operand ring;
-  std::uint8_t tier = 1;  // the other one
+  std::uint8_t tier = 1;  // the other tier
 };
 struct LoadState {
   std::vector<Operand> writes;
@@ -66,27 +66,27 @@ struct Program {
   Bytes arena;
   std::array<Bytes, kMostTiers> stored;  // the arenas of the tiers past the first
   std::vector<Instruction> load, micro, update, save;
-  std::vector<std::vector<Instruction>> forward;  // of each forward pass of the graph
+  std::vector<std::vector<Instruction>> forward;  // by forward pass of the graph
   std::vector<Operand> persistent;                // parameters, optimizer state, staging: never poisoned
   std::vector<Operand> window;                    // accumulators and the loss total: live from the first micro-step to the update
-  std::int64_t rounds = 1;                        // of `micro` in a window
-  PerValue<Operand> operands;                     // of every value that has bytes
+  std::int64_t rounds = 1;                        // runs of `micro` per window
+  PerValue<Operand> operands;                     // of every value with bytes
 
   const std::vector<Instruction>& of(Section section) const;
   // Micro-step, update and each forward pass: in the order of the graph's sections.
   std::vector<const std::vector<Instruction>*> sections() const;
 };
 
-// The program of a plan: as many instructions as the timeline has steps, and those of transfers.
+// The program of a plan: one instruction per step of the timeline, and those of transfers.
 Program lower(const Plan& plan);
 
-// What a message about an instruction names: "h.0.mlp.c_fc (matmul)", "copy of h.0.mlp.c_fc.weight.exp_avg", "feed".
+// The name of an instruction for messages: "h.0.mlp.c_fc (matmul)", "copy of h.0.mlp.c_fc.weight.exp_avg", "feed".
 std::string describe(const Instruction& instruction, const Graph& graph);
 
-// Checks by rules of its own that operands lie in the arena, are aligned and that an instruction writes nothing it also reads,
-// except in place; that every copy is waited for once, in its section, and nothing touches its room meanwhile but what only reads
-// a copy out; that no copy begins of a range of another tier while one is under way that writes it, or that it would write.
-// Throws an internal error that names the instruction.
+// Checks a program by rules of its own. Operands lie in the arena and are aligned. An instruction writes nothing that it also
+// reads, except in place. Each copy is waited for once, in its section. Nothing touches the room of a copy in flight, except
+// reads during a copy out. No copy reads or writes a range of another tier during a copy that writes it, or writes one during a
+// read. Throws an internal error that names the instruction.
 void verify(const Program& program, const Graph& graph);
 
 // "micro 12: h.0.attn.c_attn (matmul) r[0x1000, 0x2000) w[...]": one line per instruction.

@@ -8,11 +8,11 @@
 namespace plimsoll {
 namespace {
 
-// A range of what a node streams, which fills a slot.
+// A range of a node's streamed inputs, which fills a slot.
 struct Piece {
-  std::size_t number = 0;  // of which nodes
+  std::size_t number = 0;  // index of the nodes
   NodeRange range;
-  std::vector<StreamedInput> states;  // what is here of it in this pass
+  std::vector<StreamedInput> states;  // the streamed inputs present in this pass
 };
 
 class Stream {
@@ -52,7 +52,7 @@ class Stream {
  private:
   enum class Way : std::uint8_t { in, out };
 
-  // What changes is here in the last pass only.
+  // Updated inputs are present in the last pass only.
   void add_pieces(std::size_t number) {
     const Node& node = graph_.nodes[nodes_[number].front().node];
     const std::vector<StreamedInput> inputs = streamed_inputs(graph_, node);
@@ -71,7 +71,7 @@ class Stream {
     }
   }
 
-  // The first one, whose streamed inputs are those of all.
+  // The first replica; all have the same streamed inputs.
   const Node& node_of(std::size_t piece) const { return graph_.nodes[nodes_[pieces_[piece].number].front().node]; }
 
   std::int64_t element_bytes(ValueId value) const { return size_of(graph_.values[value].type.dtype); }
@@ -79,7 +79,7 @@ class Stream {
     return node_of(piece).inputs[pieces_[piece].states[state].input];
   }
 
-  // The room of a state in the slot of the piece: they lie side by side.
+  // The room of a state in the slot of the piece. The states of a slot lie one after the other.
   Operand place(std::size_t piece, std::size_t state) const {
     Bytes before = slot_bytes_ * static_cast<std::int64_t>(piece % slots_);
     for (std::size_t i = 0; i < state; ++i) before += Bytes{element_bytes(state_of(piece, i))};
@@ -94,7 +94,7 @@ class Stream {
     return {whole.tier, whole.arena, whole.offset + Bytes{range.begin * size}, Bytes{range.elements * size}, whole.value};
   }
 
-  // Calls body(memory, its room, where it rests, event, adds) for each page that comes in, or goes out.
+  // Calls body(memory, room, rest, event, adds) for each page of the transfer, in or out.
   template <class Body>
   void for_pages(std::size_t piece, Way way, Body&& body) const {
     const std::int64_t pages = ceil_div(slot_, page_);
@@ -134,7 +134,7 @@ class Stream {
     for (const RunKernel& run : nodes_[pieces_[piece].number]) instructions_[now_].push_back(kernel(run, piece));
   }
 
-  // Operands that are no ranges are whole; those that are not here in this pass are empty.
+  // Operands that are no ranges are whole; those absent in this pass are empty.
   RunKernel kernel(RunKernel run, std::size_t piece) const {
     const Node& node = graph_.nodes[run.node];
     run.range = pieces_[piece].range;
@@ -160,12 +160,12 @@ class Stream {
   const std::vector<StreamedNodes>& nodes_;
   std::uint32_t first_event_;
   std::size_t slots_, states_ = 0;
-  std::int64_t page_, slot_ = 0;  // elements: of a transfer; of one state in a slot
-  Bytes slot_bytes_;              // for each of its elements
+  std::int64_t page_, slot_ = 0;  // elements of a transfer, and of one state in a slot
+  Bytes slot_bytes_;              // of a slot, per element
   Operand ring_;
   std::vector<Piece> pieces_;
-  std::vector<std::vector<Instruction>> instructions_;  // of each node
-  std::size_t now_ = 0;                                 // the node that they are for
+  std::vector<std::vector<Instruction>> instructions_;  // by node
+  std::size_t now_ = 0;                                 // the present node
 };
 
 }  // namespace

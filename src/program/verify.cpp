@@ -42,9 +42,9 @@ class Verifier {
   enum class Use : std::uint8_t { reads, writes };
   struct Flight {
     Operand room;
-    bool in = false;        // it fills the room
-    std::uint8_t tier = 0;  // past the first
-    Operand there;          // on that one
+    bool in = false;        // a copy into tier 0, which writes the room
+    std::uint8_t tier = 0;  // the other tier
+    Operand there;          // the range on that tier
   };
 
   [[noreturn]] void fail(const std::string& what) const { throw internal_error("program", who_ + ": " + what); }
@@ -60,7 +60,7 @@ class Verifier {
     }
   }
 
-  // State that rests on another tier is loaded and saved through the executor, not through an operand here.
+  // State of another tier is loaded and saved through the executor, not through an operand here.
   void check_places(const std::vector<Operand>& operands, Use use) const {
     for (const Operand& operand : operands) check_place(operand, use);
   }
@@ -94,7 +94,7 @@ class Verifier {
     in_flight_.erase(flight);
   }
 
-  // An output may share its bytes with an input only whole, and only where the op says so.
+  // An output may share its bytes with an input only as a whole and only by an alias of the op.
   void check(const RunKernel& kernel) const {
     const Node& node = graph_.nodes[kernel.node];
     const std::vector<Alias> aliases = aliases_of(*node.op, node.attributes);
@@ -125,7 +125,7 @@ class Verifier {
 
   const Program& program_;
   const Graph& graph_;
-  std::string who_;                            // the instruction that is looked at
+  std::string who_;                            // the present instruction
   std::map<std::uint32_t, Flight> in_flight_;  // by event
 };
 
