@@ -1,6 +1,6 @@
-// The attributes of a node: one plain struct per op, with the meaning of a value. The graph needs only to compare and to print
-// them; an op that knows its own struct reads it back with `as<T>()`. Such a struct is compared with `= default` and names its
-// fields in `template <class V> void fields(V&& v) const { v("name", field); ... }`.
+// The attributes of a node: one plain struct per op, with value semantics. The graph only compares and prints them; an op reads
+// its own struct with `as<T>()`. Such a struct is compared with `= default` and names its fields in
+// `template <class V> void fields(V&& v) const { v("name", field); ... }`.
 #pragma once
 
 #include <array>
@@ -18,7 +18,7 @@
 
 namespace plimsoll {
 
-// The key of an op's counter-based noise. No other field of attributes is of this type, by which they tell it.
+// The key of an op's counter-based noise. No other field of attributes has this type, so the type identifies it.
 using NoiseKey = std::array<std::uint32_t, 2>;
 
 std::string attribute_text(bool value);
@@ -50,7 +50,7 @@ class Attributes {
   bool empty() const { return kind_ == nullptr; }
   // "transpose_b=true, bias=false": canonical, part of the graph's hash.
   std::string text() const { return empty() ? std::string() : kind_->text(value_.get(), true); }
-  // The same without the keys of noise: equal where two nodes do the same work.
+  // The text without keys of noise; equal for two nodes with the same work.
   std::string text_without_noise() const { return empty() ? std::string() : kind_->text(value_.get(), false); }
 
   friend bool operator==(const Attributes& a, const Attributes& b) {
@@ -72,13 +72,13 @@ class Attributes {
     });
     return text;
   }
-  // One object per type, whose address tells the type.
+  // One object per type; its address identifies the type.
   template <class T>
   static inline const Kind kind_of{
       [](const void* a, const void* b) { return *static_cast<const T*>(a) == *static_cast<const T*>(b); }, &text_of<T>};
 
   const Kind* kind_ = nullptr;
-  std::shared_ptr<const void> value_;  // copies share it: graphs are copied often, and attributes never change
+  std::shared_ptr<const void> value_;  // shared by copies: graphs are copied often, and attributes never change
 };
 
 }  // namespace plimsoll

@@ -33,7 +33,7 @@ ValueId GraphBuilder::add_parameter(std::string name, ParameterSpec spec) {
   return id;
 }
 
-// Names are also those of phases, sections and passes.
+// The pass's name must differ from those of phases, sections and passes.
 Section GraphBuilder::begin_forward(ForwardPass pass) {
   constexpr std::string_view kTaken[] = {"load", "first", "steady", "save", "micro", "update", "train"};
   constexpr std::size_t kMost = 128;  // a section is a byte

@@ -1,5 +1,5 @@
-// What an op's rules for training see and may do. The gradient rule emits backward nodes through the builder and hands back, for
-// each input that wants one, the gradient of the loss. A parameter's gradient is added straight into its accumulator.
+// The interface of an op's rules for training. The gradient rule emits backward nodes through the builder and contributes the
+// gradient of the loss for each input that wants one. A parameter's gradient is added directly into its accumulator.
 #pragma once
 
 #include <vector>
@@ -8,17 +8,17 @@
 
 namespace plimsoll {
 
-// Where the gradient of looked-up rows adds up apart from that of a table's other readers.
+// The accumulators for the gradient of looked-up rows, separate from that of a table's other readers.
 struct RowAccumulators {
-  ValueId rows;  // all of the table, or as many as a window can look up
-  ValueId map;   // then: the slot of each row (ops/embedding); else invalid
+  ValueId rows;  // all rows of the table, or the most that a window can look up
+  ValueId map;   // in the second case the slot of each row (ops/embedding), else invalid
 };
 
 // A node of the section `micro` at the end of a window, for the rule OpDef::at_update. The builder is in the section `update`.
 struct WindowEnd {
   GraphBuilder& builder;
   const Node& node;
-  ValueId coefficient;  // f32[1]: where it is no finite number, the update changes nothing; invalid where all windows count
+  ValueId coefficient;  // f32[1]: if not finite, the update changes nothing; invalid if all windows count
 };
 
 class GradientContext {
@@ -27,26 +27,26 @@ class GradientContext {
 
   virtual GraphBuilder& builder() = 0;
   virtual const Node& node() const = 0;
-  // The gradient that flows into an output; invalid where none does.
+  // The gradient of an output; invalid if there is none.
   virtual ValueId gradient(std::size_t output) const = 0;
   virtual bool wants(std::size_t input) const = 0;
-  // For a trained parameter: the accumulator's present version, into which the gradient op has to add (it writes on the first
-  // micro-step of a window). Invalid for anything else: there the op returns a plain gradient.
+  // The present version of a trained parameter's accumulator, into which the gradient op must add (it writes on the first
+  // micro-step of a window). Invalid for any other input, for which the op returns a plain gradient.
   virtual ValueId accumulator(std::size_t input) const = 0;
-  // Whether something has added into that accumulator already.
+  // True if a node has added into that accumulator already.
   virtual bool shared(std::size_t input) const = 0;
-  // Accumulators that the update adds to a table's own; none from the second time on.
+  // Separate accumulators that the update adds to the table's own; none after the first call.
   virtual RowAccumulators rows_apart(std::size_t input) = 0;
-  // Hands over a contribution to the gradient of an input (for a parameter: the accumulator's new version).
+  // Contributes to the gradient of an input (for a parameter: the accumulator's new version).
   virtual void contribute(std::size_t input, ValueId gradient) = 0;
-  // The backward node also yields this output of the forward node, which may then be dead.
+  // Replaces an output of the forward node by a value of the backward node, so that the output may be dead.
   virtual void replace(std::size_t output, ValueId value) = 0;
 
   ValueId input(std::size_t i) const { return node().inputs.at(i); }
   ValueId output(std::size_t i) const { return node().outputs.at(i); }
 
-  // Emits a one-output gradient op whose attributes have a flag `accumulate` and, with it, a last input to add into. The gradient
-  // of a parameter is named after it, any other after the line.
+  // Emits a one-output gradient op with an attribute `accumulate` which, if set, adds into a last input. The gradient of a
+  // parameter is named after the parameter, any other after the line.
   template <class A>
   void contribute(std::size_t to, const OpDef& op, A attributes, std::vector<ValueId> inputs) {
     const ValueId into = accumulator(to);

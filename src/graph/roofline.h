@@ -1,4 +1,4 @@
-// Peak rates of what runs kernels, and the bound that follows from them.
+// Peak rates of a processor or device, and the lower bound of kernel times from them.
 #pragma once
 
 #include "graph/op.h"
@@ -6,8 +6,8 @@
 namespace plimsoll {
 
 struct Roofline {
-  double flops_per_second = 0;       // matrix products of fp32
-  double bf16_flops_per_second = 0;  // of bf16 operands, added in fp32; 0: as those of fp32
+  double flops_per_second = 0;       // of fp32 matrix products
+  double bf16_flops_per_second = 0;  // of bf16 operands, added in fp32; 0: the rate of fp32
   double fp16_flops_per_second = 0;
   double bytes_per_second = 0;  // a fused pass over memory
   double step_seconds = 0;      // fixed cost of one kernel call
@@ -16,7 +16,7 @@ struct Roofline {
   friend bool operator==(const Roofline&, const Roofline&) = default;
 };
 
-// No kernel is faster than this.
+// A lower bound of a kernel's seconds.
 double roofline_seconds(const Roofline& roofline, Cost cost);
 
 }  // namespace plimsoll

@@ -13,8 +13,8 @@ namespace {
 struct Checker {
   const Graph& graph;
   PerValue<char> defined;
-  // The value whose bytes each value is made of, by views and updates in place; how often these bytes were updated in the present
-  // section, and how often when the value was made.
+  // The value whose bytes each value has, by views and updates in place; the number of updates of these bytes in the present
+  // section, and the number when the value was made.
   PerValue<ValueId> bytes_of = PerValue<ValueId>(graph.values.size());
   PerValue<int> updates = PerValue<int>(graph.values.size()), made_at = updates;
   std::set<std::pair<Section, std::uint64_t>> sites = {};
@@ -28,7 +28,7 @@ struct Checker {
       if (input.index >= graph.values.size()) fail(node, "an input does not exist");
       const Value& value = graph.values[input];
       if (!defined[input]) fail(node, fmt::format("reads {} before it is produced", value.name.text()));
-      // The update may read what it finds here of an accumulator that rests elsewhere.
+      // The update may read the present copy of an accumulator on another tier.
       const bool copy = node.section == Section::update && value.copy_of.valid();
       if (value.section && *value.section != node.section && !copy) {
         fail(node, fmt::format("reads {} of another section", value.name.text()));
@@ -63,13 +63,13 @@ struct Checker {
     }
   }
 
-  // What two ops draw at one site is the same noise.
+  // Two ops at one site would draw the same noise.
   void check_site(const Node& node) {
     if (!node.op->random || node.backward || node.clone_of.valid() || node.replica_of.valid()) return;
     if (!sites.emplace(node.section, node.site).second) fail(node, "draws its noise at the site of another op");
   }
 
-  // In a later section a persistent value is what it was updated to.
+  // A later section reads a persistent value as updated.
   void begin_section() {
     std::fill(updates.begin(), updates.end(), 0);
     std::fill(made_at.begin(), made_at.end(), 0);
