@@ -152,8 +152,7 @@ std::vector<NodeReplay> nodes_of(const GraphProblem& graph, const std::vector<Re
 
 std::vector<std::vector<Replay>> schedules(const Problem& problem) {
   constexpr int kLevels = 16;
-  constexpr std::size_t kOpsTried = 12000, kLeast = 10,
-                        kMost = 60;  // number of schedules at a level, limited by the number of ops
+  constexpr std::size_t kOpsTried = 12000, kLeast = 10, kMost = 60;  // schedules at a level, by the number of ops
   std::vector<std::vector<Replay>> all;
   const std::optional<Outcome> keep = evaluate(problem, {});
   if (!keep) return all;

@@ -191,8 +191,8 @@ void PlanSpace::State::simulate(std::vector<Candidate*> candidates) const {
   run_tasks(parts.size(), [&](std::size_t i) { batches[parts[i].front()->batch].simulate(parts[i]); });
 }
 
-// The ladder does not depend on the budget. Rungs without exact bytes are simulated, and the ladder is built again. If there are
-// more than the limit, each round simulates half of the rest, spread evenly; the candidates left are dropped.
+// The ladder does not depend on the budget. Rungs without exact seconds are simulated, and the ladder is built again. If they are
+// too many, each round spends half of the simulations left on them, spread evenly; candidates never simulated are dropped.
 void PlanSpace::State::climb() {
   const std::size_t most_simulated = request.floor_only ? 24 : 200;  // each takes about 20 ms
   std::vector<Candidate> all;
