@@ -82,8 +82,8 @@ struct Family {
 
   // Reads config.json. Unknown settings that change numbers are refused by name: data_error E-FORMAT-CONFIG.
   ModelConfig (*read)(const ConfigReader&) = nullptr;
-  // The same file in a folder, whole or not at all. One that is there is patched: keys that the family does not know stay. The
-  // type of the tensors is said by whoever writes those.
+  // Writes config.json atomically. An existing file is patched: keys that the family does not know stay. The writer of the
+  // tensors sets their type.
   void (*write)(const ModelConfig&, const std::filesystem::path& folder) = nullptr;
   ModelGraph (*build)(const ModelConfig&, const BatchShape&, const BuildOptions&) = nullptr;
   // The names of a parameter in files; new files have the first. Several of them in one file are tied: they hold the same

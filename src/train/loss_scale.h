@@ -13,8 +13,8 @@ struct LossScaleSettings {
 };
 
 // - A window that overflows is tried again with half the scale, three times; then it is skipped.
-// - The first low window does not lower the scale for later ones. A second one before the scale has grown does, and so does a
-//   skip.
+// - One window that needs a lower scale does not lower it for later ones. A second one before the scale has grown does, and so
+//   does a skip.
 // - The scale doubles after growth_samples without an overflow, up to 2^24.
 // - Training is hopeless if three windows in a row overflowed and ended with a scale below 1, or if more than a tenth of the last
 //   200 windows were skipped.

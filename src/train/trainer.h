@@ -27,8 +27,8 @@ namespace plimsoll {
 // Called with the number of samples done, and of all samples.
 using OnEvaluated = std::function<void(std::int64_t, std::int64_t)>;
 
-// Evaluates `samples` samples (0: all) from the start of a source with the section `evaluate`. Rows of a pass with segments are
-// packed as those of training are. The loss is the weighted sum of those of the pass. Staging is the first of the two buffers.
+// Evaluates `samples` samples (0: all) from the start of a source. Rows of a pass with segments are packed as in training. The
+// loss is the weighted sum of the pass's losses. `staging` is the first of the two buffers.
 EvaluationResult evaluate(Executor& executor, const SampleSource& source, std::int64_t batch, std::int64_t samples,
                           const Pass& pass, ValueId staging, const OnEvaluated& on_evaluated = {});
 

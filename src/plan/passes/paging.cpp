@@ -366,8 +366,7 @@ std::vector<ReserveItem> paging_reserve(const Graph& graph, const Residency& res
     }
   }
   const bool ring = to_disk && transfers_of(machine) == TransferEngine::io_uring;
-  const int threads =
-      (to_disk ? (ring ? 1 : kTransfers) : 0) + (to_host ? 2 : 0);  // memory of a host has one thread for each direction
+  const int threads = (to_disk ? (ring ? 1 : kTransfers) : 0) + (to_host ? 2 : 0);  // a host's memory has one each way
   std::vector<ReserveItem> items;
   if (to_disk) items.push_back({"transfers: staging", kTransferStaging * (kTransfers + 1), "counted"});
   items.push_back({kPiecesItem, kPieceState * pieces + kCopyState * copies, "counted"});
