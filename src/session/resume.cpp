@@ -146,7 +146,7 @@ class Differences {
  public:
   Differences(const Config& begun, Config& config, bool force) : begun_(begun), config_(config), force_(force) {}
 
-  // `typed`: on the command line, now. `edited`: in the file, since the run began. `where` each of them.
+  // `typed`: given on the command line now. `edited`: changed in the file since the run began.
   void add(const ConfigKey& key, const Setting* typed, bool edited, const Setting* in_file, bool typed_then) {
     const std::string before = text_of(key, begun_), after = text_of(key, config_);
     if (before == after) {

@@ -448,7 +448,7 @@ void Session::finish(Trainer& trainer, const Plan& plan, const Device& device, A
   emit(Finished{plan, trainer.progress(), device, audit, hash, stopped_by, promised(plan), saved});
 }
 
-// The promised bytes of the process: with a device on this computer, without a GPU.
+// The promised bytes of the process, without the memory of a GPU.
 Bytes Session::promised(const Plan& plan) const {
   const Bytes host = plan.host.n > 0 ? prepared_.budget.host_memory.value_or(plan.host) : Bytes{0};
   if (config_.device == DeviceChoice::cuda) return host;

@@ -47,8 +47,7 @@ class Session {
           std::vector<Consumer*> consumers);
   ~Session();
 
-  // Returns nothing if the training is complete or was stopped, and a plan that does not fit as Refused. Throws the Error that
-  // ended it.
+  // Returns a plan that does not fit; nothing after a complete or stopped training. Throws Error for a failed one.
   std::optional<Refused> run();
 
  private:
