@@ -26,8 +26,8 @@ GroupSums compare_tensors(const std::filesystem::path& a, const std::filesystem:
 // The first computed tensor that differs in a byte or is missing in one file; "" if none.
 std::string first_difference(const std::filesystem::path& a, const std::filesystem::path& b);
 
-// Writes a folder of weights: those of `from`, where parameters of `group` have moved by `step` times their gradient, which is
-// the tensor of that name and `suffix` in `gradients`. Returns the sum of (what they moved by) x gradient.
+// Writes the weights of `from`, with the parameters of `group` moved by `step` times their gradient (the tensor of their name
+// and `suffix` in `gradients`). Returns the sum of movement x gradient.
 double write_moved(const std::filesystem::path& from, const std::filesystem::path& gradients, std::string_view suffix,
                    const std::string& group, double step, const std::filesystem::path& to);
 
