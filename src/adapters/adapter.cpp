@@ -262,7 +262,7 @@ class Rewrite {
     layers_.emplace(weight, layer);
   }
 
-  // A new last node yields the product's own value, so that nobody who reads it changes.
+  // A new last node yields the original value of the product, so its readers do not change.
   void adapt(NodeId id) {
     const Node node = graph_.nodes[id];  // a copy: the graph grows below
     const auto linear = node.op->linear == nullptr ? std::nullopt : node.op->linear(node.attributes);

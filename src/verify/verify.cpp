@@ -450,8 +450,8 @@ class Verification {
     return trials_.run(disk);
   }
 
-  // The decay of the optimizer state's slowest numbers. Faster decay than kFastest leaves too few roundings for statistics (none
-  // at 1/2).
+  // The decay for the rounding test, that of the optimizer if possible. Below kFastest too few roundings are left for statistics
+  // (none at 1/2).
   double state_decay() const {
     constexpr double kFastest = 0.9, kUsual = 0.95;
     const OptimizerChoice& optimizer = config_.optimizer;

@@ -124,7 +124,7 @@ Choice best_at(const Problem& problem, const Exchange& exchange, double price) {
 
 std::vector<Choice> best_choices(const Problem& problem, const Exchange& exchange, std::size_t most) {
   constexpr double kNoBetter = 1e-9;
-  double seconds = 1e-9;  // if nothing takes time, running again still costs more than nothing
+  double seconds = 1e-9;  // positive even if no op takes time, so that bytes have a price
   std::int64_t least = std::numeric_limits<std::int64_t>::max();
   for (const Op& op : problem.ops) seconds += op.seconds;
   for (const std::int64_t bytes : problem.items) least = bytes > 0 ? std::min(least, bytes) : least;

@@ -54,8 +54,7 @@ BatchCandidates::BatchCandidates(BatchModel& model, const Residency& residency, 
 }
 
 void BatchCandidates::complete() {
-  const bool ends_suffice =
-      residency_.by_matrix || window_.group > 1;  // these are for little memory, and a level of so many nodes takes long
+  const bool ends_suffice = residency_.by_matrix || window_.group > 1;  // for little memory; their levels take long to plan
   if (offloads() && offloading_waits() && (only_offloaded_ || !ends_suffice)) {
     const int most = model_->blocks - 1;
     const Graph paged = apply_paging(model_->graph, model_->units, residency_);

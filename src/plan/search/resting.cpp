@@ -61,7 +61,7 @@ Resting::Resting(BatchModel& model, bool smallest, const PlanRequest& request, c
       group_ends_(may_group_ && updates_early(model, 1, request.saves)),
       room_(room_of_host()) {}
 
-// Candidates by rising bytes on other tiers, whatever their size. Large pages are for speed. Narrow passes and small pages are
+// Candidates by rising bytes on other tiers, without regard to room. Large pages are for speed. Narrow passes and small pages are
 // for little memory, so only the smallest micro-batch has them.
 std::vector<Residency> Resting::listed(bool early, bool tables) const {
   std::vector<Residency> list;
