@@ -162,8 +162,8 @@ class EdgeFinder {
     return stretch.size() <= kMostOps && std::ranges::all_of(stretch.problem().ops, [](const auto& op) { return op.like < 0; });
   }
 
-  // Schedules of single ops under limits between the stretch's bytes between its passes and its peak. Items of other ops weigh
-  // nothing; all bytes next to the stretch's own are scratch.
+  // Schedules of single ops under limits on the peak and on the bytes between the passes. Items of other ops weigh nothing; bytes
+  // outside the stretch count as scratch.
   std::vector<std::vector<Replay>> local_schedules(const Stretch& stretch) const {
     constexpr int kLevels = 4;
     Problem problem = stretch.problem();

@@ -45,7 +45,7 @@ Search::Search(const Problem& problem, std::function<void(const Schedule&)> seen
   }
 }
 
-// Scales one to three keys by a factor between 1/30 and 30. Every second one belongs to an op that runs again.
+// Scales one to three keys by a factor between 1/30 and 30. Half of them belong to ops that run again, on average.
 void Search::change(State& state) {
   constexpr double kSteps = 1024, kFarthest = 3.4;
   const std::vector<Replay>& replays = state.schedule.replays;
@@ -117,7 +117,7 @@ std::optional<Schedule> Search::fastest(std::int64_t bytes, Work given) {
   return std::move(best.schedule);
 }
 
-// Also accepts slightly slower schedules, fewer towards the end: a change often gets worse before it gets better.
+// Also accepts slightly slower schedules, fewer towards the end: a key often has to pass through worse values.
 template <class Tried>
 void Search::walk(State now, State& best, int steps, Tried&& tried) {
   for (int left = steps; left > 0 && !best.schedule.replays.empty(); --left) {
