@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "plan/costs.h"
 #include "plan/layout/judge.h"
 #include "plan/search/candidates.h"
 #include "plan/small_models.h"
@@ -159,8 +160,8 @@ TEST(Candidates, AnyPathOfEdgesIsTheFullSimulation) {
             expect_clones_are_read(full.graph);
             const Bytes live = most_live(full);
             SCOPED_TRACE(testing::Message() << shape.layers << " layers, micro " << micro << ", group " << group << ", page "
-                                            << own.page << ", parameters " << own.parameters << ", activations " << own.inputs
-                                            << ", narrow " << own.by_matrix);
+                                            << own.pages.elements << ", parameters " << own.parameters.beyond << ", activations "
+                                            << own.inputs << ", narrow " << own.by_matrix);
             if (regions.exact()) {
               EXPECT_EQ(plan.bytes, live.n);
             } else {

@@ -187,7 +187,7 @@ TEST(TimeBound, TheUpdateWaitsForWhatMemoryDoesNotHold) {
 TEST(TimeBound, FrozenParametersComeInAlone) {
   Place place = with_links(2e8);
   for (Link& link : place.machine.links) {
-    if (link.from == "ram") link.bytes_per_second = 1e6;
+    if (link.from == 0) link.bytes_per_second = 1e6;
   }
   PlanRequest request;
   request.effective_batch = request.micro_batch.emplace(2);

@@ -10,6 +10,7 @@
 #include "autodiff/training.h"
 #include "device/arena.h"
 #include "device/cpu/parallel.h"
+#include "formats/config_json.h"
 #include "formats/file.h"
 #include "formats/safetensors.h"
 #include "models/all.h"
@@ -85,7 +86,7 @@ struct Running {
 TEST(Golden, EveryGradientOfOneBatch) {
   cpu::set_thread_count(2);
   OpCatalogue catalogue({}, {});
-  const Gpt2Config config = read_gpt2_config(folder());
+  const Gpt2Config config = read_gpt2_config(ConfigReader(folder() / "config.json"));
   Pass batch;
   const GraphSource source = [&](std::int64_t micro) {
     Gpt2Config quiet = config;
@@ -131,7 +132,7 @@ TEST(Golden, EveryGradientOfOneBatch) {
 TEST(Golden, LogitsAtEveryPosition) {
   cpu::set_thread_count(2);
   OpCatalogue catalogue({}, {});
-  const Gpt2Config config = read_gpt2_config(folder());
+  const Gpt2Config config = read_gpt2_config(ConfigReader(folder() / "config.json"));
   const BatchShape shape{.tokens = kTokens, .forward = {.samples = kBatch, .rows = kTokens}};
   const ModelGraph model = build_gpt2(config, shape, {});
   const Pass &forward = model.pass("forward"), &scores = model.pass("logits");
