@@ -29,7 +29,7 @@ constexpr std::string_view kWeight = ".weight", kA = ".lora_A.weight", kB = ".lo
                            kNorms = ".lora_norms";
 constexpr std::size_t kShown = 6;
 
-// "model.layers.0.mlp" of a parameter of it.
+// The module of a parameter, such as "model.layers.0.mlp".
 std::string module_of(const std::string& parameter) { return parameter.substr(0, parameter.rfind('.')); }
 
 std::string some_of(const std::set<std::string>& names) {
@@ -44,7 +44,7 @@ std::string some_of(const std::set<std::string>& names) {
 
 std::string last_part(const std::string& name) { return name.substr(name.rfind('.') + 1); }
 
-// The linear layers of a model, and which of them get an adapter.
+// The linear layers of a model, and the selection for adapters.
 class Targets {
  public:
   Targets(const Graph& graph, const ModelConfig& config, const AdapterSettings& settings)
@@ -54,7 +54,7 @@ class Targets {
     }
   }
 
-  // In the order of the graph.
+  // The weights of the selected layers, in the order of the graph.
   std::vector<ValueId> weights() {
     std::vector<ValueId> chosen;
     std::set<std::string> known, others;
@@ -107,7 +107,7 @@ class Targets {
                        "linear layers; an embedding, a norm or the head is trained whole instead", trained_whole(id));
   }
 
-  // The same names without those of the module, which is saved whole instead. An expression has no names to leave out.
+  // Proposes the names without the module's, which is saved whole instead. An expression has no names to leave out.
   Remedies trained_whole(ValueId id) const {
     if (settings_.targets.kind != ModuleSet::Kind::names) return {};
     std::vector<std::string> targets, saved = settings_.modules_to_save;
@@ -122,7 +122,7 @@ class Targets {
     return {Remedy::of_changes({{"adapter.targets", left}, {"adapter.modules_to_save", nlohmann::json(saved).dump()}})};
   }
 
-  // Lists that come with an adapter may be for several kinds of models.
+  // The lists of an existing adapter may be for several kinds of models.
   void check_names(const std::set<std::string>& known) const {
     if (settings_.targets.kind != ModuleSet::Kind::names || !settings_.init.empty()) return;
     for (const std::string& name : settings_.targets.names) {
@@ -146,7 +146,7 @@ class Targets {
   std::set<std::string> found_;
 };
 
-// One of the two names of a tied table is to be trained, and `absent` is not.
+// One name of a tied table is to be trained, but `absent` is not.
 Error tied_error(const AdapterSettings& settings, const std::string& absent) {
   const std::string what = fmt::format("the head is the table of tokens, and {} alone is not to be trained", absent);
   if (!settings.init.empty()) {
@@ -161,7 +161,7 @@ Error tied_error(const AdapterSettings& settings, const std::string& absent) {
                       {Change("adapter.modules_to_save", nlohmann::json(saved).dump())});
 }
 
-// What stays trained beside the adapter.
+// The parameters that are trained whole, next to the adapter.
 std::vector<ValueId> saved_parameters(const Graph& graph, const ModelConfig& config, const AdapterSettings& settings) {
   std::vector<ValueId> saved;
   std::set<std::string> known, found;
@@ -240,7 +240,7 @@ class Rewrite {
     return id;
   }
 
-  // A begins as kaiming_uniform_ with a = sqrt(5) does, within 1 / sqrt(inputs); B as zeros.
+  // A starts like kaiming_uniform_ with a = sqrt(5), within 1 / sqrt(inputs); B starts at zero.
   void add_parameters(ValueId weight, const LinearOperands& linear) {
     const std::string name = graph_.values[weight].name.text(), module = module_of(name);
     const Shape shape = graph_.values[weight].type.shape;
@@ -262,7 +262,7 @@ class Rewrite {
     layers_.emplace(weight, layer);
   }
 
-  // A new last node yields the product's own value, so that nobody who reads it changes.
+  // A new last node yields the original value of the product, so its readers do not change.
   void adapt(NodeId id) {
     const Node node = graph_.nodes[id];  // a copy: the graph grows below
     const auto linear = node.op->linear == nullptr ? std::nullopt : node.op->linear(node.attributes);
@@ -272,7 +272,7 @@ class Rewrite {
     builder_.set_line(node.line.text());
     const std::size_t first = graph_.nodes.size();
     const ValueId product = node.outputs.at(0), last = adapted(node, found->second);
-    const ValueId read = last;  // from here on the product itself
+    const ValueId read = last;  // the unadapted product, after the swap below
     const NodeId end = graph_.values[last].producer;
     for (std::size_t i = first; i < graph_.nodes.size(); ++i) {
       std::ranges::replace(graph_.nodes[NodeId{i}].inputs, product, read);
@@ -299,7 +299,7 @@ class Rewrite {
     return ops::sum_paths(builder_, product, ops::sum_paths(builder_, magnified, less, "difference"), "changed");
   }
 
-  // s x A^T B^T: the scale is taken to the smallest of the three.
+  // s x A^T B^T; the scale is applied to the smallest product.
   ValueId low_rank(ValueId x, const LayerValues& layer) {
     ValueId low = ops::matmul(builder_, x, layer.a, {.transpose_b = true}, "lora_A");
     if (layer.scale != 1) low = builder_.add1(ops::kScale, ops::ScaleAttributes{layer.scale}, {low}, "lora_scaled");
@@ -312,7 +312,7 @@ class Rewrite {
     return ops::magnitude(builder_, x, layer.magnitude, layer.norms, bias, "magnified");
   }
 
-  // Once a window, behind the updates of A and B.
+  // Runs once a window, after the updates of A and B.
   void add_norms() {
     builder_.set_section(Section::update);
     for (const auto& [weight, layer] : layers_) {
@@ -332,7 +332,7 @@ class Rewrite {
   std::uint64_t seed_;
   bool trains_ = false;
   ValueId sample_ids_;
-  std::map<ValueId, LayerValues> layers_;  // by the weight
+  std::map<ValueId, LayerValues> layers_;  // by weight
 };
 
 }  // namespace

@@ -19,10 +19,10 @@
 namespace plimsoll {
 namespace {
 
-// A match counts as the first of these numbers of steps within which it ends.
+// The cost of a match is the first of these step limits within which it ends.
 constexpr std::array<std::uint32_t, 3> kSteps{500, 5000, 100'000};
 
-// The library's room for a match: 20 KiB, one for all patterns.
+// The library's memory for a match: 20 KiB, shared by all patterns.
 struct MatchRoom {
   pcre2_match_data* match = pcre2_match_data_create(1, nullptr);
   pcre2_match_context* context = pcre2_match_context_create(nullptr);
@@ -36,7 +36,7 @@ struct MatchRoom {
   }
 };
 
-// A list of patterns, compiled, and what it has said of modules. Graphs are built again and again.
+// A compiled list of patterns, with its known matches: graphs are built repeatedly.
 class Resolved {
  public:
   explicit Resolved(const std::vector<PatternNumber>& patterns) : patterns_(patterns) {
@@ -45,7 +45,7 @@ class Resolved {
 
   bool is_of(const std::vector<PatternNumber>& patterns) const { return patterns_ == patterns; }
 
-  // The number of the first pattern that matches.
+  // The number of the first matching pattern.
   std::optional<double> number_of(std::string_view module) {
     if (const auto known = known_.find(module); known != known_.end()) return known->second;
     std::optional<double> number;
@@ -65,7 +65,7 @@ class Resolved {
 
 std::optional<double> number_of(const std::vector<PatternNumber>& patterns, std::string_view module) {
   if (patterns.empty()) return {};
-  constexpr std::size_t kLists = 2;  // of ranks and of alphas
+  constexpr std::size_t kLists = 2;  // one for ranks, one for alphas
   static thread_local std::deque<Resolved> resolved;
   auto found = std::ranges::find_if(resolved, [&](const Resolved& each) { return each.is_of(patterns); });
   if (found == resolved.end()) {

@@ -1,5 +1,5 @@
-// Patterns choose modules and parameters by name. They come from configurations and adapters of other people, so the work of all
-// matches of a list together is bounded.
+// Patterns that select modules and parameters by name. They may come from other people's adapters, so the total work of a list's
+// matches is bounded.
 #pragma once
 
 #include <cstdint>
@@ -12,18 +12,18 @@
 
 namespace plimsoll {
 
-// The steps of the matcher that are left to all matches that share it.
+// The matcher steps left to all matches that share them.
 struct MatchWork {
   std::int64_t left = std::int64_t{1} << 30;
 };
 
-// A regular expression in Perl's syntax. E-ADAPTER-PATTERN, naming `where`, if it is none.
+// A regular expression in Perl's syntax. E-ADAPTER-PATTERN, with the place `where`, if it is invalid.
 class NamePattern {
  public:
   NamePattern(std::string expression, std::string where);
   ~NamePattern();
   NamePattern(NamePattern&&) noexcept;
-  // All of the text. E-CONFIG-VALUE: the match, or all that share `work`, take too many steps.
+  // Matches the whole text. E-CONFIG-VALUE if the match, or all matches that share `work`, take too many steps.
   bool matches(std::string_view text, MatchWork& work) const;
 
  private:
@@ -31,7 +31,7 @@ class NamePattern {
   std::unique_ptr<Code> code_;
 };
 
-// Whether the name is the module's, or its last parts.
+// True if `name` is the module's whole name or its last parts.
 bool is_named(std::string_view module, std::string_view name);
 bool is_named(std::string_view module, std::span<const std::string> names);
 

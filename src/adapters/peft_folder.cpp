@@ -20,16 +20,16 @@
 namespace plimsoll {
 namespace {
 
-using json = nlohmann::ordered_json;  // of patterns the first one counts
+using json = nlohmann::ordered_json;  // the first matching pattern counts, so order matters
 namespace fs = std::filesystem;
 
-// Keys that change no number of an adapter that is there.
+// Keys without influence on the numbers of an existing adapter.
 constexpr std::array<std::string_view, 14> kIgnored{
     "auto_mapping",        "inference_mode", "revision",         "peft_version",      "task_type",
     "fan_in_fan_out",      "megatron_core",  "eva_config",       "qalora_group_size", "base_model_name_or_path",
     "ensure_weight_tying", "runtime_config", "base_model_class", "parent_library"};
 
-// Where A and B begin says nothing of what they are now, unless the base is changed as well.
+// Initialisations of A and B that leave the base alone: they do not matter to a trained adapter.
 constexpr std::array<std::string_view, 4> kPlainBeginnings{"gaussian", "eva", "orthogonal", "mica"};
 
 class Reader {
@@ -42,7 +42,7 @@ class Reader {
     json_ = read_ordered_json_object(folder / kAdapterConfig, {.bytes = 4 << 20}, "E-ADAPTER-FOLDER");
   }
 
-  // Marks the key as understood. Null and absent are the same.
+  // Marks the key as understood. An absent key is null.
   const json& get(const char* key) {
     known_.emplace_back(key);
     static const json kNull;
@@ -94,7 +94,7 @@ class Reader {
     return list;
   }
 
-  // Everything else has to say nothing.
+  // All other keys have to be neutral.
   void check_rest() const {
     for (const auto& [key, value] : json_.items()) {
       const bool known = std::ranges::find(known_, key) != known_.end() || std::ranges::find(kIgnored, key) != kIgnored.end();
@@ -198,7 +198,7 @@ SafetensorsFile open_adapter(const fs::path& folder) {
   return SafetensorsFile::open(folder / kAdapterFile);
 }
 
-// A relative name starts from here, as in PEFT, or from where the adapter lies.
+// A relative name starts from the current folder, as in PEFT, or from the adapter's.
 fs::path base_of(const PeftAdapter& adapter) {
   std::error_code ignored;
   const fs::path named = adapter.base;

@@ -46,7 +46,7 @@ StoredForm form_of(const FrozenBase& base) {
   return {};
 }
 
-// What the base says of each parameter that it stores otherwise.
+// The parameters that the base stores in another form, with that form.
 std::vector<std::pair<ValueId, StoredForm>> forms(const Graph& graph, const FrozenBase& base) {
   std::vector<std::pair<ValueId, StoredForm>> result;
   if (base.format == BaseFormat::none) return result;

@@ -1,6 +1,6 @@
-// How frozen matrices are stored, as a rewrite of a forward graph: before its gradients, and after whatever freezes parameters. A
-// matrix becomes bf16 or blocks if all ops that read it say that they can (OpDef::reads_stored). Norms and biases stay as they
-// are, and so do embeddings and heads, unless the base is kept as its file stores it.
+// The storage of frozen matrices, as a rewrite of a forward graph after freezing and before gradients. A matrix becomes bf16 or
+// blocks if all its readers support that (OpDef::reads_stored). Norms, biases, embeddings and heads stay as they are, unless the
+// base keeps the form of its file.
 #pragma once
 
 #include <cstddef>
@@ -21,25 +21,25 @@ enum class BaseFormat : std::uint8_t {
   file  // each matrix as its file stores it
 };
 
-// In blocks, or as bf16.
+// A block format, or none for bf16.
 using StoredForm = std::optional<BlockFormat>;
 
 struct FrozenBase {
   BaseFormat format = BaseFormat::none;
-  bool nested = true;                      // the scales of nf4 are stored in blocks, too
-  std::map<std::string, StoredForm> file;  // of `file`: the parameters that are not fp32 there
+  bool nested = true;                      // the scales of nf4 are stored in blocks as well
+  std::map<std::string, StoredForm> file;  // for `file`: the parameters that are not fp32 there
   friend bool operator==(const FrozenBase&, const FrozenBase&) = default;
 };
 
-// The matrices of linear layers that are frozen, or may be.
+// The matrices of linear layers that are frozen or may be.
 std::vector<ValueId> linear_matrices(const Graph& graph);
 
-// Stores the frozen ones of them so, and of `file` frozen tables, too. Returns how many matrices that are.
+// Stores frozen matrices in this form, for `file` also frozen tables. Returns the number of matrices.
 std::size_t store_base(Graph& graph, const FrozenBase& base);
-// The same of a graph that nothing trains: all of them count as frozen.
+// The same for a graph without training: all matrices count as frozen.
 void freeze_base(Graph& graph, const FrozenBase& base);
 
-// Stores one frozen matrix so. False, and nothing is changed, where an op that reads it needs fp32.
+// Stores one frozen matrix in this form. Returns false, and changes nothing, if a reader needs fp32.
 bool store_frozen(Graph& graph, ValueId parameter, StoredForm form);
 
 }  // namespace plimsoll

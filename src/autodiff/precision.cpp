@@ -17,7 +17,7 @@
 namespace plimsoll {
 namespace {
 
-// Whether a rule of the node's op, which may be null, names this input.
+// True if the rule of the node's op, possibly null, names this input.
 bool takes(std::vector<std::size_t> (*rule)(const Attributes&), const Node& node, std::size_t input) {
   if (rule == nullptr) return false;
   const std::vector<std::size_t> inputs = rule(node.attributes);
@@ -43,7 +43,7 @@ class Precision {
     }
   }
 
-  // Of gradients in fp16.
+  // The meter of fp16 gradients.
   std::optional<UnderflowMeter> meter() {
     if (counts_.empty()) return {};
     UnderflowMeter meter;
@@ -67,8 +67,8 @@ class Precision {
     return node.op->alike || (node.op->rounded != nullptr && !(node.op->rounded(node.attributes, compute) == node.attributes));
   }
 
-  // Values that are made in 16 bits: as many as possible, if every reader takes them so. An op that needs several values in one
-  // width gets all of them in 16 bits or none.
+  // Finds the values to make in 16 bits: as many as possible, if every reader accepts them. Ops that need several values of one
+  // width get all of them in 16 bits or none.
   void find_narrow() {
     narrow_.resize(graph_.values.size(), 0);
     PerValue<char> read(graph_.values.size(), 0);
@@ -94,7 +94,7 @@ class Precision {
     return std::span(node.outputs).first(std::min(node.op->rounds, node.outputs.size()));
   }
 
-  // Whether an op had values of both widths among those that are of one: they are wide then.
+  // Widens the values of ops that have both widths but need one. Returns true after a change.
   bool mend_widths() {
     bool mended = false;
     for (const Node& node : graph_.nodes) {
@@ -112,7 +112,7 @@ class Precision {
     return mended;
   }
 
-  // By the width of its forward op's output, which is settled here.
+  // Rounds like the forward op, whose output width is known here.
   void round_again(Node& node) {
     const RoundsAgain& again = node.op->again;
     if (again.rounded == nullptr) return;
@@ -136,7 +136,7 @@ class Precision {
     }
   }
 
-  // Right behind the node that makes gradients, those that are fp16.
+  // Counts the small numbers of fp16 gradients right after the node that makes them.
   void count_small(NodeId id) {
     const Node node = graph_.nodes[id];  // a copy: the graph grows below
     for (const ValueId value : rounded_outputs(node)) count_small(node, value);
@@ -154,9 +154,9 @@ class Precision {
     builder_.add1(ops::kCountSmall, ops::NoAttributes{}, {value, count}, "small");
   }
 
-  // The builder appends the cast to the order, before the first node that reads it. What rests is rounded again for the backward
-  // pass: a copy that waited for it would take half of its bytes. So are for each line a gradient, since sums of residual paths
-  // hand one and the same to many, and what several layers share: a copy would live as long as all of them.
+  // The cast is placed before the first reader. Persistent values are rounded again for the backward pass: a copy kept until then
+  // would take half of their bytes. Gradients (shared by residual paths) and persistent values (shared by layers) are rounded for
+  // each line: one copy would live as long as all of its readers.
   ValueId rounded(const Node& reader, ValueId value) {
     const Value& what = graph_.values[value];
     const bool again = reader.backward && what.persistent();
@@ -180,15 +180,15 @@ class Precision {
   DType compute_;
   PerValue<char> narrow_;  // made in 16 bits
   std::map<std::tuple<ValueId, Section, bool, std::string>, ValueId> known_;
-  std::vector<std::pair<ValueId, ValueId>> counts_;  // gradients in fp16, and what counts their small numbers
+  std::vector<std::pair<ValueId, ValueId>> counts_;  // gradients in fp16, and their counts of small numbers
 };
 
 }  // namespace
 
 namespace {
 
-// The parameters of two or more axes whose readers all fit: fits(node, input). Statistics keep the storage that they declare, and
-// adapters are fp32.
+// The parameters of two or more axes whose readers all fit: fits(node, input). Statistics keep their declared storage; adapters
+// are fp32.
 template <class Fits>
 std::vector<ValueId> parameters_where(const Graph& graph, Fits fits) {
   PerValue<char> others(graph.values.size(), 0);
@@ -205,7 +205,7 @@ std::vector<ValueId> parameters_where(const Graph& graph, Fits fits) {
   return found;
 }
 
-// With all versions of them.
+// Includes all versions of the parameters.
 void narrow_parameters(Graph& graph, DType to) {
   const auto fits = [](const Node& node, std::size_t i) {
     return takes(node.op->narrow, node, i) || takes(node.op->either, node, i);

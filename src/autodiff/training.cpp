@@ -23,22 +23,22 @@
 namespace plimsoll {
 namespace {
 
-// A window's lookups have slots of their own up to one for so many rows of a table.
+// Lookups of a window get slots of their own, up to one for this many rows of a table.
 constexpr std::int64_t kRowsPerSlot = 8;
 
-constexpr const char* kChangeName = "change";  // behind the name of a parameter and a dot
+constexpr const char* kChangeName = "change";  // suffix of a parameter's name, after a dot
 
-// No key: to the nearest.
+// Without a key numbers are rounded to the nearest.
 NoiseKey rounding_of(const OptimizerSettings& settings, const std::string& name) {
   return settings.nearest ? NoiseKey{} : philox_key(settings.seed, random_site(name + ".rounding"));
 }
 
 struct Gradient {
   ValueId parameter, accumulator;
-  RowAccumulators apart;  // of a table that is looked up and read otherwise
+  RowAccumulators apart;  // of a table with lookups and other readers
 };
 
-// One reverse walk over the forward nodes of the section `micro`, from the losses that are its roots.
+// A reverse walk over the forward nodes of the section `micro`, from the losses at its roots.
 class Backward : public GradientContext {
  public:
   Backward(Graph& graph, std::vector<LossRoot> roots, std::int64_t accumulation, const OptimizerSettings& settings)
@@ -55,7 +55,7 @@ class Backward : public GradientContext {
   }
 
   const std::vector<Gradient>& accumulators() const { return accumulators_; }
-  // The losses as the backward pass yields them, and the forward nodes that they make superfluous.
+  // The losses from the backward pass, and the forward nodes that they replace.
   const std::vector<LossRoot>& roots() const { return roots_; }
   const std::vector<NodeId>& replaced() const { return replaced_; }
   ValueId step() const { return step_; }
@@ -128,7 +128,7 @@ class Backward : public GradientContext {
 
   bool is_narrow(ValueId parameter) const { return narrow_.contains(parameter); }
 
-  // Whatever else adds to an accumulator than products does so by itself, in fp32.
+  // Ops other than products add to an accumulator in fp32, in a step of their own.
   void find_narrow() {
     if (settings_.gradients == DType::f32) return;
     const std::vector<ValueId> found = read_by_products(builder_.graph());
@@ -138,7 +138,7 @@ class Backward : public GradientContext {
   ValueId add_rounded(ValueId parameter, ValueId gradient, ValueId into) {
     const std::string name = builder_.value(parameter).name.text() + ".grad";
     if (!step_.valid()) step_ = builder_.add_input("batch.step", {DType::u32, Shape{2}});
-    // Each of the additions that a shared parameter gets rounds with noise of its own.
+    // Each addition to a shared parameter rounds with noise of its own.
     const int addition = ++additions_[parameter];
     const ops::RoundingAttributes attributes{rounding_of(settings_, addition == 1 ? name : fmt::format("{}.{}", name, addition))};
     builder_.rename(gradient, name + ".part");
@@ -159,7 +159,7 @@ class Backward : public GradientContext {
     }
   }
 
-  // A value needs a gradient if a trained parameter stands behind it.
+  // A value needs a gradient if it depends on a trained parameter.
   void mark_needed() {
     const Graph& graph = builder_.graph();
     needed_.resize(graph.values.size());
@@ -192,7 +192,7 @@ class Backward : public GradientContext {
   std::int64_t accumulation_;
   const OptimizerSettings& settings_;
   std::set<ValueId> narrow_;          // parameters whose gradients are summed in 16 bits
-  std::map<ValueId, int> additions_;  // of each of them, so far
+  std::map<ValueId, int> additions_;  // number of their additions so far
   ValueId step_;
   GraphBuilder builder_;
   std::vector<LossRoot> roots_;
@@ -205,9 +205,8 @@ class Backward : public GradientContext {
   PerValue<char> needed_;
 };
 
-// What a statistic is when a window begins, all of its micro-steps see. So one that a micro-step updates in place is for other
-// passes to read; and it may not depend on how often that happens, since a window may have any number of micro-steps and run
-// again.
+// All micro-steps of a window see a statistic's value at its start. A statistic that micro-steps update in place is thus for
+// other passes to read. It must not depend on the number of updates, since a window may run again with any number of micro-steps.
 void check_statistics(const Graph& graph) {
   PerValue<NodeId> updated_by(graph.values.size());
   const std::vector<NodeId> nodes = graph.section_order(Section::micro);
@@ -245,8 +244,8 @@ void check_statistics(const Graph& graph) {
   }
 }
 
-// Takes a node with one output, which nobody reads any more, out of the graph: the forward loss, which the backward loss computes
-// as well. Ids above the removed ones move down by one.
+// Removes a node with one unread output from the graph: the forward loss, which the backward loss replaces. Ids above it move
+// down by one.
 class Removal {
  public:
   Removal(Graph& graph, NodeId node) : node_(node), value_(graph.nodes[node].outputs.at(0)) {
@@ -319,7 +318,7 @@ class UpdateSection {
     TrainingValues values;
     values.update_scalars = builder_.add_input("update.scalars", {DType::f64, Shape{ops::kUpdateScalars}});
     for (Gradient& each : accumulators) add_rows(each);
-    std::vector<ValueId> squares;  // of each accumulator
+    std::vector<ValueId> squares;  // by accumulator
     for (const Gradient& each : accumulators) {
       squares.push_back(
           builder_.add1(ops::kSumOfSquares, ops::NoAttributes{}, {each.accumulator}, builder_.value(each.accumulator).name));
@@ -357,7 +356,7 @@ class UpdateSection {
     return {outputs[at.norm], outputs[at.coefficient]};
   }
 
-  // With a loss scale, a window whose gradient is no number runs again, or does not count.
+  // With a loss scale, a window with a non-finite gradient runs again or does not count.
   void add_window_ends(ValueId coefficient) {
     for (const NodeId id : builder_.graph().section_order(Section::micro)) {
       const Node node = builder_.graph().nodes[id];  // a copy: the graph grows below
@@ -367,7 +366,7 @@ class UpdateSection {
     }
   }
 
-  // What a model itself has in its update runs behind the optimizer, and sees what that has changed.
+  // The model's own update nodes run after the optimizer and read its results.
   void put_behind(const std::vector<NodeId>& own) {
     Graph& graph = builder_.graph();
     if (own.empty()) return;
@@ -405,7 +404,7 @@ class UpdateSection {
     return false;
   }
 
-  // What an update reads beside what it keeps. The coefficient is of clipping and the loss scale; invalid without both.
+  // Inputs of an update other than its state. The coefficient comes from clipping and the loss scale; invalid without both.
   struct UpdateValues {
     ValueId parameter, gradient, scalars, coefficient;
   };
@@ -438,7 +437,7 @@ class UpdateSection {
     return {ops::kSgd, sgd, s.momentum ? std::vector{"momentum"} : std::vector<const char*>{}};
   }
 
-  // Returns how the parameter changes.
+  // Returns the parameter's change.
   ValueId update_parameter(const UpdateValues& values) {
     const Value parameter = builder_.value(values.parameter);  // a copy: the graph grows below
     const double decay = decays(*parameter.parameter) ? settings_.weight_decay : 0;
@@ -472,8 +471,7 @@ class UpdateSection {
     return builder_.add(*update.op, update.attributes, std::move(inputs), std::move(outputs))[at.change()];
   }
 
-  // Three passes over the gradient, in each of which it may stream. What has more than two axes is the matrix whose rows are its
-  // last axis.
+  // Three passes over the gradient, each of which may stream. Tensors of more than two axes count as matrices of their last axis.
   ValueId factored_update(const UpdateValues& values, double decay) {
     using At = ops::FactoredOperands;
     const std::string name = builder_.value(values.parameter).name.text();
@@ -549,7 +547,7 @@ TrainingValues add_training(Graph& graph, std::vector<LossRoot> losses, const Op
     builder.add1(ops::kSumLosses, ops::NoAttributes{}, {root.losses, total}, "total");
     values.loss_totals.push_back(total);
   }
-  // From the end, so that the ids of those before stay.
+  // From the end: earlier ids stay valid.
   std::vector<NodeId> replaced = backward.replaced();
   std::ranges::sort(replaced, std::greater<>{}, &NodeId::index);
   for (const NodeId id : replaced) {

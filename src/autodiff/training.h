@@ -10,33 +10,33 @@
 
 namespace plimsoll {
 
-// Behind the name of a parameter and a dot.
+// Suffix of a parameter's name, after a dot.
 inline constexpr const char* kAverageName = "ema";
 
 struct OptimizerSettings {
   enum class Kind { adamw, sgd, lion, adafactor } kind = Kind::adamw;
-  double beta2 = 0.95, epsilon = 1e-8;  // beta2: of lion too
-  bool momentum = false;                // of sgd; how much is fed, as AdamW's first beta is
+  double beta2 = 0.95, epsilon = 1e-8;  // beta2: also of lion
+  bool momentum = false;                // of sgd; its value is fed, like AdamW's first beta
   bool nesterov = false;
   double weight_decay = 0;
-  // Tensors of two or more axes; or all; or those of two or more axes that are not embeddings.
+  // matrices: two or more axes; no_embeddings: matrices without embeddings.
   enum class Decay { matrices, all, no_embeddings } decay = Decay::matrices;
-  double clip = 1.0;         // of the global norm; 0: none
-  bool scaled = false;       // the loss is multiplied by a scale, which its gradients are divided by
-  double clip_value = 0;     // of each element; 0: none
-  double average_blend = 0;  // of the parameters, into averages of them; 0: none
-  // Of matrices and tables: fp32, or bf16 (which apply_precision makes of them).
+  double clip = 1.0;         // limit of the global norm; 0: none
+  bool scaled = false;       // the loss has a scale, by which gradients are divided
+  double clip_value = 0;     // limit of each element; 0: none
+  double average_blend = 0;  // rate of the parameters' averages; 0: no averages
+  // Type of matrices and tables: fp32, or bf16 (applied by apply_precision).
   DType parameters = DType::f32;
-  // Of the sums of the gradients of matrices that products read: fp32, or bf16.
+  // Type of gradient sums of matrices that products read: fp32 or bf16.
   DType gradients = DType::f32;
-  // Of the optimizer: fp32; or bf16, or u8 (blocks of numbers of 8 bits, with a scale each).
+  // Type of the optimizer's state: fp32, bf16, or u8 (blocks of 8-bit numbers with a scale each).
   DType state = DType::f32;
-  // What is narrower than fp32 is rounded at random under this seed, or to the nearest.
+  // Narrower types than fp32 are rounded at random with this seed, or to the nearest.
   std::uint64_t seed = 0;
   bool nearest = false;
 };
 
-// Whether there is state with an element for each parameter, an average of them excepted.
+// True if the optimizer has state for each element of a parameter, apart from averages.
 constexpr bool has_state(OptimizerSettings::Kind kind, bool momentum) {
   switch (kind) {
     case OptimizerSettings::Kind::adamw:
@@ -47,29 +47,27 @@ constexpr bool has_state(OptimizerSettings::Kind kind, bool momentum) {
   return false;
 }
 
-// Sums of squares: of the gradient, times the loss's scale, of the parameter before the update, and of what is added to it
-// before that is rounded.
+// Sums of squares: of the gradient (times the loss scale), of the parameter before the update, and of its change before rounding.
 enum Reported : std::size_t { kGradientSquares, kParameterSquares, kStepSquares, kReported };
 
-// The output of a loss op in the section `micro`. A window's sum of it is the persistent value of that name.
+// The output of a loss op in the section `micro`. The persistent value `total` sums it over a window.
 struct LossRoot {
   ValueId losses;
   std::string total = "loss.total";
 };
 
-// What the trainer feeds and fetches, by value.
+// Values that the trainer feeds and fetches.
 struct TrainingValues {
-  std::vector<ValueId> loss_totals;  // f64[1] each, persistent: the sum of the window's losses, by root
+  std::vector<ValueId> loss_totals;  // f64[1] each, persistent: by root, the sum of the window's losses
   ValueId update_scalars;            // f64[kUpdateScalars], fed before each update
   ValueId gradient_norm;             // f64[1], fetched after each update
-  ValueId report;                    // f64[kReported n], fetched after each update: of each of the n that are `reported`
-  ValueId step;  // u32[2], fed before each micro-step: the update and the micro-step; invalid where no noise needs it
+  ValueId report;                    // f64[kReported n], fetched after each update: the sums of each of the n `reported`
+  ValueId step;                   // u32[2], fed before each micro-step: numbers of update and micro-step; invalid without noise
   std::vector<ValueId> reported;  // parameters
 };
 
-// The gradient is that of the sum of all roots, each scaled by its loss op. Appends sections in place. Nodes that the graph has
-// in its update already run behind the optimizer, on what that has changed. `accumulation`: micro-steps of a window; 0 where it
-// is not known.
+// Appends backward, accumulators and update in place. The gradient is that of the sum of all roots, each scaled by its loss op.
+// Existing update nodes run after the optimizer, on its results. `accumulation`: micro-steps of a window; 0: unknown.
 TrainingValues add_training(Graph& graph, std::vector<LossRoot> losses, const OptimizerSettings& optimizer,
                             std::int64_t accumulation);
 inline TrainingValues add_training(Graph& graph, ValueId losses, const OptimizerSettings& optimizer, std::int64_t accumulation) {

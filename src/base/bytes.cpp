@@ -13,7 +13,7 @@
 namespace plimsoll {
 namespace {
 
-// In lower case: case does not matter.
+// Lower-case names; case does not matter.
 constexpr std::array<std::pair<std::string_view, double>, 14> kUnits{{{"", 1},
                                                                       {"b", 1},
                                                                       {"kib", 0x1p10},

@@ -1,4 +1,4 @@
-// A number of bytes, as a type of its own, and its text forms ("512MiB", "1.42 GiB").
+// A number of bytes as a type, and its text forms ("512MiB", "1.42 GiB").
 #pragma once
 
 #include <compare>
@@ -34,16 +34,16 @@ inline constexpr Bytes kKiB{1024};
 inline constexpr Bytes kMiB{1024 * 1024};
 inline constexpr Bytes kGiB{1024LL * 1024 * 1024};
 inline constexpr Bytes kPage{4096};
-// A cache line, and the widest vector: where the parts of a scratch begin.
+// A cache line and the widest vector; alignment of the parts of a scratch.
 inline constexpr Bytes kCacheLine{64};
-// Every buffer in an arena starts at a multiple of this: what a disk's controller takes without a copy on the way (O_DIRECT).
+// Alignment of buffers in an arena: a disk controller takes them without a copy (O_DIRECT).
 inline constexpr Bytes kAlignment{512};
 
 constexpr Bytes align_up(Bytes size, Bytes alignment) { return Bytes{round_up(size.n, alignment.n)}; }
 
-// "512MiB", "2GiB", "2g", "1.5 GB", "1500000000". Units that end in "iB" and the letters "K", "M", "G", "T" alone are binary, as
-// most tools read them; "KB", "MB", "GB", "TB" are decimal. Case does not matter. Throws config_error E-CONFIG-SIZE, naming
-// `where`, for anything else, for negative and for sizes past 2^62.
+// Parses "512MiB", "2GiB", "2g", "1.5 GB", "1500000000". Units ending in "iB" and single letters "K", "M", "G", "T" are binary,
+// like in most tools; "KB", "MB", "GB", "TB" are decimal. Case does not matter. Throws config_error E-CONFIG-SIZE with the place
+// `where` for other texts, negative sizes and sizes above 2^62.
 Bytes parse_bytes(std::string_view text, std::string_view where);
 
 // "1.42 GiB", "512.0 MiB", "64 B".

@@ -1,4 +1,4 @@
-// How many pieces of a size cover a whole, and the whole rounded up to them. For counts: `n` not negative, `piece` positive.
+// The number of pieces that cover a whole, and the whole rounded up to pieces; `n` >= 0, `piece` > 0.
 #pragma once
 
 #include <cstdint>

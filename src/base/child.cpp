@@ -77,10 +77,10 @@ Error error_of(const std::string& text) {
           remedies_from(object.at("remedies"))};
 }
 
-// Texts of errors hold what files and users wrote: bytes that are not UTF-8 are replaced.
+// Error texts contain text of files and users: bytes that are not UTF-8 are replaced.
 std::string text_of(const Error& error) { return to_json(error).dump(-1, ' ', false, json::error_handler_t::replace); }
 
-// First byte 'r': the result follows. 'e': an error as JSON.
+// The first byte is 'r' before a result, 'e' before an error as JSON.
 std::string answer_of(const std::function<std::string()>& work) {
   try {
     return "r" + work();
@@ -102,12 +102,12 @@ void write_all(int fd, const std::string& text) {
   }
 }
 
-// Nothing returns or throws into the copy of the parent that a child is.
+// A child is a copy of the parent: no code may return or throw into that copy.
 [[noreturn]] void be_child(const std::function<std::string()>& work, int to, Bytes of_parents) noexcept {
   constexpr int kNoAnswer = 1;
-  ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // without its parent, nobody waits for the answer
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // the child ends with its parent
   MemoryLimit::enter_child(of_parents);
-  // A destructor that finds no memory ends the process. The parent reports it.
+  // A destructor without memory ends the process; the parent reports it.
   if (MemoryLimit::holds()) std::set_terminate([] { std::abort(); });
   try {
     write_all(to, answer_of(work));
@@ -119,7 +119,7 @@ void write_all(int fd, const std::string& text) {
 
 constexpr int kAskEvery = 100;  // milliseconds
 
-// Until the other end is closed, or `stopped` says so.
+// Reads until the other end is closed or `stopped` returns true.
 std::string read_all(int fd, const std::function<bool()>& stopped) {
   std::string text;
   std::array<char, 4096> piece;
@@ -178,7 +178,7 @@ std::string run_in_child(const std::function<std::string()>& work, const std::fu
   if (ended) throw stopped_while_planning();
   if (WIFSIGNALED(status)) {
     const int signal = WTERMSIG(status);
-    // Libraries that find no memory end the process.
+    // Libraries without memory end the process.
     if (MemoryLimit::holds() && (signal == SIGSEGV || signal == SIGABRT || signal == SIGBUS)) throw MemoryLimit::passed();
     throw child_error(fmt::format("the child was ended by signal {} ({}){}", signal, strsignal(signal),
                                   signal == SIGKILL ? ": perhaps memory ran out" : ""));

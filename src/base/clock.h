@@ -1,4 +1,4 @@
-// Seconds that pass, and seconds that this process computes.
+// Clocks: elapsed seconds, and processor seconds of this process.
 #pragma once
 
 #include <chrono>

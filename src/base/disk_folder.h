@@ -1,4 +1,4 @@
-// Folders for what rests on a disk. Some systems mount their folder for temporary files as a tmpfs, which is memory.
+// Folders on a disk. Some systems mount their temporary folder as a tmpfs, which is memory.
 #pragma once
 
 #include <filesystem>
@@ -8,11 +8,10 @@
 
 namespace plimsoll {
 
-// True if the files of a folder take memory: it lies on a tmpfs or ramfs. A folder that does not exist yet is judged by its
-// nearest existing parent.
+// True if files of the folder take memory: it is on a tmpfs or ramfs. A missing folder counts as its nearest existing parent.
 bool lies_in_memory(const std::filesystem::path& folder);
 
-// A disk budget for remedies, with a size such as "16GiB": a folder for temporary files that lies on a disk, else one here.
+// A disk budget for remedies, of a size such as "16GiB": in a temporary folder on a disk, else in the current folder.
 Change advised_disk(std::string_view size);
 
 }  // namespace plimsoll

@@ -1,5 +1,5 @@
-// The one error type. `user` errors are mistakes that a user can mend, `environment` errors are broken files, disks or libraries,
-// `internal` errors are defects of Plimsoll. Each carries a code, its place, its facts, the expectation, and remedies.
+// The error type. `user` errors can be mended by users, `environment` errors are broken files, disks or libraries, `internal`
+// errors are defects of Plimsoll. Each has a code, its place, its facts, the expectation, and remedies.
 #pragma once
 
 #include <exception>
@@ -45,10 +45,10 @@ class Error : public std::exception {
 Error config_error(std::string code, std::string where, std::string message, std::string expected = {}, Remedies remedies = {});
 // Bad data or failed input/output: exit code 5.
 Error data_error(std::string code, std::string where, std::string message, std::string expected = {}, Remedies remedies = {});
-// A defect of ours: exit code 1.
+// A defect of Plimsoll: exit code 1.
 Error internal_error(std::string where, std::string message);
 
-// Throws internal_error(where, message) unless `condition` holds. For invariants of ours, never for what input can cause.
+// Throws internal_error(where, message) unless `condition` holds. For invariants, never for conditions that depend on input.
 inline void ensure(bool condition, const char* where, const char* message) {
   if (!condition) throw internal_error(where, message);
 }

@@ -1,4 +1,4 @@
-// Several errors that were found at once: the first, and the others beside it.
+// Several errors found together: the first, and the others.
 #pragma once
 
 #include <utility>
@@ -9,7 +9,7 @@
 namespace plimsoll {
 
 struct ErrorList : Error {
-  // At least one.
+  // `errors` has at least one.
   explicit ErrorList(std::vector<Error> errors) : Error(std::move(errors.front())), others(std::move(errors)) {
     others.erase(others.begin());
   }

@@ -15,11 +15,11 @@
 namespace plimsoll {
 namespace {
 
-// The pages of the program and its libraries that planning reads.
+// Pages of the program and its libraries that planning reads.
 constexpr Bytes kProgram{16 * kMiB.n};
 
 struct Held {
-  Bytes resident, of_files, data;  // `data`: what RLIMIT_DATA counts
+  Bytes resident, of_files, data;  // `data`: the bytes that RLIMIT_DATA counts
 };
 
 Held held_now() {
@@ -33,9 +33,9 @@ Held held_now() {
   return {kPage * pages[1], kPage * pages[2], kPage * pages[5]};
 }
 
-std::optional<Bytes> asked;  // what the command may take
+std::optional<Bytes> asked;  // limit of the command
 Bytes last_asked;
-Bytes of_parents;  // the share of it that is not this process's
+Bytes of_parents;  // the parents' part of the limit
 rlim_t before = RLIM_INFINITY;
 
 void set_soft_limit(rlim_t bytes) {
@@ -51,7 +51,7 @@ Bytes room_now() {
   return std::max(Bytes{0}, *asked - of_parents - held.resident - program);
 }
 
-// Threads that start later get small stacks: the limit counts every byte of a stack, touched or not.
+// Later threads get small stacks: the limit counts every byte of a stack, touched or not.
 void make_stacks_small() {
   constexpr std::size_t kStack = 2 << 20;
   pthread_attr_t attributes;
@@ -65,8 +65,8 @@ void take_effect() {
   set_soft_limit(static_cast<rlim_t>((held_now().data + room_now()).n));
 }
 
-// Drops pages that are mapped from files and that this process has not written: a written page is anonymous. Pages of a file that
-// has just been built are dirty for everybody, and still go.
+// Drops pages mapped from files without own changes: a written page is anonymous. Pages of a new file may be dirty, but can be
+// dropped as well.
 void drop_pages_of_files() {
   std::FILE* file = std::fopen("/proc/self/smaps", "re");
   if (file == nullptr) return;

@@ -1,6 +1,6 @@
-// The memory that a command may take before its training runs: planning, tokenising and measuring keep the budget of the
-// training. The limit counts this process, its parents that wait, and the children that it starts (base/child.h). It is
-// RLIMIT_DATA, so an allocation past it throws std::bad_alloc.
+// The memory limit of a command before its training runs: planning, tokenising and measuring stay within the training's budget.
+// It counts this process, its waiting parents and its children (base/child.h). It is an RLIMIT_DATA, so an allocation past it
+// throws std::bad_alloc.
 #pragma once
 
 #include <cstddef>
@@ -13,10 +13,10 @@ namespace plimsoll {
 
 class MemoryLimit {
  public:
-  // The program, its libraries and the smallest search take so much, whatever the budget.
+  // The least memory for the program, its libraries and the smallest search.
   static constexpr Bytes kLeast{80 * kMiB.n};
 
-  // Holds until this goes. Without bytes there is no limit.
+  // The limit lasts as long as this object. No bytes: no limit.
   explicit MemoryLimit(std::optional<Bytes> bytes);
   ~MemoryLimit();
   MemoryLimit(const MemoryLimit&) = delete;
@@ -25,17 +25,16 @@ class MemoryLimit {
   static bool holds();
   // The bytes that this process may still take; nothing without a limit.
   static std::optional<Bytes> room();
-  // Up to `most`, as many as the limit leaves memory for.
+  // Number of threads within the limit, up to `most`.
   static std::size_t threads(std::size_t most);
   // E-MEM-PLAN (exit 3), for std::bad_alloc under the last limit.
   static Error passed();
 
-  // A process calls this before it waits for a child. Pages of its program leave memory; the bytes that stay are returned. 0
-  // without a limit.
+  // Called before waiting for a child. Pages of the program leave memory; the remaining bytes are returned (0 without a limit).
   static Bytes held_while_waiting();
-  // This process is not held to the limit any more: a library maps more for the code that it generates than it fills.
+  // Ends the limit in this process: a library maps more memory for generated code than it fills.
   static void release();
-  // In the child: what its parents hold is not its own to take.
+  // Called in the child: the parents' bytes are part of the limit.
   static void enter_child(Bytes of_parents) noexcept;
 };
 

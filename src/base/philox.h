@@ -1,5 +1,5 @@
-// Counter-based random numbers: Philox 4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC'11).
-// A pure function of key and counter: replaying it yields the same bits, whatever thread, micro-batch or plan asks.
+// Counter-based random numbers: Philox 4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC'11). A pure
+// function of key and counter: replays yield equal bits for any thread, micro-batch or plan.
 #pragma once
 
 #include <array>

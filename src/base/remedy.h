@@ -1,5 +1,4 @@
-// Remedies of errors as values: changes of settings, a command, or words. The command line knows how each is written
-// (cli/spelling.h).
+// Remedies of errors as values: changes of settings, a command, or words. The command line spells them (cli/spelling.h).
 #pragma once
 
 #include <cstdint>
@@ -9,8 +8,8 @@
 
 namespace plimsoll {
 
-// One setting with its new value. The key is one of the configuration ("memory.budget"), or an input of a command in a section of
-// its own ("command.run"); a switch has no value ("command.resume").
+// One setting with its new value. The key belongs to the configuration ("memory.budget") or to an input of a command
+// ("command.run"); a switch has no value ("command.resume").
 struct Change {
   Change(std::string key, std::string value = {}) : key(std::move(key)), value(std::move(value)) {}
   Change(std::string key, std::int64_t number) : Change(std::move(key), std::to_string(number)) {}
@@ -29,7 +28,7 @@ struct Remedy {
   static Remedy of_changes(std::vector<Change> changes, std::string note = {}) {
     return of_command("", std::move(changes), std::move(note));
   }
-  // A command of this program with the words that it takes: "plan CONFIG".
+  // A command of this program with its words: "plan CONFIG".
   static Remedy of_command(std::string command, std::vector<Change> changes = {}, std::string note = {}) {
     Remedy remedy("");
     remedy.command = std::move(command);
@@ -38,7 +37,7 @@ struct Remedy {
     return remedy;
   }
 
-  std::string words;    // alone if they are not empty
+  std::string words;    // not empty: the only part
   std::string command;  // empty: the command that failed
   std::vector<Change> changes;
   std::string note;  // a comment after the command

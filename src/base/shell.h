@@ -1,4 +1,4 @@
-// Words as a shell takes them, for commands that are printed to be copied.
+// Words quoted for a shell, for printed commands.
 #pragma once
 
 #include <string>
@@ -6,7 +6,7 @@
 
 namespace plimsoll {
 
-// The word itself where a POSIX shell takes it as it is, else in single quotes.
+// The word itself if a POSIX shell takes it unquoted, else in single quotes.
 std::string shell_quoted(std::string_view word);
 
 }  // namespace plimsoll

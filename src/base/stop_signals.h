@@ -1,4 +1,4 @@
-// Some signals ask a training to save and stop; others are ignored.
+// Signals that make a training save and stop, and ignored signals.
 #pragma once
 
 #include <array>
@@ -10,15 +10,15 @@ struct StopSignal {
   int number;
   const char* name;
 };
-// From people, terminals, batch systems, `timeout` and `alarm`, limits of processor time, a failing supply of power, and a pipe
-// that nobody reads any more. All would end the process otherwise.
+// Signals from people, terminals, batch systems, `timeout`, `alarm`, limits of processor time, a failing power supply, and pipes
+// without a reader. Their default is to end the process.
 inline constexpr std::array kStopSignals{
     StopSignal{SIGINT, "SIGINT"},   StopSignal{SIGTERM, "SIGTERM"},      StopSignal{SIGQUIT, "SIGQUIT"},
     StopSignal{SIGHUP, "SIGHUP"},   StopSignal{SIGUSR1, "SIGUSR1"},      StopSignal{SIGUSR2, "SIGUSR2"},
     StopSignal{SIGXCPU, "SIGXCPU"}, StopSignal{SIGALRM, "SIGALRM"},      StopSignal{SIGVTALRM, "SIGVTALRM"},
     StopSignal{SIGPWR, "SIGPWR"},   StopSignal{SIGPIPE, "a closed pipe"}};
 
-// Ignored: timers of profilers, descriptors and coprocessors. So are all of the numbers from SIGRTMIN to SIGRTMAX.
+// Ignored signals: timers of profilers, descriptors and coprocessors. SIGRTMIN to SIGRTMAX are ignored as well.
 inline constexpr std::array kStraySignals{SIGPROF, SIGIO, SIGSTKFLT};
 
 }  // namespace plimsoll

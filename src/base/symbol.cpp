@@ -12,10 +12,10 @@ struct TextHash {
   std::size_t operator()(std::string_view text) const { return std::hash<std::string_view>()(text); }
 };
 
-// Several, so that threads that plan side by side seldom meet.
+// Several shelves, so that parallel planning threads seldom wait.
 struct Shelf {
   std::mutex mutex;
-  std::unordered_set<std::string, TextHash, std::equal_to<>> texts;  // whose addresses stay
+  std::unordered_set<std::string, TextHash, std::equal_to<>> texts;  // with stable addresses
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// A text that many objects bear: kept once for the life of the process, and a pointer to copy or compare.
+// A text shared by many objects: stored once for the life of the process, copied and compared as a pointer.
 #pragma once
 
 #include <cstddef>

@@ -30,7 +30,7 @@ void run_tasks(std::size_t count, const std::function<void(std::size_t)>& body) 
     const std::size_t threads = MemoryLimit::threads(std::min({count, processors, kMostThreads}));
     for (std::size_t i = 1; i < threads; ++i) others.emplace_back(work);
   } catch (const std::system_error&) {
-    // No more threads to be had: those there are do it all.
+    // No more threads are available: the existing ones do all work.
   }
   work();
   others.clear();  // waits for them

@@ -1,4 +1,4 @@
-// Independent pieces of work on a few threads of their own: planning runs before any kernel does, and apart from their team.
+// Independent tasks on a few threads of their own: planning runs before any kernel, separate from the kernels' threads.
 #pragma once
 
 #include <cstddef>
@@ -6,8 +6,8 @@
 
 namespace plimsoll {
 
-// Runs body(0) to body(count - 1), each once, in whatever order, on as many threads as there are processors, eight at the most.
-// Throws what the first of them that failed, by number, has thrown, when all have ended.
+// Runs body(0) to body(count - 1), each once, in any order, on one thread per processor, at most eight. After all have ended,
+// throws the exception of the failed task with the lowest number.
 void run_tasks(std::size_t count, const std::function<void(std::size_t)>& body);
 
 }  // namespace plimsoll

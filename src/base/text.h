@@ -8,14 +8,14 @@
 
 namespace plimsoll {
 
-// The candidate with the smallest edit distance to `name`, the first of several; "" where none is within a quarter of the
-// length of `name` (two edits for short ones, one for four letters and less) or where nothing of `name` would be left.
+// The first candidate with the smallest edit distance to `name`; "" if none is within a quarter of its length (two edits for
+// short names, one for up to four letters), or if nothing of `name` would be left.
 std::string nearest_name(std::string_view name, std::span<const std::string> candidates);
 
-// The first line without its break ("\n" or "\r\n"), which is taken off `text`.
+// Takes the first line off `text` and returns it without its break ("\n" or "\r\n").
 std::string_view next_line(std::string_view& text);
 
-// 124,439,808; the number is not negative.
+// Digits in groups, such as 124,439,808, of a number >= 0.
 std::string grouped(std::int64_t number);
 
 // The 16 hex digits of the bits of an fp64.

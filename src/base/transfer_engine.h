@@ -1,4 +1,4 @@
-// Who moves what rests on the disk: a choice that is measured with the disk, planned for and obeyed.
+// The mechanism of disk transfers: measured with the disk, chosen by the plan, used by the run.
 #pragma once
 
 #include <array>

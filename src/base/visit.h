@@ -1,4 +1,4 @@
-// Takes a variant apart without a default branch: a case that is added later does not compile until each visit handles it.
+// Exhaustive visits of variants: a new alternative does not compile until each visit handles it.
 #pragma once
 
 #include <utility>

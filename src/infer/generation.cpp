@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::uint64_t kDrawSite = 0x67656e6572617465;
 constexpr std::int64_t kBucket = 64, kChunk = 64;
-constexpr std::size_t kSorted = 64;  // the likeliest tokens that are sorted first: mostly these are enough
+constexpr std::size_t kSorted = 64;  // number of likeliest tokens sorted first; usually enough
 
 std::int64_t longest(const GenerationRequest& request) {
   std::size_t most = 0;
@@ -21,7 +21,7 @@ std::int64_t longest(const GenerationRequest& request) {
   return static_cast<std::int64_t>(most);
 }
 
-// The order of the likeliest tokens: larger logits first, of equals the smaller token.
+// Order by falling logit; ties go to the smaller token.
 class ByLogit {
  public:
   explicit ByLogit(std::span<const float> logits) : logits_(logits) {}
@@ -71,7 +71,7 @@ std::int32_t draw(std::span<const float> logits, const Sampling& sampling, std::
     return likeliest;
   }
   std::iota(order.begin(), order.end(), 0);
-  std::size_t sorted = 0;  // those that come first are in their places
+  std::size_t sorted = 0;  // length of the sorted prefix
   const auto sort_to = [&](std::size_t count) {
     const auto begin = order.begin();
     std::partial_sort(begin + static_cast<std::ptrdiff_t>(sorted), begin + static_cast<std::ptrdiff_t>(count), order.end(),
@@ -117,14 +117,14 @@ Bytes generation_heap(const GenerationRequest& request) {
   return Bytes{kept + (request.sampling.sorts() ? 4 * request.vocabulary : 0)};
 }
 
-// The prompt, the answer, and what the caches hold.
+// The prompt, the answer, and the tokens in the caches.
 Bytes chat_heap(std::int64_t context, const GenerationRequest& request) {
   return Bytes{4 * (2 * context + request.tokens) + (request.sampling.sorts() ? 4 * request.vocabulary : 0)};
 }
 
 namespace {
 
-// The rows of a generation, as far as they have come.
+// The rows of a generation, up to the present token.
 class Sequences {
  public:
   Sequences(InferenceRun& run, const GenerationRequest& request, const std::function<void(std::size_t, std::int32_t)>& on_token)
@@ -141,20 +141,20 @@ class Sequences {
     for (GeneratedRow& row : rows_) row.tokens.reserve(static_cast<std::size_t>(request.tokens));
   }
 
-  // All prompts at once, into empty caches.
+  // Runs all prompts at once into empty caches.
   void prefill() {
     const Pass& pass = run_.graph().model.pass("prefill");
     run_.run(pass, [&] { feed_prompts(pass); });
     take(pass, 0);
   }
 
-  // What the one prompt has behind the tokens that the caches hold. Returns how many of these it begins with.
+  // Runs the rest of the one prompt that the caches do not hold. Returns the number of reused tokens.
   std::size_t extend(std::vector<std::int32_t>& held) {
     const Pass& pass = run_.graph().model.pass("extend");
     const std::vector<std::int32_t>& prompt = request_.prompts.front();
     std::size_t begin = static_cast<std::size_t>(std::ranges::mismatch(prompt, held).in1 - prompt.begin());
     begin = std::min(begin, prompt.size() - 1);  // the last token is computed for its logits
-    // A ring that has turned does not hold any more what an earlier position sees.
+    // A ring that has wrapped no longer holds the tokens visible to earlier positions.
     if (begin < held.size() && std::ssize(held) > least_slots()) begin = 0;
     held.resize(begin);
     const std::size_t chunk = numbers(pass, "tokens").size(), reused = begin;
@@ -170,7 +170,7 @@ class Sequences {
     return reused;
   }
 
-  // Token by token; `held` gets what the caches of the one row get.
+  // Generates token by token; `held` grows with the cache of the one row.
   std::vector<GeneratedRow> decode(std::vector<std::int32_t>* held) {
     for (std::int64_t step = 1; goes_on() && !interrupted(); ++step) {
       run_.run(decode_, [&] { feed_last(); });
@@ -199,7 +199,7 @@ class Sequences {
     clear_samples(pass);
   }
 
-  // Tokens [begin, end) of the prompt; the last one again where a chunk has room for more.
+  // Feeds tokens [begin, end) of the prompt; the last one repeats to the end of the chunk.
   void feed_chunk(const Pass& pass, std::size_t begin, std::size_t end) {
     const std::span<std::int32_t> tokens = numbers(pass, "tokens"), positions = numbers(pass, "positions");
     for (std::size_t i = 0; i < tokens.size(); ++i) {
@@ -210,7 +210,7 @@ class Sequences {
     clear_samples(pass);
   }
 
-  // A row that has stopped goes over its last token again.
+  // A row that has stopped repeats its last token.
   void feed_last() {
     const std::span<std::int32_t> tokens = numbers(decode_, "tokens"), positions = numbers(decode_, "positions");
     for (std::size_t row = 0; row < rows_.size(); ++row) {
@@ -225,7 +225,7 @@ class Sequences {
     std::fill(ids.begin(), ids.end(), 0u);
   }
 
-  // Of the cache with the fewest: of the smallest sliding window.
+  // The fewest slots of a cache: the smallest sliding window.
   std::int64_t least_slots() const {
     std::int64_t least = request_.context;
     for (const Value& value : run_.graph().model.graph.values) {
@@ -269,7 +269,7 @@ class Sequences {
     return std::ranges::any_of(rows_, [](const GeneratedRow& row) { return row.stopped == Stopped::no; });
   }
 
-  // Ends the rows that go on where it is asked for.
+  // Ends all active rows on request.
   bool interrupted() {
     if (!request_.stops || !request_.stops()) return false;
     for (GeneratedRow& row : rows_) {

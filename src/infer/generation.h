@@ -1,6 +1,6 @@
-// Continues token sequences: one prefill of all prompts, then a token of each row at a time from the cache. A row stops at an end
-// token, after so many tokens, or where the context is full. A chat continues one row again and again: what its prompt has in
-// common with what the cache holds is not computed again, and the rest goes through the model in chunks.
+// Continues token sequences: one prefill of all prompts, then one token of each row at a time from the cache. A row stops at an
+// end token, at its most tokens or at the end of the context. A chat continues one row repeatedly: tokens already in the cache
+// are reused, and the rest goes through the model in chunks.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@
 
 namespace plimsoll {
 
-// What a token is drawn from: softmax(logits / temperature), of the `top_k` likeliest, of these the fewest whose probabilities
-// reach `top_p`. Each row and step has a number of its own. Temperature 0 takes the likeliest token.
+// The distribution of a token: softmax(logits / temperature) over the `top_k` likeliest, then over the fewest of these that reach
+// probability `top_p`. Each row and step has its own random number. Temperature 0 takes the likeliest token.
 struct Sampling {
   double temperature = 0.8;
   std::int64_t top_k = 0;  // 0: all
@@ -24,46 +24,46 @@ struct Sampling {
   bool sorts() const { return temperature > 0 && (top_k > 0 || top_p < 1); }
 };
 
-// Why a row has stopped.
+// The reason for the end of a row.
 enum class Stopped : std::uint8_t { no, end, tokens, context, interrupt };
 std::string_view name(Stopped stopped);
 
 struct GenerationRequest {
-  std::vector<std::vector<std::int32_t>> prompts;  // of tokens, none empty
-  std::int64_t tokens = 0;                         // new ones of each row, at most
-  std::int64_t context = 0;                        // tokens of a row, at most
-  std::int64_t vocabulary = 0;                     // tokens below it are drawn
-  std::vector<std::int64_t> ends;                  // tokens that end a row
+  std::vector<std::vector<std::int32_t>> prompts;  // token sequences, none empty
+  std::int64_t tokens = 0;                         // most new tokens of each row
+  std::int64_t context = 0;                        // most tokens of a row
+  std::int64_t vocabulary = 0;                     // only tokens below it are drawn
+  std::vector<std::int64_t> ends;                  // end tokens
   Sampling sampling;
-  std::int64_t first_row = 0;   // the number of the first row for the sampling: answers of a chat differ in it
-  std::function<bool()> stops;  // asked before each pass, if there is one; true ends all rows
+  std::int64_t first_row = 0;   // number of the first row in the sampling; differs between the answers of a chat
+  std::function<bool()> stops;  // optional; asked before each pass; true ends all rows
 };
 
-// Shapes are multiples of a bucket, so that prompts of about one length have one plan.
+// Rounds shapes up to buckets: prompts of similar length share a plan.
 GenerationShape generation_shape(const GenerationRequest& request);
-// Of a chat in so many tokens.
+// The shape of a chat with this context in tokens.
 GenerationShape chat_shape(std::int64_t context);
-// The heap that they take.
+// Bytes of heap.
 Bytes generation_heap(const GenerationRequest& request);
 Bytes chat_heap(std::int64_t context, const GenerationRequest& request);
 
 struct GeneratedRow {
-  std::vector<std::int32_t> tokens;  // behind the prompt, without an end token
+  std::vector<std::int32_t> tokens;  // after the prompt, without an end token
   Stopped stopped = Stopped::no;
 };
-// Calls on_token(row, token) for each token as it comes.
+// Calls on_token(row, token) for each new token.
 std::vector<GeneratedRow> generate(InferenceRun& run, const GenerationRequest& request,
                                    const std::function<void(std::size_t, std::int32_t)>& on_token);
 
-// Of the one prompt, on a graph of chat_shape(). `held` are the tokens in the caches, none in the beginning.
+// The answer to one prompt on a graph of chat_shape(). `held`: tokens in the caches, empty at the start.
 struct ChatRow {
   GeneratedRow row;
-  std::size_t reused = 0;  // tokens of the prompt that the caches held
+  std::size_t reused = 0;  // tokens of the prompt found in the caches
 };
 ChatRow continue_chat(InferenceRun& run, const GenerationRequest& request, std::vector<std::int32_t>& held,
                       const std::function<void(std::size_t, std::int32_t)>& on_token);
 
-// Draws one token; `order` holds logits.size() numbers where the sampling sorts, else may be empty.
+// Draws one token. `order` has logits.size() elements if the sampling sorts, else it may be empty.
 std::int32_t draw(std::span<const float> logits, const Sampling& sampling, std::int64_t step, std::int64_t row,
                   std::span<std::int32_t> order);
 

@@ -19,8 +19,8 @@
 namespace plimsoll {
 namespace {
 
-// The plans of one size, by a number: 0 holds everything in memory. Up to the number of blocks, the parameters of so many blocks
-// rest on the disk; then also tables; then of a block one matrix at a time is in memory; then pages are small.
+// The plans of one size by number. 0 holds everything in memory. 1 to the number of blocks: the parameters of that many blocks
+// rest on the disk. The next adds tables; the next holds one matrix of a block at a time; the last has small pages.
 class Plans {
  public:
   Plans(const InferenceRequest& request, std::int64_t size, const InferenceRoom& room)
@@ -49,7 +49,7 @@ class Plans {
     return plan;
   }
 
-  // The smallest of those that leave no block's parameters in memory, with its number.
+  // The smallest plan, with its number, among those that keep no block in memory.
   std::pair<std::size_t, Plan> smallest() {
     std::pair best(block_count_, plan(block_count_));
     for (std::size_t number = best.first + 1; number < count(); ++number) {
@@ -86,7 +86,7 @@ struct Chosen {
   std::size_t size = 0, number = 0;
 };
 
-// The first way to store layers with which all fits into memory.
+// The first storage of layers for which everything fits into memory.
 std::optional<Change> smaller_base(InferenceRequest request, const InferenceRoom& room) {
   if (request.source == nullptr || request.base.format != BaseFormat::none) return {};
   for (const auto& [name, format] : {std::pair("file", BaseFormat::file), {"bf16", BaseFormat::bf16}, {"nf4", BaseFormat::nf4}}) {
@@ -94,7 +94,7 @@ std::optional<Change> smaller_base(InferenceRequest request, const InferenceRoom
       request.base = base_of(format, request.source->model, request.source->folder);
       Plans plans(request, request.sizes.back(), room);
       if (plans.fits(plans.plan(0))) return Change("quantize.base", name);
-    } catch (const Error& error) {  // of a file that holds no blocks
+    } catch (const Error& error) {  // the file holds no blocks
       if (error.kind == ErrorKind::internal) throw;
     }
   }
@@ -120,7 +120,7 @@ Error no_room(const InferenceRequest& request, const InferenceRoom& room, const 
           std::move(remedies)};
 }
 
-// Past 0, a larger number takes less memory: the first one that fits is found by halves.
+// From 1 on, larger numbers take less memory: bisection finds the first that fits.
 Chosen choose(const InferenceRequest& request, const InferenceRoom& room) {
   for (std::size_t i = 0; i < request.sizes.size(); ++i) {
     Plans plans(request, request.sizes[i], room);
@@ -153,7 +153,7 @@ InferenceRoom inference_room(const MemorySettings& memory, MachineRecord machine
   return room;
 }
 
-// The child hands back what it chose, and the addresses.
+// The child returns its choice and the offsets.
 InferencePlan plan_inference(const InferenceRequest& request, const InferenceRoom& room) {
   const std::string answer = run_in_child([&] {
     const Chosen chosen = choose(request, room);

@@ -1,5 +1,5 @@
-// Plans of commands that run weights forward only: evaluate, generate, forward. All fits into memory, or parameters come from a
-// disk as in a training. Of a few plans, from the fastest to the smallest, the first one that fits is taken.
+// Plans of commands with forward passes only: evaluate, generate, forward. All values are in memory, or parameters rest on a disk
+// as in training. The first plan that fits is taken, from the fastest to the smallest.
 #pragma once
 
 #include <cstdint>
@@ -16,26 +16,26 @@
 
 namespace plimsoll {
 
-// What a command may take.
+// The resources of a command.
 struct InferenceRoom {
   Bytes memory;
   std::optional<DiskBudget> disk;
   MachineRecord machine;  // with the disk as a tier
 };
 
-// Without a budget of memory what the machine has; E-MEM-MACHINE (exit 3) where it has less than was asked for.
+// The default budget is the machine's memory; E-MEM-MACHINE (exit 3) if it has less than requested.
 InferenceRoom inference_room(const MemorySettings& memory, MachineRecord machine, const std::filesystem::path& cache,
                              const std::function<void(const std::string&)>& say);
 
 struct InferenceRequest {
-  // The graph of a size: so many samples that go together, or the context of a chat. `sizes` are in descending order, and the
-  // first that fits is taken. `base`: how linear layers are stored.
+  // Builds the graph of a size: samples in a batch, or the context of a chat. `sizes` fall; the first that fits is taken. `base`:
+  // storage of linear layers.
   std::function<InferenceGraph(std::int64_t size, const FrozenBase& base)> build;
   std::vector<std::int64_t> sizes{1};
   FrozenBase base = {};
-  // Whose layers may be stored in fewer bytes, where nothing fits; null: that is not proposed.
+  // The model for proposals of smaller storage when nothing fits; null: no proposals.
   const ModelSource* source = nullptr;
-  Bytes heap = {};  // beside the plan's own, and beside what loading an adapter takes: "vocabulary"
+  Bytes heap = {};  // bytes in addition to the plan's and to an adapter's loading: "vocabulary"
 };
 
 struct InferencePlan {
@@ -44,7 +44,7 @@ struct InferencePlan {
   std::int64_t size = 1;
 };
 
-// Plans in a child process. Throws E-PLAN-FIT (exit 3), with what fits, where no plan does.
+// Plans in a child process. Throws E-PLAN-FIT (exit 3) with remedies if no plan fits.
 InferencePlan plan_inference(const InferenceRequest& request, const InferenceRoom& room);
 
 }  // namespace plimsoll

@@ -1,4 +1,4 @@
-// Runs the passes of an inference plan: the program, where it runs, the weights in it, and the audit if it is asked for.
+// Runs the passes of an inference plan: the program, its device, the loaded weights, and an optional audit.
 #pragma once
 
 #include <filesystem>
@@ -13,7 +13,7 @@ namespace plimsoll {
 
 class InferenceRun {
  public:
-  // Loads the weights. Sets the number of threads.
+  // Loads the weights and sets the number of threads.
   InferenceRun(InferencePlan plan, const InferenceRoom& room, const ModelSource& source, bool audit);
   ~InferenceRun();
   InferenceRun(InferenceRun&&) noexcept;
@@ -23,12 +23,12 @@ class InferenceRun {
   std::int64_t size() const;
   Executor& executor();
 
-  // Says which pass runs next; for whoever runs it on the executor.
+  // Announces the next pass, for callers that run it on the executor.
   void enter(const Pass& pass);
-  // Runs it. `feed` writes its inputs.
+  // Runs a pass; `feed` writes its inputs.
   void run(const Pass& pass, const std::function<void()>& feed);
-  // At the end: the process took no more than was planned (E-MEM-RESERVE, exit 3); with an audit instead that what was measured
-  // is what was planned (E-VERIFY, exit 7).
+  // Final check: the process took at most the planned bytes (E-MEM-RESERVE, exit 3). With an audit: the measured bytes are the
+  // planned ones (E-VERIFY, exit 7).
   void check();
 
  private:

@@ -28,7 +28,7 @@ std::span<const Family* const> families() { return list(); }
 
 void add_family(const Family& family) { list().push_back(&family); }
 
-// First of all: what another kind of model calls its sizes says nothing here.
+// Checks the kind first: another kind may have other names for its sizes.
 ModelConfig read_model(const std::filesystem::path& folder) {
   const ConfigReader reader = config_of_model(folder);
   const nlohmann::json type = reader.json().value("model_type", nlohmann::json());

@@ -1,4 +1,4 @@
-// Every model family there is. A new one is a folder and a line in all.cpp.
+// The list of all model families. A new family is a folder and a line in all.cpp.
 #pragma once
 
 #include <filesystem>
@@ -12,14 +12,14 @@
 namespace plimsoll {
 
 std::span<const Family* const> families();
-// For programs with families of their own. Called before the first configuration is read; the family outlives the program.
+// Adds a family of another program. Call it before the first configuration is read; the family outlives the program.
 void add_family(const Family& family);
 
-// The model of a folder, by the model_type of its config.json, or of a GGUF file. data_error E-FORMAT-CONFIG names the kinds that
-// there are.
+// The model of a folder, by the model_type of its config.json, or of a GGUF file. data_error E-FORMAT-CONFIG lists the known
+// kinds.
 ModelConfig read_model(const std::filesystem::path& folder);
 
-// E-CONFIG-PRESET lists them.
+// E-CONFIG-PRESET lists the presets.
 const ModelConfig& model_preset(std::string_view name);
 std::vector<std::string_view> model_preset_names();
 

@@ -1,4 +1,4 @@
-// A model family as the rest of the program sees it: data and functions. A folder of models/ makes one; models/all.h lists them.
+// The interface of a model family: data and functions. Each folder of models/ defines some; models/all.h lists them.
 #pragma once
 
 #include <cstdint>
@@ -21,40 +21,40 @@ class GgufModelKeys;  // models/gguf.h
 struct GgufModel;
 struct GgufLayout;  // formats/gguf/gguf_layout.h
 
-// GGUF files of a family, whose general.architecture is its kind.
+// The GGUF form of a family. Its general.architecture is the kind.
 struct GgufForm {
-  // The keys as config.json has them, without ids of tokens. They may mean a model of another family.
+  // The keys as in config.json, without token ids. They may describe a model of another family.
   void (*config)(const GgufModelKeys&, nlohmann::ordered_json& json) = nullptr;
   GgufLayout (*layout)(const GgufModelKeys&) = nullptr;
-  // A model for a file; E-EXPORT-MODEL where a file cannot hold it.
+  // A model as a file holds it; E-EXPORT-MODEL if it cannot.
   GgufModel (*describe)(const ModelConfig&) = nullptr;
 };
 
-// Facts about a model that others need without knowing its kind.
+// Facts about a model for callers that do not know its kind.
 struct ModelFacts {
-  std::int64_t vocab = 0;       // token ids are below it; 0: it reads no tokens
-  std::int64_t positions = 0;   // tokens of a sample, at most
-  bool open_ended = false;      // it computes more than `positions`, too, for which it was not made
+  std::int64_t vocab = 0;       // token ids are below it; 0: the model reads no tokens
+  std::int64_t positions = 0;   // most tokens of a sample
+  bool open_ended = false;      // samples may be longer than `positions`, though the model was not made for them
   bool bytes = false;           // token ids are the bytes of a text
-  double chance_loss = 0;       // nats of a unit, of a model that knows nothing
-  double parameters = 0;        // about so many
-  double values_per_token = 0;  // that a forward pass computes, about
+  double chance_loss = 0;       // nats per unit of a model that knows nothing
+  double parameters = 0;        // approximate number
+  double values_per_token = 0;  // approximate number of values per token of a forward pass
 };
 
-// A key of [model] that only some families have.
+// A key of [model] of some families.
 struct ModelKey {
   std::string_view name;  // "layers"
-  // A size of the blocks, which stands before model.context; the others stand behind it.
+  // True for a size of the blocks: it is listed before model.context, other keys after it.
   bool size = false;
-  bool required = false;     // of a model without preset and folder
-  bool of_folder = true;     // a folder brings it: it cannot be given beside one
-  bool new_weights = false;  // it counts for new weights alone
+  bool required = false;     // for a model without preset and folder
+  bool of_folder = true;     // the folder gives its value, so it cannot be given as well
+  bool new_weights = false;  // used for new weights alone
   OnResume on_resume = OnResume::never;
-  std::string_view comment;  // one line for people
+  std::string_view comment;  // one line of description
   std::string_view example;  // a TOML value
   ModelConfig (*set)(const ModelConfig&, const Setting&) = nullptr;
-  std::string (*text)(const ModelConfig&) = nullptr;  // the TOML value; "" where it cannot be said
-  // The step in which a size may grow as far as memory goes; the size is a multiple of it. Null: it is no such size.
+  std::string (*text)(const ModelConfig&) = nullptr;  // the TOML value; "" if there is none
+  // The step by which a size may grow with the memory; the size is a multiple of it. Null: the size does not grow.
   std::int64_t (*step)(const ModelConfig&) = nullptr;
 };
 
@@ -63,49 +63,49 @@ struct ModelPreset {
   ModelConfig config;
 };
 
-// True if two models compute the same with given weights, dropout aside.
+// True if two models compute the same function of their weights, apart from dropout.
 bool same_shape(const ModelConfig& a, const ModelConfig& b);
 
-// A fault, or a doubt, about what keys say together.
+// A fault or a doubt about a combination of keys.
 struct ModelRemark {
-  std::string code;                    // of a fault
-  std::vector<std::string_view> keys;  // "model.heads": the first that is given is the place
+  std::string code;                    // of faults
+  std::vector<std::string_view> keys;  // "model.heads": the first given one is the place of the error
   std::string what, expected;
 };
 
 struct Family {
-  std::string_view kind;   // "gpt2", as model.kind and model_type say
+  std::string_view kind;   // "gpt2": the value of model.kind and model_type
   std::string_view title;  // "GPT-2"
   ModelConfig (*defaults)() = nullptr;
   std::span<const ModelPreset> (*presets)() = nullptr;
   std::span<const ModelKey> (*keys)() = nullptr;
 
-  // config.json. What changes numbers and is not computed is refused by name: data_error E-FORMAT-CONFIG.
+  // Reads config.json. Unknown settings that change numbers are refused by name: data_error E-FORMAT-CONFIG.
   ModelConfig (*read)(const ConfigReader&) = nullptr;
-  // The same file in a folder, whole or not at all. One that is there is patched: keys that the family does not know stay. The
-  // type of the tensors is said by whoever writes those.
+  // Writes config.json atomically. An existing file is patched: keys that the family does not know stay. The writer of the
+  // tensors sets their type.
   void (*write)(const ModelConfig&, const std::filesystem::path& folder) = nullptr;
   ModelGraph (*build)(const ModelConfig&, const BatchShape&, const BuildOptions&) = nullptr;
-  // The names that a parameter may have in files; a new model is written with the first one. Where a file has several of them
-  // they are tied: they hold the same numbers.
+  // The names of a parameter in files; new files have the first. Several of them in one file are tied: they hold the same
+  // numbers.
   std::vector<std::string> (*stored)(const ModelConfig&, std::string_view parameter) = nullptr;
-  // Tensors that files may hold beside the parameters.
+  // Tensors of files that are no parameters.
   bool (*ignored)(std::string_view stored) = nullptr;
   // The parameter's name in the module tree of transformers. Null: its own.
   std::string (*in_modules)(std::string_view parameter) = nullptr;
-  // Null: no GGUF file holds the family.
+  // Null: the family has no GGUF form.
   const GgufForm* gguf = nullptr;
 
   ModelFacts (*facts)(const ModelConfig&) = nullptr;
   std::string (*describe)(const ModelConfig&) = nullptr;  // "gpt2 of 4 layers, width 256"
   std::optional<ModelRemark> (*fault)(const ModelConfig&) = nullptr;
   std::vector<ModelRemark> (*doubts)(const ModelConfig&) = nullptr;
-  // The same model for other tokens, or for other samples; null where it reads no tokens.
+  // The same model for other tokens or samples; null if it reads no tokens.
   ModelConfig (*with_vocabulary)(const ModelConfig&, std::int64_t vocab, bool bytes) = nullptr;
   ModelConfig (*with_positions)(const ModelConfig&, std::int64_t positions) = nullptr;
 };
 
-// Tokens of a sample that can be computed, at most.
+// The most tokens of a sample that can be computed.
 inline std::int64_t most_positions(const ModelFacts& facts) { return facts.open_ended ? std::int64_t{1} << 24 : facts.positions; }
 
 inline ModelFacts facts_of(const ModelConfig& config) { return config.family().facts(config); }
@@ -113,7 +113,7 @@ inline std::string name_in_modules(const ModelConfig& config, std::string_view p
   const auto rename = config.family().in_modules;
   return rename == nullptr ? std::string(parameter) : rename(parameter);
 }
-// Unchanged where it reads no tokens.
+// Unchanged if the family reads no tokens.
 inline ModelConfig with_vocabulary(const ModelConfig& config, std::int64_t vocab, bool bytes) {
   const auto change = config.family().with_vocabulary;
   return change == nullptr ? config : change(config, vocab, bytes);

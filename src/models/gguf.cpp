@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::int64_t kMostSize = std::int64_t{1} << 30;
 
-// A key that is computed with one value alone: that of files without it.
+// A key with one supported value: the value of files without it.
 struct NeutralKey {
   std::string_view name;
   double value;
@@ -39,8 +39,8 @@ constexpr NeutralKey kNeutral[] = {{"expert_count", 0},
                                    {"rope.scaling.attn_factor", 1},
                                    {"rope.scaling.yarn_attn_factor", 1},
                                    {"rope.scaling.yarn_log_multiplier", 0}};
-// Keys that are computed, or that change no logits: the size of the vocabulary is that of the table, states are pooled after the
-// last layer, and the layout of the first files is that of all.
+// Keys that are read or change no logits: the token table gives the size of the vocabulary, pooling comes after the last layer,
+// and all files have the layout of the first ones.
 constexpr std::string_view kOfAll[] = {"block_count",          "context_length",
                                        "embedding_length",     "feed_forward_length",
                                        "attention.head_count", "attention.head_count_kv",

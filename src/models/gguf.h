@@ -1,6 +1,5 @@
-// GGUF files of model families: which family a file holds, its keys as config.json has them, and its tensors as those of a
-// Hugging Face folder. An architecture that is not computed, and a key that would change the computation, is refused by name
-// (data_error E-FORMAT-GGUF).
+// GGUF files of model families: the family of a file, its keys as in config.json, its tensors as in a Hugging Face folder.
+// Unknown architectures, and keys that would change the computation, are refused by name (data_error E-FORMAT-GGUF).
 #pragma once
 
 #include <cstdint>
@@ -22,32 +21,32 @@ namespace plimsoll {
 
 class ConfigReader;
 
-// A model as a GGUF file has it, without its tensors.
+// The contents of a GGUF file without its tensors.
 struct GgufModel {
   std::string architecture;
   GgufKeys keys;  // with the prefix of the architecture
   GgufLayout layout;
-  std::vector<float> rope_divisors;  // of rotary angles, one for each pair; empty: there are none
+  std::vector<float> rope_divisors;  // divisors of rotary angles, one for each pair; empty: none
 };
 
-// The keys of a file that begin with its architecture.
+// The keys of a file under its architecture's prefix.
 class GgufModelKeys {
  public:
   explicit GgufModelKeys(const GgufFile& file);
 
   const GgufFile& file() const { return file_; }
   const std::string& prefix() const { return prefix_; }
-  // A size above 0, the same for each layer.
+  // A positive size, equal for all layers.
   std::optional<std::int64_t> size(std::string_view name) const;
   std::int64_t required(std::string_view name) const;
-  // The number of blocks, each of which has a tensor at least.
+  // The number of blocks; each has at least one tensor.
   std::int64_t blocks() const;
-  // A number above 0.
+  // A positive number.
   double number(std::string_view name, double fallback) const;
   std::optional<std::string> text(std::string_view name) const { return file_.text(prefix_ + std::string(name)); }
-  // The key is absent or has this value; all others would change the computation.
+  // Requires that the key is absent or neutral; all other values would change the computation.
   void demand(std::string_view name, double neutral) const;
-  // Keys that all families have are known, and `more`; any other one is refused.
+  // Refuses all keys but those of all families and `more`.
   void refuse_unknown(std::initializer_list<std::string_view> more) const;
 
  private:
@@ -55,17 +54,17 @@ class GgufModelKeys {
   std::string architecture_, prefix_;
 };
 
-// Rows of the table of tokens.
+// Number of rows of the token table.
 std::int64_t gguf_vocabulary(const GgufFile& file);
 
-// config.json, as a folder of the model has it.
+// The config.json of the model.
 nlohmann::ordered_json gguf_config(const GgufFile& file);
-// Writes config.json and generation_config.json, each whole or not at all. `replace`: also where they are already.
+// Writes config.json and generation_config.json atomically. `replace`: overwrites existing files.
 void write_gguf_config(const GgufFile& file, const std::filesystem::path& folder, bool replace);
 
 // The configuration of a model's folder, or of a GGUF file.
 ConfigReader config_of_model(const std::filesystem::path& model);
-// Its weights.
+// The weights of a model's folder, or of a GGUF file.
 WeightFiles weights_of_model(const std::filesystem::path& model);
 
 }  // namespace plimsoll

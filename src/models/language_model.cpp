@@ -122,7 +122,7 @@ class PassBuilder {
     return ops::linear_cross_entropy(builder_, hidden, model_.head(), pass.input("targets"), pass.losses.front().scale, loss);
   }
 
-  // The result of the pass, which is complete then: the logits of rows [n, width].
+  // Ends the pass with its result: the logits of rows [n, width].
   void score(Pass pass, ValueId rows) {
     const GraphBuilder::Scope scope(builder_, "lm_head");
     const ValueId logits = ops::score(builder_, rows, model_.head(), "logits");
@@ -145,7 +145,7 @@ class PassBuilder {
     score(std::move(pass), ops::gather_rows(builder_, hidden, last, "last"));
   }
 
-  // The next `tokens` tokens of each row after those in the caches.
+  // The `tokens` tokens of each row that follow those in the caches.
   void go_on(const char* name, std::int64_t tokens, std::vector<LayerCache> caches) {
     const std::int64_t rows = shape_.generate.rows;
     builder_.begin_forward({name});
@@ -170,7 +170,7 @@ class PassBuilder {
 
 }  // namespace
 
-// The training pass comes last, so that what training appends and removes leaves the ids above alone.
+// The training pass comes last: training appends and removes nodes, and the ids above stay valid.
 void add_language_passes(ModelGraph& graph, GraphBuilder& builder, const LanguageModel& model, const BatchShape& shape,
                          const BuildOptions& options) {
   PassBuilder passes(graph, builder, model, shape, options);

@@ -10,8 +10,8 @@
 //   decode           the same of one token
 //   forward          tokens i32 [samples, tokens], segments likewise: a token sees those of its own number
 //   logits           index i32 [rows] of the samples' tokens, one after the other; results: logits f32 [rows, vocab]
-// Passes without noise also have sample_ids, which may hold anything. Prefill, extend and decode go on from each other's caches,
-// logits from the hidden states of forward.
+// Passes without noise also have sample_ids, which may hold anything. Prefill, extend and decode share their caches; logits read
+// the hidden states of forward.
 #pragma once
 
 #include <optional>
@@ -27,33 +27,33 @@
 
 namespace plimsoll {
 
-// What a block keeps of earlier tokens: [rows, slots, width] each.
+// The keys and values of earlier tokens in a block: [rows, slots, width] each.
 struct LayerCache {
   ValueId keys, values;
 };
 struct LayerCacheShape {
   std::int64_t width = 0;
-  std::int64_t window = 0;  // positions that are seen; 0: all
+  std::int64_t window = 0;  // number of visible positions; 0: all
 };
 
-// How a family runs over tokens.
+// The inputs of a family's model for a run over tokens.
 struct TokenStep {
   ValueId tokens;           // i32 [b, t]
-  ValueId sample_ids;       // u32 [b, 2], or of tokens u32 [b, t, 3]
-  bool training = false;    // noise is drawn
-  std::int64_t length = 0;  // tokens that positions are planned for
-  ValueId segments;         // i32 [b, t]: a token sees those of its own number; invalid: all are one
+  ValueId sample_ids;       // u32 [b, 2], or u32 [b, t, 3] for each token
+  bool training = false;    // with noise
+  std::int64_t length = 0;  // number of tokens that positions are planned for
+  ValueId segments;         // i32 [b, t]: a token sees tokens of its own segment; invalid: all are one segment
 
-  // Of generation, one for each block; empty: none. With `lengths` i32 [b] they are filled, with `positions` they are read and go
-  // on.
+  // One cache for each block in generation, else empty. A pass with `lengths` i32 [b] fills them; a pass with `positions` reads
+  // and extends them.
   std::span<LayerCache> caches;
   ValueId lengths;
-  ValueId positions;  // i32 [b, t]; invalid: each token stands at its place in the row
+  ValueId positions;  // i32 [b, t]; invalid: the place of each token in its row
 
   bool decodes() const { return !caches.empty() && positions.valid(); }
 };
 
-// What the passes ask of a family's model.
+// The parts of a family's model that the passes use.
 class LanguageModel {
  public:
   virtual ~LanguageModel() = default;
@@ -64,12 +64,12 @@ class LanguageModel {
   virtual std::vector<LayerCacheShape> caches() const = 0;
 };
 
-// Appends the passes to a graph that holds the parameters of `model` alone.
+// Appends the passes to a graph that holds only the parameters of `model`.
 void add_language_passes(ModelGraph& graph, GraphBuilder& builder, const LanguageModel& model, const BatchShape& shape,
                          const BuildOptions& options);
 
-// Attention of a block as the step asks for it: to the tokens of the step, or to its caches. `qkv` are the operands, as many as
-// the layout says, after positions have turned them.
+// The operands of a block's attention, over the tokens of the step or over its caches. `qkv` are as many as the layout has, after
+// rotation by positions.
 struct AttentionParts {
   std::vector<ValueId> qkv;
   ops::QkvLayout layout;

@@ -1,4 +1,4 @@
-// The configuration of a model: a value that never changes, as the attributes of a node are. Only its family knows its type.
+// The configuration of a model: an immutable value. Only its family knows the type.
 #pragma once
 
 #include <string>
@@ -13,9 +13,9 @@ struct Family;
 
 class ModelConfig {
  public:
-  ModelConfig() = default;  // of no family
+  ModelConfig() = default;  // belongs to no family
 
-  // Such a struct is compared with `= default` and names its fields in `fields`, as attributes do.
+  // T is compared with `= default` and lists its fields in `fields`, like the attributes of nodes.
   template <class T>
   ModelConfig(const Family& family, T value) : family_(&family), value_(std::move(value)) {}
 

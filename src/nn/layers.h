@@ -1,5 +1,5 @@
-// Layers as graph builders: each makes its parameters under the names that Hugging Face uses and applies them. A layer knows
-// nothing of memory, precision or batch size.
+// Layers as graph builders: each makes its parameters under the names of Hugging Face and applies them. A layer is independent of
+// memory, precision and batch size.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 namespace plimsoll::nn {
 
 struct Linear {
-  ValueId weight;  // [inputs, outputs], as GPT-2's Conv1D stores it
+  ValueId weight;  // [inputs, outputs], like GPT-2's Conv1D
   ValueId bias;    // [outputs]
 
   Linear(GraphBuilder& builder, const std::string& name, std::int64_t inputs, std::int64_t outputs, double std);

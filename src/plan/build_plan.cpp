@@ -20,7 +20,7 @@
 namespace plimsoll {
 namespace {
 
-// A layout this close to the load is taken as it is: the search would spend seconds on very little.
+// Layouts within this factor of the load are taken as they are: a search would spend seconds on a gain of at most 0.1 %.
 constexpr double kGoodEnough = 1.001;
 
 struct Placed {
@@ -28,8 +28,8 @@ struct Placed {
   Bytes load;
 };
 
-// Persistent buffers lie at the bottom, in the order of their values, at the same place in every phase. Accumulators that live
-// through the whole window come right above.
+// Persistent buffers lie at the bottom in the order of their values, at the same place in every phase. Accumulators that live
+// through the whole window lie right above them.
 layout::Problem layout_problem(const Lifetimes& lifetimes, const Timeline& timeline) {
   layout::Problem problem;
   problem.alignment = kAlignment.n;
@@ -53,7 +53,7 @@ layout::Problem layout_problem(const Lifetimes& lifetimes, const Timeline& timel
   return problem;
 }
 
-// Given offsets come from outside: the judge, which shares nothing with the solver, has to accept them.
+// The judge, which shares nothing with the solver, has to accept given offsets.
 Placed place_buffers(const Lifetimes& lifetimes, const Timeline& timeline, const std::vector<Bytes>* given) {
   const layout::Problem problem = layout_problem(lifetimes, timeline);
   layout::Solution solution;
@@ -146,14 +146,14 @@ std::string hash_plan(const Plan& plan) {
   return hasher.hex();
 }
 
-// Nodes of a GPU's graph.
+// The numbers of nodes in the graphs of a GPU.
 struct Launches {
   std::int64_t kernels = 0, copies = 0;
 };
 
-// What a node becomes, at most: its kernels, on each range, and copies of what streams.
+// An upper bound for one node: kernels for each range, and copies of streamed values.
 Launches launches_of(const Graph& graph, const Node& node, std::int64_t page) {
-  constexpr std::int64_t kKernels = 3;  // most ops have one; a loss has more, which the others make up for
+  constexpr std::int64_t kKernels = 3;  // most ops have one; the few of a loss are within the sum
   const auto pieces = [&](ValueId value, std::int64_t each) { return ceil_div(graph.values[value].type.shape.elements(), each); };
   if (node.op->transfer != Transfer::none) return {0, pieces(node.inputs[0], page)};
   if (!node.pages.valid()) return {kKernels, 0};
@@ -162,7 +162,7 @@ Launches launches_of(const Graph& graph, const Node& node, std::int64_t page) {
   return {ranges * kKernels, ranges * static_cast<std::int64_t>(2 * streamed_inputs(graph, node).size())};
 }
 
-// With a disk a GPU keeps no graphs: its transfers wait on the host.
+// A GPU with a disk keeps no graphs, because its transfers wait on the host.
 Launches kept_launches(const Plan& plan, const Simulation& simulation, const Machine& machine) {
   const std::size_t disk = disk_of(machine);
   if (machine.reserve.per_launch.n == 0 || (disk != 0 && plan.stored[disk].n > 0)) return {};
@@ -181,15 +181,15 @@ Launches kept_launches(const Plan& plan, const Simulation& simulation, const Mac
   return sum;
 }
 
-// What tiers past the first hold, and what lies outside the arenas.
+// Counts the bytes on tiers past the first and the bytes outside the arenas.
 void count_reserves(Plan& plan, const Simulation& simulation, const Machine& machine) {
   const Residency& residency = plan.decisions.residency;
   plan.stored = stored_layout(simulation.graph).ends;
   const Launches launches = kept_launches(plan, simulation, machine);
   ReserveCounts counts{.primitives = count_primitives(simulation, plan.decisions.loss_chunks, machine.threads),
                        .steps = static_cast<std::int64_t>(simulation.timeline.steps.size()),
-                       .launches = launches.kernels};  // a device holds code and parameters of kernels, of copies next to nothing
-  const bool host = has_host(machine);                 // which then loads
+                       .launches = launches.kernels};  // code and parameters of kernels; copies take next to nothing
+  const bool host = has_host(machine);
   if (!host) counts.encoding = encoding_bytes(simulation.graph);
   plan.reserve = reserve_items(machine.reserve, counts, plan.arena);
   std::ranges::move(paging_reserve(simulation.graph, residency, machine, 0), std::back_inserter(plan.reserve));

@@ -15,7 +15,7 @@ bool updated_in(const Graph& graph, ValueId value, Section section) {
                      [&](const Value& version) { return version.version_of == value && version.section == section; });
 }
 
-// What a window accumulates lives from its first micro-step to its update; every other persistent value lives through the run.
+// Accumulators of a window live from its first micro-step to its update; other persistent values live through the run.
 bool lives_through_window(const Graph& graph, ValueId value) {
   const Role role = graph.values[value].role;
   return role == Role::accumulator || (role == Role::output && updated_in(graph, value, Section::micro));
@@ -25,7 +25,7 @@ bool differs_at_start(const Graph& graph, const Node& node) {
   return brings_what_is_written(graph, node) || starts_window(graph, node);
 }
 
-// Of each value its first view, of each view the next one of the same value.
+// The first view of each value, and the next view of the same value after each view.
 struct Views {
   PerValue<ValueId> first, next;
 
@@ -57,7 +57,7 @@ class Analysis {
       find_access(graph_, timeline_.steps[static_cast<std::size_t>(step)], false, access_);
       for (const ValueId value : access_.reads) last_use_[value] = step;
     }
-    // A view has no step of its own: what reads it reads the viewed value.
+    // A view has no step of its own: its readers read the viewed value.
     for (auto it = graph_.order.rbegin(); it != graph_.order.rend(); ++it) {
       const Node& node = graph_.nodes[*it];
       if (node.op->view) last_use_[node.inputs[0]] = std::max(last_use_[node.inputs[0]], last_use_[node.outputs[0]]);
@@ -142,7 +142,7 @@ class Analysis {
 
   bool may_take(const Node& node, const NodeAlias& alias, BufferId buffer, int step, const std::vector<BufferId>& taken) const {
     const Bytes bytes = aligned_bytes(graph_.values[alias.input]);
-    const Value& first = graph_.values[result_.buffers[buffer].value];  // what a view is a view of
+    const Value& first = graph_.values[result_.buffers[buffer].value];  // the value under all views
     if (first.persistent() || first.role == Role::input || last_[buffer.index] != step) return false;
     if (bytes != aligned_bytes(graph_.values[alias.output]) || bytes != result_.buffers[buffer].bytes) return false;
     if (std::find(taken.begin(), taken.end(), buffer) != taken.end()) return false;
@@ -156,7 +156,7 @@ class Analysis {
     join_views(value);
   }
 
-  // Views of a value, and views of those, live in its buffer.
+  // Views of a value, and their views, live in its buffer.
   void join_views(ValueId value) {
     for (ValueId view = views_.first[value]; view.valid(); view = views_.next[view]) join(view, result_.buffer_of[value]);
   }
@@ -178,7 +178,7 @@ class Analysis {
     buffer.end = std::max(buffer.end, steps.end);
   }
 
-  // A node that streams goes on with its scratch at each range.
+  // A node that streams keeps its scratch from range to range.
   void add_scratch(int step, StepRange together) {
     const Bytes bytes = scratch_[static_cast<std::size_t>(step)];
     if (bytes.n == 0) return;
@@ -190,7 +190,7 @@ class Analysis {
   const Graph& graph_;
   const Timeline& timeline_;
   const std::vector<Bytes>& scratch_;
-  StepAccess access_;  // of one step at a time
+  StepAccess access_;  // of the current step
   PerValue<int> last_use_;
   std::vector<int> last_;
   Views views_{graph_};
@@ -283,7 +283,7 @@ LiveProfile live_profile(const Lifetimes& lifetimes, const Timeline& timeline, P
   std::vector<std::int64_t> delta(static_cast<std::size_t>(range.end - range.begin) + 1, 0);
   for (const Buffer& buffer : lifetimes.buffers) {
     const int begin = std::max(buffer.begin_in(phase), range.begin);
-    // In `first` without an update the accumulators stay for the next micro-step.
+    // Without an update in `first`, the accumulators stay for the next micro-step.
     const int end = std::min(buffer.end, range.end);
     if (begin >= end) continue;
     delta[static_cast<std::size_t>(begin - range.begin)] += buffer.bytes.n;

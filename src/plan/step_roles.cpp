@@ -6,7 +6,7 @@ namespace plimsoll {
 
 namespace {
 
-// Whether the step runs a node of the forward pass for the first time.
+// True if the step is the first run of a forward node.
 bool runs_forward(const Simulation& simulation, int step) {
   const Step& what = simulation.timeline.steps[static_cast<std::size_t>(step)];
   if (what.kind != Step::Kind::node || what.section != Section::micro) return false;

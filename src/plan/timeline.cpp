@@ -11,7 +11,7 @@ Section section_of(Phase phase) {
   return forward_section(static_cast<std::size_t>(phase) - static_cast<std::size_t>(Phase::forward));
 }
 
-// For each node of the update section, after how many nodes of the micro-step it can run.
+// The earliest place of each node of the update section, in nodes of the micro-step that run before it.
 class EarliestPlaces {
  public:
   EarliestPlaces(const Graph& graph, const std::vector<NodeId>& micro)
@@ -28,14 +28,14 @@ class EarliestPlaces {
 
   std::size_t all_gradients() const { return all_gradients_; }
 
-  // Called in the order of the section.
+  // Calls have to follow the order of the section.
   std::size_t place(const Node& node) {
     std::size_t after = 0;
     for (const ValueId input : node.inputs) after = std::max(after, written_[root(input)]);
     for (const NodeAlias& alias : aliases_of(graph_, node)) {
       if (in_place(alias.kind)) after = std::max(after, used_[root(alias.input)]);
     }
-    // What nothing holds back runs behind the micro-step, and so does what reads it.
+    // A node that waits for nothing runs after the micro-step, and so do its readers.
     for (const ValueId output : node.outputs) written_[root(output)] = after > 0 ? after : all_gradients_;
     for (const ValueId input : node.inputs) used_[root(input)] = std::max(used_[root(input)], after);
     return after;
@@ -45,8 +45,8 @@ class EarliestPlaces {
   ValueId root(ValueId value) const { return origin_of(graph_, value); }
 
   const Graph& graph_;
-  PerValue<std::size_t> written_, used_;  // counted in nodes of the micro-step
-  std::size_t all_gradients_ = 0;         // after so many of them
+  PerValue<std::size_t> written_, used_;  // numbers of micro-step nodes
+  std::size_t all_gradients_ = 0;         // number of micro-step nodes up to the last gradient
 };
 
 bool changes_state(const Graph& graph, const Node& node) {
@@ -98,11 +98,11 @@ class Builder {
     add({Step::Kind::fetch, section, {}});
   }
 
-  // Returns the nodes of the update that are left for its own range.
+  // Returns the update nodes that are left for the update's own range.
   std::vector<NodeId> add_micro(const std::vector<NodeId>& updates) {
     const std::vector<NodeId> micro = graph_.section_order(Section::micro);
     if (micro.empty()) return updates;
-    std::vector<std::vector<NodeId>> early(micro.size());  // by the number of nodes that come before
+    std::vector<std::vector<NodeId>> early(micro.size());  // by the number of micro-step nodes before them
     std::vector<NodeId> left;
     EarliestPlaces places(graph_, micro);
     for (const NodeId id : updates) {

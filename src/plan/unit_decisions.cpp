@@ -6,8 +6,8 @@
 namespace plimsoll {
 namespace {
 
-// Nodes of a block that would run again if only what crosses its cuts were kept: what backward nodes read something of, directly
-// or through other such nodes.
+// Nodes of a block that would run again if only the values at its cuts were kept: backward nodes read their results, directly or
+// through other such nodes.
 class Reached {
  public:
   Reached(const Graph& graph, const std::vector<Unit>& units) : graph_(graph), block_of_(graph.nodes.size(), -1) {
@@ -78,7 +78,7 @@ std::vector<UnitDecision> describe_units(const Graph& graph, const std::vector<U
     decisions.push_back(std::move(decision));
     before = unit.nodes.back();
   }
-  std::map<std::string, std::size_t> others;  // by line: its place among the decisions
+  std::map<std::string, std::size_t> others;  // line -> index of its decision
   for (const NodeId id : graph.order) {
     if (runs[id] == 0 || in_block[id]) continue;
     const std::string line = graph.nodes[id].line;

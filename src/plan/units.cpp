@@ -42,8 +42,8 @@ std::vector<Piece> pieces_of(const Graph& graph) {
   return pieces;
 }
 
-// By piece, the first one of its structure: op, types and where inputs come from, relative to the piece. Names, sites and noise
-// keys do not count.
+// For each piece, the first piece of equal structure: ops, types, and sources of inputs relative to the piece. Names, sites and
+// noise keys do not count.
 std::vector<std::size_t> classes_of(const Graph& graph, const std::vector<Piece>& pieces) {
   std::map<std::string, std::size_t> known;
   std::vector<std::size_t> classes;
@@ -73,15 +73,15 @@ struct Run {
   std::size_t end() const { return begin + period * repeats; }
 };
 
-// The periodic run among pieces [first, behind) that covers most nodes; of equal ones the shortest period. The period holds more
-// than one node, so that a chain of single ops is not taken for layers.
+// The periodic run among pieces [first, behind) that covers most nodes; ties go to the shortest period. A period has more than
+// one node, so a chain of single ops does not count as layers.
 Run longest_run(const std::vector<Piece>& pieces, const std::vector<std::size_t>& classes, std::size_t first,
                 std::size_t behind) {
   std::vector<std::size_t> nodes_before{0};
   for (const Piece& piece : pieces) nodes_before.push_back(nodes_before.back() + piece.size());
   Run best;
   std::size_t most = 0;
-  std::vector<std::size_t> end(behind + 1, behind);  // by piece: where it and those behind it stop to repeat
+  std::vector<std::size_t> end(behind + 1, behind);  // by piece: the first piece at or after it that does not repeat
   for (std::size_t period = 1; period <= (behind - first) / 2; ++period) {
     for (std::size_t i = behind; i-- > first + period;) end[i] = classes[i] == classes[i - period] ? end[i + 1] : i;
     for (std::size_t begin = first; begin + 2 * period <= behind; ++begin) {
@@ -96,7 +96,7 @@ Run longest_run(const std::vector<Piece>& pieces, const std::vector<std::size_t>
   return best;
 }
 
-// By piece that begins a period of the longest run, or of those before and behind it: the piece behind the period. Else 0.
+// Sets the end of each period at its first piece, for the longest run and the runs before and after it. Other pieces have 0.
 void find_periods(const std::vector<Piece>& pieces, const std::vector<std::size_t>& classes, std::size_t first,
                   std::size_t behind, std::vector<std::size_t>& ends) {
   const Run run = longest_run(pieces, classes, first, behind);
@@ -106,7 +106,7 @@ void find_periods(const std::vector<Piece>& pieces, const std::vector<std::size_
   find_periods(pieces, classes, run.end(), behind, ends);
 }
 
-// "h.3" of "h.3.attn": a line up to its first number. Empty where it has none.
+// The line up to its first number ("h.3" of "h.3.attn"); empty if it has no number.
 std::string_view numbered_part(std::string_view line) {
   for (std::size_t begin = 0; begin < line.size();) {
     const std::size_t end = std::min(line.find('.', begin), line.size());

@@ -42,7 +42,7 @@ Error not_of_run(const std::filesystem::path& path, std::string what) {
                     "in the folder of a run, files and folders that belong to it, or a new folder");
 }
 
-// What a run can go on from, be used for, or be read in.
+// True if the folder holds a checkpoint, weights or metrics.
 bool holds_results(const RunFolder& folder) {
   return folder.has_updates() || is_there(folder.checkpoint()) || is_there(folder.diverged()) || has_weights(folder.weights());
 }
@@ -67,7 +67,7 @@ Error already_holds_run(const RunFolder& folder) {
                       {Remedy::of_command("train CONFIG", std::move(changes))});
 }
 
-// What run.json holds; an empty object where it cannot be read.
+// The contents of run.json; an empty object if it cannot be read.
 nlohmann::json read_run(const std::filesystem::path& run) {
   try {
     return read_json_object(run / "run.json", JsonLimits{}, "E-IO-READ");
@@ -91,7 +91,7 @@ std::string file_text(const nlohmann::json& run) {
   return run.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
-// What a run that was killed had not completed. The folder is locked: nobody else is writing.
+// Removes the incomplete files of a killed run. The folder is locked, so no other process writes.
 void remove_partial_files(const std::filesystem::path& run) {
   std::error_code ignored;
   for (const std::filesystem::path& folder : {run, run / "weights", run / "weights_ema", run / "tokens"}) {
@@ -102,13 +102,13 @@ void remove_partial_files(const std::filesystem::path& run) {
   for (const char* folder : {"weights", "weights_ema"}) recover_folder(run / folder, /*sole=*/true);
 }
 
-// A name that is there, if only as a link to what is not.
+// True for any existing name, broken links included.
 bool is_taken(const std::filesystem::path& path) {
   std::error_code ignored;
   return std::filesystem::symlink_status(path, ignored).type() != std::filesystem::file_type::not_found;
 }
 
-// Of a path or of what it goes through: the link that leads nowhere.
+// The broken link on a path, if there is one.
 std::optional<std::filesystem::path> dangling_link(std::filesystem::path path) {
   std::error_code ignored;
   for (; path.has_relative_path(); path = path.parent_path()) {
@@ -117,7 +117,7 @@ std::optional<std::filesystem::path> dangling_link(std::filesystem::path path) {
   return {};
 }
 
-// As JSON writes it: what is not finite is null.
+// The JSON form: null for numbers that are not finite.
 std::string_view number_text(double value, std::span<char> room) {
   if (!std::isfinite(value)) return "null";
   const auto end = fmt::format_to_n(room.data(), room.size(), "{}", value);
@@ -134,7 +134,7 @@ bool RunFolder::has_updates() const {
 
 namespace {
 
-// In a folder that can be written, for a run that has not begun.
+// Proposes a new folder at a writable place, for a run that has not begun.
 Remedies elsewhere(const std::filesystem::path& run) {
   const std::filesystem::path beside = new_folder_beside(run);
   const bool room = access(beside.parent_path().empty() ? "." : beside.parent_path().c_str(), W_OK | X_OK) == 0;
@@ -183,7 +183,7 @@ RunFolder RunFolder::open(const std::filesystem::path& path, bool resume) {
     throw;
   }
   folder.lock(resume);
-  // Another process may have begun, or ended, a run between the first look and the lock.
+  // Another process may have begun or ended a run between the first look and the lock.
   if (!resume && is_there(path / "run.json")) {
     folder.begun_ = folder.begins_anew_ = true;
     if (holds_results(folder)) throw already_holds_run(folder);
@@ -194,7 +194,7 @@ RunFolder RunFolder::open(const std::filesystem::path& path, bool resume) {
   return folder;
 }
 
-// Remembers what it makes, and nothing else: that alone may be taken away again.
+// Records the folders that it creates: only these may be removed again.
 void RunFolder::create(const std::filesystem::path& whole) {
   std::vector<std::filesystem::path> missing;  // innermost first
   for (std::filesystem::path path = whole; path.has_relative_path() && !is_taken(path); path = path.parent_path()) {
@@ -207,12 +207,12 @@ void RunFolder::create(const std::filesystem::path& whole) {
   }
 }
 
-// Two runs in one folder would write over each other's lines and files. The lock is on the folder itself, so nothing is left
-// behind; it goes with the process, however that ends. Where a file system has no locks, there is none.
+// Two runs in one folder would overwrite each other's files. The lock is on the folder itself: it leaves no file and ends with
+// the process. Some file systems have no locks; then there is none.
 void RunFolder::lock(bool resume) {
   lock_ = ::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (lock_ < 0 || ::flock(lock_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return;
-  const bool holds_run = std::exchange(begun_, true);  // by the other one: nothing here is ours to remove
+  const bool holds_run = std::exchange(begun_, true);  // the other process's run: nothing here may be removed
   const std::optional<std::int64_t> pid = pid_in(read_run(path_));
   const std::string who = pid ? fmt::format("process {} is training in it", *pid) : "another process is about to train in it";
   if (holds_run && !resume) {
@@ -225,7 +225,7 @@ void RunFolder::lock(bool resume) {
       resume ? Remedies{} : elsewhere(path_));
 }
 
-// Whoever holds the lock knows that nobody else runs it. Where nothing can be written, what follows says so.
+// The lock proves that no other process runs it. Later writes report a folder that cannot be written.
 void RunFolder::mark_interrupted() {
   nlohmann::json run = read_run(path_);
   const bool held = lock_ >= 0 && ::flock(lock_, LOCK_EX | LOCK_NB) == 0;
@@ -242,7 +242,7 @@ void RunFolder::mark_interrupted() {
   }
 }
 
-// Nothing that was laid there for this run to find may lead its bytes elsewhere.
+// Links under the run's file names must not redirect its bytes.
 void RunFolder::refuse_links() const {
   for (const char* name : {"run.json", "settings.json", "config.resolved.toml", "plan.json", "stored.json", kMetrics,
                            kEvaluations, kEvents, "checkpoint.safetensors", "diverged.safetensors"}) {
@@ -256,7 +256,7 @@ void RunFolder::refuse_links() const {
   }
 }
 
-// True if the path still names the folder that was opened. A folder that was never opened cannot be compared and counts as here.
+// True if the path still names the opened folder, or if none could be opened.
 bool RunFolder::is_here() const {
   struct stat here {};
   struct stat held {};
@@ -298,7 +298,7 @@ RunFolder::RunFolder(RunFolder&& other) noexcept
       events_(std::exchange(other.events_, -1)),
       lock_(std::exchange(other.lock_, -1)) {}
 
-// Removes a new folder with what lies there because a run was about to begin; if it holds anything else, it stays.
+// Removes a new folder with the files of a run about to begin; it stays if it holds anything else.
 void RunFolder::abandon() const noexcept {
   std::error_code ignored;
   std::filesystem::remove_all(tokens(), ignored);

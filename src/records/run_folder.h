@@ -1,7 +1,7 @@
 // The folder of a run: run.json (written at the start, replaced at the end), metrics.jsonl (a line per update), eval.jsonl (a
-// line per evaluation), events.jsonl, the resolved configuration, the plan, the weights, the checkpoint. A folder in which no run
-// began is taken away again. What a run writes are files and folders of its own, no links. The run stays with the folder that it
-// has opened: one that is moved meanwhile is followed, and whatever lies at the old path is not touched.
+// line per evaluation), events.jsonl, the resolved configuration, the plan, the weights, the checkpoint. A folder without a run
+// is removed again. A run writes only files and folders of its own, no links. It follows its folder if that is moved, and leaves
+// alone anything at the old path.
 #pragma once
 
 #include <cstdint>
@@ -17,66 +17,66 @@
 
 namespace plimsoll {
 
-// "running", "done", "failed" or "interrupted", as run.json says; "interrupted" also for a run that says "running" and that no
-// process holds: it was killed, or its machine went down. Empty where nothing can be read.
+// The status in run.json: "running", "done", "failed" or "interrupted". A run that says "running" without a process is
+// "interrupted": it was killed, or its machine went down. Empty if nothing can be read.
 std::string run_status(const std::filesystem::path& run);
 
-// Whether it failed because its training diverged.
+// True if the run failed because its training diverged.
 bool run_diverged(const std::filesystem::path& run);
 
 class RunFolder {
  public:
-  // Creates the folder, or opens an existing run where `resume`; one that nobody ended is marked as interrupted in run.json. A
-  // run of which nothing has been saved begins anew without --resume; any other is E-RUN-EXISTS (exit 2). E-RUN-MISSING for
-  // --resume without a run, E-RUN-BUSY (exit 2) where another process trains in it, E-IO-WRITE (exit 5) where nothing can be
-  // written. The run has begun with its first run.json. The folder is locked while this lives.
+  // Creates the folder, or opens an existing run with `resume`, and marks a run without an end as interrupted in run.json.
+  // Without `resume` a run with nothing saved begins again; any other is E-RUN-EXISTS (exit 2). E-RUN-MISSING: no run to resume.
+  // E-RUN-BUSY (exit 2): another process trains in it. E-IO-WRITE (exit 5): it cannot be written. A run begins with its first
+  // run.json. This object holds the folder's lock.
   static RunFolder open(const std::filesystem::path& path, bool resume);
   ~RunFolder();
   RunFolder(RunFolder&&) noexcept;
 
   const std::filesystem::path& path() const { return path_; }
-  // Before anything is saved: from here on path() and what lies below it is where the folder is now. Whether that is another
-  // place than before. E-IO-WRITE where the folder is nowhere.
+  // Called before each save: path() and all paths below it follow the folder. Returns true if it has moved. E-IO-WRITE if it is
+  // gone.
   bool follow();
-  // Whether a run had begun here of which nothing has been saved.
+  // True if a run had begun here and nothing of it was saved.
   bool begins_anew() const { return begins_anew_; }
   std::filesystem::path weights() const { return path_ / "weights"; }
   std::filesystem::path averages() const { return path_ / "weights_ema"; }
-  // How weights are stored, where the run began from a folder (weights/weight_layout.h).
+  // The layout of weights if the run began from a folder (weights/weight_layout.h).
   std::filesystem::path stored() const { return path_ / "stored.json"; }
   std::filesystem::path checkpoint() const { return path_ / "checkpoint.safetensors"; }
-  // Token files of text, where the cache cannot be written.
+  // Token files of text if the cache cannot be written.
   std::filesystem::path tokens() const { return path_ / "tokens"; }
   std::filesystem::path diverged() const { return path_ / "diverged.safetensors"; }
 
-  // Whether a line of metrics.jsonl tells of one.
+  // True if metrics.jsonl has the line of an update.
   bool has_updates() const;
-  // The nearest folder above this one that was there before; empty: the current one.
+  // The nearest folder above this one that existed before; empty: the current folder.
   std::filesystem::path lies_in() const { return created_.empty() ? path_.parent_path() : created_.back().parent_path(); }
 
   void write(const std::string& name, const std::string& text);
   void write_run(const nlohmann::json& run);
-  // The same where the disk is full: over the bytes that run.json has. It may be torn where the process is killed meanwhile.
+  // The same on a full disk: overwrites the bytes of run.json. A kill meanwhile may tear it.
   void overwrite_run(const nlohmann::json& run) const noexcept;
-  // Of a run that was marked as interrupted: the process that had it.
+  // The process of a run that was marked as interrupted.
   std::optional<std::int64_t> ended_process() const { return ended_process_; }
-  // Opens metrics.jsonl and drops the lines of updates past `updates`, which a run that was killed may have left.
+  // Opens metrics.jsonl and drops lines of updates after `updates`: a killed run may have left some.
   void open_metrics(std::int64_t updates);
-  // Reads update, loss and gradient norm from its lines, in order, as far as they can be read.
+  // Reads update, loss and gradient norm of each readable line, in order.
   void read_metrics(const std::function<void(const Metrics&)>& see) const;
-  // events.jsonl: what happened beside the updates, each an object with the number of the update that was due. Opening drops
-  // those past `updates` that have been made.
+  // events.jsonl: events between updates, each an object with the number of the next update. Opening drops those of updates after
+  // `updates`.
   void open_events(std::int64_t updates);
   void read_events(const std::function<void(const nlohmann::json&)>& see) const;
   void append_event(const nlohmann::json& event);
-  // Without allocating.
+  // Does not allocate.
   void append(const Metrics& metrics);
-  // eval.jsonl: opening drops evaluations past `updates`. A second one at an update replaces the first.
+  // Opens eval.jsonl and drops evaluations after `updates`. A second one at an update replaces the first.
   void open_evaluations(std::int64_t updates);
   void append(const Evaluation& evaluation);
-  // Reads update and loss from its lines, in order, as far as they can be read.
+  // Reads update and loss of each readable line, in order.
   void read_evaluations(const std::function<void(const Evaluation&)>& see) const;
-  // Brings all lines to the disk, for a checkpoint that presupposes them.
+  // Syncs all lines to the disk, for a checkpoint that relies on them.
   void sync() const;
 
  private:
@@ -91,12 +91,12 @@ class RunFolder {
   void abandon() const noexcept;
 
   std::filesystem::path path_;
-  std::vector<std::filesystem::path> created_;  // the folder and those above it that were not there, innermost first
+  std::vector<std::filesystem::path> created_;  // the new folders, innermost first
   bool begun_ = false, begins_anew_ = false;
   std::optional<std::int64_t> ended_process_;
   std::int64_t evaluated_ = -1;                        // the last update in eval.jsonl
-  int metrics_ = -1, evaluations_ = -1, events_ = -1;  // open for appending, from the first line on
-  int lock_ = -1;                                      // the folder; -1 where it cannot be opened
+  int metrics_ = -1, evaluations_ = -1, events_ = -1;  // open for appending, after the first line
+  int lock_ = -1;                                      // the folder; -1 if it cannot be opened
 };
 
 }  // namespace plimsoll

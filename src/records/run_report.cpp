@@ -46,7 +46,7 @@ void RunReport::describe(const Config& config, const Plan& plan, const Machine& 
   predicted_live_ = plan.live;
 }
 
-// The first two updates touch whatever is touched late; from then on the process stays as it is.
+// The first two updates may touch pages late; later ones leave the process as it is.
 void RunReport::note(const Progress& progress) {
   progress_ = progress;
   const Bytes resident = counted_resident();
@@ -109,7 +109,7 @@ json RunReport::to_json() const {
     phases.push_back({{"name", phase.name}, {"arena_bytes", phase.arena.n}, {"live_bytes", phase.live.n}});
   }
   const bool ended = process_hwm.n > 0;
-  // The arena of a GPU is no part of the process.
+  // The arena of a GPU is outside the process.
   const Bytes outside = measured_device_ ? process_hwm : process_hwm - align_up(measured_arena, kPage);
   const bool has_host = predicted_host_.n > 0;
   const json live = measured_live_ ? json(measured_live_->n) : json(nullptr);

@@ -1,4 +1,4 @@
-// What run.json says: identity, state, prediction, measurement. `measured` never comes from the plan.
+// The contents of run.json: identity, state, prediction, measurement. `measured` never comes from the plan.
 #pragma once
 
 #include <array>
@@ -19,12 +19,12 @@
 
 namespace plimsoll {
 
-// What this process has written: to the disk as its store counts, and into checkpoints and weights.
+// Bytes that this process has written: to the disk by the count of its store, and into checkpoints and weights.
 struct WrittenReport {
   Bytes load, update, run, save;  // update: the last one; run: load and all updates
 
   void begin(Bytes loaded) { load = run = loaded; }
-  // `all`: since the process began.
+  // `all`: bytes since the process began.
   void add_update(Bytes all) {
     update = all - run;
     run = all;
@@ -34,19 +34,19 @@ struct WrittenReport {
 struct RunReport {
   std::string command, status = "running";
   int exit_code = 0;
-  std::string data_hash, parameters_hash, fault;  // fault: what was made wrong on purpose
-  std::optional<std::uintptr_t> arena_base = 0;   // 0 before it is mapped; nothing where it is not in this process
+  std::string data_hash, parameters_hash, fault;  // fault: the deliberate error
+  std::optional<std::uintptr_t> arena_base = 0;   // 0 before it is mapped; nothing outside this process
   std::optional<EvaluationResult> validation;
   SampleCounts data;  // of the training data
   Bytes measured_arena, process_hwm;
   WrittenReport written;
 
   void describe(const Config& config, const Plan& plan, const Machine& machine, const Budget& budget);
-  // What has been reached; run.json of a failed run says it too.
+  // Records the progress, also for a failed run.
   void note(const Progress& progress);
-  // The same without a look at the process.
+  // The same without a measurement of the process.
   void reach(const Progress& progress) { progress_ = progress; }
-  // Something ran for the first time between two updates: an evaluation, a checkpoint. The next two updates are warm-up again.
+  // Called when something ran for the first time between updates, such as an evaluation. The next two updates are warm-up again.
   void warm_up_again() { noted_ = 0; }
   void fail(const Error& error);
   // `by`: "SIGTERM".
@@ -71,13 +71,13 @@ struct RunReport {
   std::array<std::optional<TierUse>, kMostTiers> measured_tiers_;
   std::vector<Tier> tiers_;
   std::string method_ = "resident";
-  Bytes warm_, grown_;  // resident after warm-up, and how much more after a later update
+  Bytes warm_, grown_;  // resident after warm-up, and later growth
   std::int64_t noted_ = 0;
   Progress progress_;
   std::optional<Error> error_;
 };
 
-// What the audit measured and the plan did not say, phase by phase; empty where they agree to the byte.
+// The differences of the audit from the plan, phase by phase; empty if all bytes agree.
 std::string audit_difference(const std::vector<PhasePlan>& planned, const std::vector<PhaseAudit>& measured);
 
 }  // namespace plimsoll

@@ -23,7 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Where the path is not there yet, the folder in which it will be.
+// The nearest existing folder at or above the path.
 fs::path existing(const fs::path& path) {
   std::error_code error;
   fs::path place = fs::absolute(path, error);
@@ -37,13 +37,13 @@ bool same_file_system(const fs::path& a, const fs::path& b) {
   return ::stat(existing(a).c_str(), &one) == 0 && ::stat(existing(b).c_str(), &other) == 0 && one.st_dev == other.st_dev;
 }
 
-// What the run replaces, as far as it asks for that room.
+// The bytes that the run replaces, up to its own need.
 Bytes replaced(const RunFolder& folder, const RunRoom& room) {
   return std::min(file_bytes(folder.checkpoint()), room.checkpoint) + std::min(weights_in(folder.weights()), room.weights) +
          std::min(weights_in(folder.averages()), room.averages);
 }
 
-// A name for the run where there is room; empty where none of the places has it.
+// A name for the run in the first place with room; empty if there is none.
 fs::path place_with_room(const fs::path& run, Bytes need, const std::vector<fs::path>& places) {
   std::error_code error;
   const std::string name = run.filename().empty() ? run.parent_path().filename().string() : run.filename().string();
@@ -79,7 +79,7 @@ RunRoom room_of_run(const Graph& graph, const ModelConfig& model, const WeightLa
 
 std::optional<Bytes> free_bytes(const fs::path& path) {
   struct statvfs facts {};
-  // Some file systems of a network tell nothing, with zeros.
+  // Some network file systems report zeros.
   if (::statvfs(existing(path).c_str(), &facts) != 0 || facts.f_blocks == 0) return {};
   constexpr std::uint64_t kMost = std::uint64_t{1} << 62;
   const std::uint64_t block = std::max<std::uint64_t>(1, facts.f_frsize);

@@ -1,6 +1,5 @@
-// Whether the folder of a run has room for what the run writes: the checkpoint, the weights, the averages where they are kept,
-// and beside them the largest of these once more, since a successor is whole before it takes the place. All of their bytes are
-// known before the first update.
+// The check that the folder of a run has room for its files: the checkpoint, the weights, the averages, and once more the largest
+// of these, since a new version is written before the old one is replaced. All sizes are known before the first update.
 #pragma once
 
 #include <filesystem>
@@ -17,9 +16,9 @@ namespace plimsoll {
 
 struct RunRoom {
   Bytes checkpoint, weights, averages;
-  Bytes largest_file = {};  // of weights and averages
+  Bytes largest_file = {};  // largest file of weights and averages
 
-  // One successor is written at a time.
+  // Only one new version is written at a time.
   Bytes successor() const;
   Bytes all() const { return checkpoint + weights + averages + successor(); }
   friend bool operator==(const RunRoom&, const RunRoom&) = default;
@@ -27,15 +26,14 @@ struct RunRoom {
 
 RunRoom room_of_run(const Graph& graph, const ModelConfig& model, const WeightLayout& layout, bool averages);
 
-// For this user, where the path lies or will lie; nothing where the file system does not tell.
+// Free bytes for this user at an existing or future path; nothing if the file system does not report them.
 std::optional<Bytes> free_bytes(const std::filesystem::path& path);
 
-// E-RUN-ROOM (exit 5) where that is not free; what lies in the folder of an earlier part of the run is replaced and counts as
-// free. `pages`: bytes that a page file takes in `pages_in`, which may be the same file system. `elsewhere`: places to try,
-// the first one with room is named.
+// E-RUN-ROOM (exit 5) without enough free bytes. Replaced files of an earlier part of the run count as free. `pages`: bytes of a
+// page file in `pages_in`, possibly on the same file system. `elsewhere`: places to propose; the first with room is named.
 void check_room(const RunFolder& folder, const RunRoom& room, Bytes pages, const std::filesystem::path& pages_in,
                 const std::vector<std::filesystem::path>& elsewhere);
-// E-IO-WRITE where this process may not write files of such a size (ulimit -f).
+// E-IO-WRITE if this process may not write files of that size (ulimit -f).
 void check_file_limit(const RunFolder& folder, const RunRoom& room);
 
 }  // namespace plimsoll

@@ -27,7 +27,7 @@ namespace plimsoll {
 namespace {
 
 struct Line {
-  std::int64_t update = 0, begin = 0, end = 0;  // bytes, with the line break
+  std::int64_t update = 0, begin = 0, end = 0;  // bytes; the end includes the line break
 };
 
 Error cannot_write(const std::filesystem::path& path, const std::string& why) {
@@ -35,7 +35,7 @@ Error cannot_write(const std::filesystem::path& path, const std::string& why) {
                     {"df -h " + shell_quoted(path.parent_path().empty() ? "." : path.parent_path().string())});
 }
 
-// The limits of a line that Plimsoll wrote. Its own lines are far below them.
+// Limits of a valid line. Plimsoll's own lines are far below them.
 constexpr JsonLimits kLimits{.bytes = 64 << 10, .values = 2000, .depth = 16};
 
 nlohmann::json object_of(std::string_view line) {
@@ -50,8 +50,7 @@ std::optional<std::int64_t> update_of(std::string_view line) {
   return update >= 0 ? std::optional(update) : std::nullopt;
 }
 
-// Calls visit(line, begin, end) for what lies in front of each line break. Of a line that is too long the first bytes come, which
-// are no object.
+// Calls visit(line, begin, end) for each complete line. A line over the limit is cut, so it is no JSON object.
 template <class Visit>
 void for_each_whole_line(const File& file, Visit&& visit) {
   constexpr std::int64_t kBlockBytes = 64 << 10;
@@ -74,7 +73,7 @@ void for_each_whole_line(const File& file, Visit&& visit) {
   }
 }
 
-// The bytes that stay where everything that stays comes first and is in order.
+// The length of the file's start that stays, if all lines that stay are there and in order.
 std::optional<std::int64_t> bytes_in_order(const File& file, std::int64_t updates, PerUpdate count) {
   std::int64_t keep = 0, last = -1;
   bool ended = false, in_order = true;
@@ -92,7 +91,7 @@ std::optional<std::int64_t> bytes_in_order(const File& file, std::int64_t update
   return in_order ? std::optional(keep) : std::nullopt;
 }
 
-// By updates; of several lines of an update the last one alone where one stays.
+// Sorts lines by update. PerUpdate::one keeps the last line of each update.
 void sort_lines(std::vector<Line>& lines, PerUpdate count) {
   std::ranges::stable_sort(lines, {}, &Line::update);
   if (count == PerUpdate::any) return;
@@ -107,7 +106,7 @@ void sort_lines(std::vector<Line>& lines, PerUpdate count) {
 void put_in_order(const File& file, const std::filesystem::path& path, std::int64_t updates, PerUpdate count) {
   constexpr std::size_t kMostLines = 1 << 20;
   std::vector<Line> kept;
-  std::size_t most = 1 << 12;  // before the lines that go leave their room
+  std::size_t most = 1 << 12;  // number of lines before dropped ones are removed
   for_each_whole_line(file, [&](std::string_view line, std::int64_t begin, std::int64_t end) {
     const std::optional<std::int64_t> update = update_of(line);
     if (!update || *update > updates) return;
@@ -132,7 +131,7 @@ void put_in_order(const File& file, const std::filesystem::path& path, std::int6
   sorted.commit();
 }
 
-// The file, where there is one that can be read.
+// The file, or nothing if it is absent.
 std::optional<File> lines_of(const std::filesystem::path& path) {
   if (!is_there(path)) return {};
   return File::open(path, "E-IO-READ");
@@ -145,7 +144,7 @@ void cut_lines(const std::filesystem::path& path, std::int64_t updates, PerUpdat
   if (!lines) return;
   const std::optional<std::int64_t> keep = bytes_in_order(*lines, updates, count);
   std::error_code error;
-  const bool alone = std::filesystem::hard_link_count(path, error) == 1;  // under another name it may be somebody else's
+  const bool alone = std::filesystem::hard_link_count(path, error) == 1;  // a file with another name may belong to others
   if (!keep || !alone) return put_in_order(*lines, path, updates, count);
   if (static_cast<std::int64_t>(std::filesystem::file_size(path, error)) == *keep && !error) return;
   std::filesystem::resize_file(path, static_cast<std::uintmax_t>(*keep), error);
@@ -193,7 +192,7 @@ void sync_file(int folder, const std::filesystem::path& path) {
   if (fd < 0) return;
   const int error = ::fsync(fd) == 0 ? 0 : errno;
   ::close(fd);
-  // What is no file on a disk cannot be synced and says EINVAL.
+  // Files that are not on a disk cannot be synced and return EINVAL.
   if (error != 0 && error != EINVAL) throw cannot_write(path, std::strerror(error));
 }
 

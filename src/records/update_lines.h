@@ -1,6 +1,5 @@
-// Files of a run with a JSON object a line that says its "update": metrics, evaluations, events. They are appended to while a run
-// goes on; a run that goes on from a checkpoint keeps what the checkpoint has made. Lines are read one at a time, of up to 64
-// KiB; a longer one, or one of more than 2,000 values, is none of these.
+// Files of a run with one JSON object per line and its "update": metrics, evaluations, events. Lines are appended during a run. A
+// run resumed from a checkpoint keeps those of the checkpoint's updates. Lines of more than 64 KiB or 2,000 values are invalid.
 #pragma once
 
 #include <cstdint>
@@ -13,22 +12,22 @@ namespace plimsoll {
 
 enum class PerUpdate { one, any };
 
-// Keeps the lines of the updates up to `updates`, in the order of updates. What is no such line, as the torn end of a file, goes.
-// `one`: of several lines of an update the last one stays. A file that is in order and has no other name is shortened in place;
-// any other is replaced. An absent file stays absent. data_error E-IO-WRITE where the file cannot be changed.
+// Keeps the lines of updates up to `updates`, in order. Invalid lines, such as the torn end of a file, are dropped. `one`: the
+// last line of each update stays. A file in order with a single name is shortened in place, any other is replaced. An absent file
+// stays absent. data_error E-IO-WRITE if the file cannot be changed.
 void cut_lines(const std::filesystem::path& path, std::int64_t updates, PerUpdate count);
 
-// Calls see(object) for every line that is a JSON object. An absent file has none.
+// Calls see(object) for every valid line. An absent file has none.
 void for_each_line(const std::filesystem::path& path, const std::function<void(const nlohmann::json&)>& see);
 
-// Opens a file of lines to append to, which is made where it is absent. `folder`: the descriptor of the folder that holds it; -1
-// goes by the path. data_error E-IO-WRITE where there is a link, or no regular file.
+// Opens a file of lines for appending, and creates it if absent. `folder`: the descriptor of its folder; -1: uses the path.
+// data_error E-IO-WRITE for links and other files that are not regular.
 int open_lines(int folder, const std::filesystem::path& path);
 
-// All of it or, where the disk takes less, nothing.
+// Appends all of the text, or nothing if the disk takes less.
 void append_text(int fd, const std::filesystem::path& path, std::string_view text);
 
-// Brings what was appended to the disk. An absent file is none of its business.
+// Syncs the appended lines to the disk. An absent file is skipped.
 void sync_file(int folder, const std::filesystem::path& path);
 
 }  // namespace plimsoll

@@ -1,5 +1,5 @@
-// What happens in a session, told as it happens. The files of a run, the progress line and whoever else wants to know are
-// consumers. What an event refers to lives while it is told, and no longer.
+// The events of a session, reported as they happen. Consumers are the files of a run, the progress line and others. References in
+// an event are valid during the call only.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +30,7 @@ struct Said {
   std::string_view text;
 };
 
-// There is a plan, and room for what the run writes. Nothing has been written.
+// There is a plan, and room for the files of the run. Nothing has been written.
 struct Planned {
   const Config& config;
   const Plan& plan;
@@ -41,26 +41,26 @@ struct Planned {
   const std::string& plan_text;  // the plan's JSON
 };
 
-// The run begins, or goes on: what it is made of is written down. Of a run that goes on, the checkpoint has been read.
+// The run begins or goes on, and its settings are written down. The checkpoint of a resumed run has been read.
 struct Begins {
   const Config& config;
   const RunSettings& settings;
   const std::string& plan_text;
-  const std::string& layout_text;  // how weights are stored, where the run began from a folder; else empty
+  const std::string& layout_text;  // layout of stored weights if the run began from a folder; else empty
 };
-// What was written down of updates past this one goes.
+// Records of updates after this one are removed.
 struct Continues {
   std::int64_t updates = 0;
 };
-// Everything that was written down stays, whatever comes.
+// All records stay from here on.
 struct Begun {
-  const Progress& reached;  // by the checkpoint of a run that goes on
+  const Progress& reached;  // the progress of a resumed run's checkpoint
 };
 
 struct Placed {
-  std::optional<std::uintptr_t> base;  // of the arena, where it is in this process
+  std::optional<std::uintptr_t> base;  // of an arena in this process
 };
-// Everything is where it rests before the first update.
+// All values are in place for the first update.
 struct Loaded {
   Bytes written;  // to the disk
 };
@@ -69,15 +69,15 @@ struct MadeWrong {
 };
 
 struct LoopBegins {
-  std::int64_t updates = 0;  // after which it ends
+  std::int64_t updates = 0;  // the last update
   Bytes promised;
   bool evaluates = false;
 };
-// An update has been made. What cannot be written down of it ends the run, and the session saves before that.
+// An update has been made. A consumer that cannot record it ends the run, after the session has saved.
 struct Updated {
   const Metrics& metrics;
   const Progress& progress;
-  Bytes written;  // to the disk, since the process began
+  Bytes written;  // to the disk, since the start of the process
 };
 struct Overflowed {
   const Overflow& overflow;
@@ -86,13 +86,13 @@ struct Warned {
   std::int64_t update = 0;
   const GroupWarning& warning;
 };
-// More spikes than a training that learns has.
+// More spikes than in a healthy training.
 struct Unstable {};
-// The training diverges, and goes on all the same.
+// The training diverges, and goes on as configured.
 struct Diverging {
   const Divergence& divergence;
 };
-// The loss on validation data rises from evaluation to evaluation.
+// The loss on validation data rises over several evaluations.
 struct ValidationRises {
   std::int64_t update = 0;
   const ValidationRise& rise;
@@ -103,7 +103,7 @@ struct Evaluating {
 struct Evaluated {
   const Evaluation& evaluation;
 };
-// A checkpoint is about to presuppose all that was told.
+// A checkpoint is about to be written; it relies on all earlier events.
 struct Saving {};
 struct Saved {
   std::int64_t updates = 0;
@@ -117,15 +117,15 @@ struct Finished {
   const Plan& plan;
   const Progress& progress;
   const Device& device;
-  Audit* audit;  // null without
+  Audit* audit;  // null without an audit
   const std::string& parameters_hash;
-  std::string_view stopped_by;  // "SIGTERM"; empty where the training is done
+  std::string_view stopped_by;  // "SIGTERM"; empty if the training is complete
   Bytes promised;
-  Bytes saved;  // as weights
+  Bytes saved;  // bytes of the weights
 };
 // The last event, unless the session failed.
 struct Ended {};
-// The last event of a session that failed after there was a plan.
+// The last event of a session that fails after its plan.
 struct Failed {
   const Error& error;
   const Progress& reached;  // after the last update
@@ -138,7 +138,7 @@ using Event =
 class Consumer {
  public:
   virtual ~Consumer() = default;
-  // An error that it throws ends the session.
+  // An error thrown here ends the session.
   virtual void see(const Event& event) = 0;
 };
 

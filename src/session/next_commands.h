@@ -1,4 +1,4 @@
-// The commands that a user may type next, for the remedies of errors. The command line implements them.
+// Commands that a user may type next, for the remedies of errors. The command line implements them.
 #pragma once
 
 #include <span>
@@ -12,18 +12,18 @@ class NextCommands {
  public:
   virtual ~NextCommands() = default;
 
-  // From the checkpoint of this run.
+  // Resumes from the checkpoint of this run.
   virtual std::string resume() const = 0;
-  // The settings of this run, with changes, in another folder next to it.
+  // The settings of this run with changes, in a new folder next to it.
   virtual std::string begin_beside(std::span<const Change> changes) const = 0;
-  // In the same folder, unless it tells of updates.
+  // Runs again in the same folder, unless it has records of updates.
   virtual std::string again() const = 0;
-  // Another run on the data that there are now, from the weights of this one where they have been saved.
+  // A new run on the present data, from the saved weights of this one.
   virtual std::string other_data() const = 0;
-  // Although it has diverged.
+  // Goes on in spite of the divergence.
   virtual std::string go_on() const = 0;
-  // With a lower rate, from the last checkpoint if that is `good`, or from the beginning in another folder. A checkpoint of the
-  // updates in which the loss rose has diverged itself, whatever the rate is from there on.
+  // A lower rate, from the last checkpoint if it is `good`, else from the start in another folder. A checkpoint from updates with
+  // rising loss has diverged itself, at any rate.
   virtual std::string slower(bool good) const = 0;
 };
 

@@ -38,7 +38,7 @@ namespace {
 
 using nlohmann::json;
 
-// The stack pointers of the other threads, which wait: "/proc/self/task/ID/syscall" ends in stack pointer and program counter.
+// The stack pointers of the other, waiting threads: "/proc/self/task/ID/syscall" ends in stack pointer and program counter.
 std::vector<std::uint64_t> stack_pointers() {
   std::vector<std::uint64_t> pointers;
   std::error_code ignored;
@@ -69,13 +69,13 @@ Bytes thread_stacks() {
   return sum;
 }
 
-// Reads a byte of each page, between the objects of the program as well: AddressSanitizer is told to look away.
+// Reads a byte of each page, also between the objects of the program: AddressSanitizer must not check it.
 [[gnu::no_sanitize("address")]] void touch_pages(std::uint64_t begin, std::uint64_t end) {
   const volatile char* at = reinterpret_cast<const volatile char*>(static_cast<std::uintptr_t>(begin));
   for (std::uint64_t offset = 0; offset < end - begin; offset += static_cast<std::uint64_t>(kPage.n)) (void)at[offset];
 }
 
-// Maps every page of the executable, so that what the command line runs beside the training is counted.
+// Maps every page of the executable, so that code of the command line next to the training is counted.
 void touch_executable() {
   std::error_code ignored;
   const std::string name = std::filesystem::read_symlink("/proc/self/exe", ignored).string();
@@ -122,7 +122,7 @@ std::string plan_in_child(const Config& config, const Machine& machine, const st
   return json{{"plan", json::parse(planned.text)}, {"record", to_json(record_of(*planned.plan))}}.dump();
 }
 
-// Plans count primitives by charging for each; here the charge is one byte, and nothing else costs any.
+// Plans count primitives through their charge. Here the charge is one byte, and all others are 0.
 Machine counting(Machine machine) {
   machine.reserve = {};
   machine.reserve.per_primitive = Bytes{1};
@@ -134,7 +134,7 @@ int counted_primitives(const Plan& plan) {
   return static_cast<int>((total(plan.reserve) - rounding).n);
 }
 
-// What the process of a run does, in its order.
+// The steps of a run's process, in order.
 ProbeResult train(const Machine& machine, const std::filesystem::path& config_file, const std::filesystem::path& folder) {
   settle_process();
   const Config config = load_config(config_file);
@@ -142,7 +142,7 @@ ProbeResult train(const Machine& machine, const std::filesystem::path& config_fi
   const PlanRecord record = record_from_json(planned.at("record"));
   const std::string plan_text = planned.at("plan").dump(1);
 
-  touch_executable();  // now: under a MemoryLimit its pages have left while the child planned
+  touch_executable();  // now: under a MemoryLimit its pages were dropped while the child planned
   cpu::set_thread_count(machine.threads);
   const DataFiles data = open_data(config, folder);
   TrainingGraph model = build_training_graph(config, data.facts(), record.decisions.micro_batch);

@@ -30,10 +30,10 @@ Error refused(const std::filesystem::path& run, const std::string& what, bool wi
       with_force ? "the settings of the run; force changes what its results come from" : "the settings of the run", remedies);
 }
 
-// The last one that says something about a key; null where none does.
+// The last setting of a key, or null.
 Setting* last_of(std::vector<Setting>& settings, std::string_view key) {
   std::vector<std::string> unheard;
-  ConfigFaults unjudged;  // they have been loaded
+  ConfigFaults unjudged;  // they were checked when loaded
   Setting* found = nullptr;
   for (Setting& setting : settings) {
     for (const KeySetting& one : find_keys({setting}, unheard, unjudged)) {
@@ -55,19 +55,19 @@ bool names_folder(const Setting* setting) {
          text(*setting) != "random";
 }
 
-// Of a run that does not know what its file said: all that it began with counts before a file.
+// For a run without a record of its file: all of its settings override a file.
 RunSettings as_typed(RunSettings resolved) {
   for (Setting& setting : resolved.in_file) setting.typed = setting.earlier = true;
   return {resolved.file, {}, std::move(resolved.in_file)};
 }
 
-// The folder that weights were taken from, and one with a vocabulary, may have gone: the checkpoint holds the weights, and the
-// run keeps the shape and the vocabulary in its own weights/.
+// The original folders of weights and vocabulary may be gone. The checkpoint holds the weights, and the run keeps shape and
+// vocabulary in its own weights/.
 class Origins {
  public:
   explicit Origins(const std::filesystem::path& run) : weights_(std::filesystem::absolute(run) / "weights") {}
 
-  // The settings with what stands in for folders that have gone.
+  // The settings, with replacements for missing folders.
   RunSettings stand_in(RunSettings settings) {
     init_ = replace(settings, "model.init", {"config.json"});
     adapter_ = replace(settings, "adapter.init", {"adapter_config.json"});
@@ -75,20 +75,20 @@ class Origins {
     return settings;
   }
 
-  // After stand_in and loading: what the configuration calls its origin.
+  // Restores the original names after stand_in and loading.
   void name(Config& config) const {
     if (!init_.empty()) config.model.init = init_;
     if (!adapter_.empty()) config.adapter.init = adapter_;
   }
 
-  // Of a configuration that is only compared.
+  // The same for a configuration that is only compared.
   void name_all(Config& config) const {
     name(config);
     if (!vocabulary_.empty()) config.data.vocabulary = vocabulary_;
   }
 
  private:
-  // What was named, where it is replaced.
+  // Returns the named folder if it is replaced.
   std::filesystem::path replace(RunSettings& settings, std::string_view key, std::initializer_list<const char*> files) {
     Setting* setting = last_of(settings.typed, key);
     if (setting == nullptr) setting = last_of(settings.in_file, key);
@@ -106,8 +106,8 @@ class Origins {
   std::filesystem::path weights_, init_, adapter_, vocabulary_;
 };
 
-// What `auto` and absent keys stood for when the run began, where that has come to be something else: another processor, another
-// version. As if it had been typed then.
+// Fixes `auto` and absent keys whose meaning has changed since the run began (another processor or version), as if they had been
+// typed then.
 void pin_what_drifted(RunSettings& settings, const Config& begun, const RunSettings& resolved, Origins& origins,
                       const Bf16Speed& bf16) {
   RunSettings then = origins.stand_in(settings);
@@ -115,7 +115,7 @@ void pin_what_drifted(RunSettings& settings, const Config& begun, const RunSetti
   try {
     now = load_config(then, bf16);
   } catch (const Error&) {
-    return;  // what is wrong with it is told when it is loaded with what is given anew
+    return;  // errors are reported when it is loaded with the new settings
   }
   for (const ConfigKey& key : config_keys()) {
     if (key.on_resume == OnResume::place || key.on_resume == OnResume::free) continue;
@@ -130,7 +130,7 @@ void pin_what_drifted(RunSettings& settings, const Config& begun, const RunSetti
   }
 }
 
-// Where a relative path leads nowhere from the file that holds it, it starts from where it started when the run began.
+// A relative path that leads nowhere from its file starts from its base when the run began.
 void keep_bases(std::vector<Setting>& now, std::vector<Setting>& then) {
   for (Setting& setting : now) {
     const auto* text = std::get_if<std::string>(&setting.value);
@@ -141,12 +141,12 @@ void keep_bases(std::vector<Setting>& now, std::vector<Setting>& then) {
   }
 }
 
-// Tells every difference from the beginning of a run, and which of them it does not take.
+// Reports each difference from the start of the run, and the ones that are refused.
 class Differences {
  public:
   Differences(const Config& begun, Config& config, bool force) : begun_(begun), config_(config), force_(force) {}
 
-  // `typed`: on the command line, now. `edited`: in the file, since the run began. `where` each of them.
+  // `typed`: given on the command line now. `edited`: changed in the file since the run began.
   void add(const ConfigKey& key, const Setting* typed, bool edited, const Setting* in_file, bool typed_then) {
     const std::string before = text_of(key, begun_), after = text_of(key, config_);
     if (before == after) {
@@ -228,7 +228,7 @@ ResumedConfig resume_config(const std::filesystem::path& run, const ResumeReques
   Config& config = resumed.config;
   config = load_config(loaded, bf16);
   origins.name(config);
-  // What stands in for something is not what was said, and what was left aside is said no more.
+  // Drops replacements and ignored settings: the user did not give them.
   std::erase_if(resumed.settings.typed, [&](const Setting& setting) {
     return std::none_of(loaded.typed.begin(), loaded.typed.end(), [&](const Setting& one) {
       return one.name == setting.name && one.where == setting.where && one.earlier == setting.earlier;
@@ -255,7 +255,7 @@ ResumedConfig resume_config(const std::filesystem::path& run, const ResumeReques
 
 namespace {
 
-// A checkpoint of an earlier version does not say it, and the run has kept a copy of config.json.
+// Checkpoints of earlier versions lack the model; the run has a copy of config.json.
 std::string model_then(const Config& config, const Progress& progress, const std::filesystem::path& run) {
   if (!progress.origin.model.empty()) return progress.origin.model;
   const std::filesystem::path& init = config.model.init;

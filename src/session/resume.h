@@ -1,4 +1,4 @@
-// The configuration of a resumed run: its own settings and budgets, unless they are given anew. OnResume of each key permits
+// The configuration of a resumed run: its own settings and budgets, unless new ones are given. OnResume of each key permits
 // changes; every difference is reported.
 #pragma once
 
@@ -12,29 +12,29 @@
 
 namespace plimsoll {
 
-// As the command line has it.
+// The request of the command line.
 struct ResumeRequest {
-  std::filesystem::path file;  // CONFIG; empty: the run's own settings
+  std::filesystem::path file;  // CONFIG; empty: the settings of the run
   std::vector<Setting> typed;
-  bool force = false;  // permits changes of results
+  bool force = false;  // permits changes that alter results
 };
 
 struct ResumedConfig {
-  Config config;         // its notes tell each difference from what the run began with
-  RunSettings settings;  // what the run has from here on
+  Config config;         // its notes list the differences from the start of the run
+  RunSettings settings;  // the settings of the run from here on
 };
 
-// Reads config.resolved.toml and settings.json of the run's folder, and writes nothing. E-RESUME (exit 2) where something changes
-// that must not.
+// Reads config.resolved.toml and settings.json of the run's folder, and writes nothing. E-RESUME (exit 2) for changes that are
+// not permitted.
 ResumedConfig resume_config(const std::filesystem::path& run, const ResumeRequest& request,
                             const Bf16Speed& bf16 = bf16_speed_here());
 
-// E-RESUME: the files of the model compute something else of given weights than those with which the run began, or the adapter of
-// adapter.init is another one. With `force` the former is told in the lines that are returned.
+// E-RESUME: the model's files now compute a different function of the weights, or adapter.init is another adapter. With `force`
+// the former becomes the returned lines.
 std::vector<std::string> check_resumed_origin(const Config& config, const Progress& progress, const std::filesystem::path& run,
                                               bool force);
 
-// E-RESUME, E-CKPT-FORMAT: the batch is that of the checkpoint.
+// E-RESUME, E-CKPT-FORMAT: the batch has to be that of the checkpoint.
 void check_resumed_batch(const Config& config, const Progress& progress, const std::filesystem::path& run,
                          const std::filesystem::path& checkpoint);
 

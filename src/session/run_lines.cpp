@@ -35,7 +35,7 @@ void RunLines::append(const ValidationRises& rises) const {
                         {"best_loss", rises.rise.best_loss}});
 }
 
-// Due before the first update: it goes with the lines of a run that begins anew.
+// An event before the first update: a new run drops it with its lines.
 void RunLines::append_data() const {
   if (data_ == SampleCounts()) return;
   json event = {{"event", "data"}, {"update", 1}};

@@ -18,13 +18,13 @@ void RunRecord::begin(const Begins& begins) const {
   folder_.write("plan.json", begins.plan_text + "\n");
   if (begins.layout_text.empty()) {
     std::error_code ignored;
-    std::filesystem::remove(folder_.stored(), ignored);  // of a run that made no update
+    std::filesystem::remove(folder_.stored(), ignored);  // left by a run without updates
   } else {
     folder_.write(folder_.stored().filename().string(), begins.layout_text);
   }
 }
 
-// Of a folder that may be gone when this run is resumed.
+// Keeps the shape of a folder that may be gone when this run is resumed.
 void RunRecord::keep_shape(const Config& config) const {
   std::error_code error;
   std::filesystem::create_directories(folder_.weights(), error);
@@ -57,7 +57,7 @@ void RunRecord::end() {
   }
 }
 
-// A run that has begun says what ended it; where not even that can be written, the first error is the one to tell.
+// A run that has begun records its end. If even that fails, the first error is the one to report.
 void RunRecord::fail(const Failed& failed) {
   if (!begun_) return;
   report_.reach(failed.reached);

@@ -1,5 +1,5 @@
-// What the folder of a run says of the run as a whole: run.json, written when the run has begun and when it has ended, the
-// settings, the configuration and the plan.
+// The records of a whole run in its folder: run.json, written at the begin and the end of the run, the settings, the
+// configuration and the plan.
 #pragma once
 
 #include "records/run_report.h"

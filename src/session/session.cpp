@@ -46,7 +46,7 @@ Error refuted(std::string message) {
                "bytes that are written and read exactly where the plan says");
 }
 
-// Phase by phase, what was measured is what was planned.
+// Checks that the measured and the planned bytes of each phase are equal.
 void check_audit(const Plan& plan, const std::vector<PhaseAudit>& measured) {
   const std::string difference = audit_difference(plan.phases, measured);
   if (!difference.empty()) throw refuted(difference);
@@ -59,14 +59,14 @@ Error outside_of_plan(std::string message, std::string remedy) {
           {std::move(remedy)}};
 }
 
-// What this process has written to the disk.
+// The bytes that this process has written to the disk.
 Bytes written_to_disk(const Device& device) {
   Bytes written;
   for (std::size_t tier = 1; tier < kMostTiers; ++tier) written += device.use_of(tier).value_or(TierUse{}).wear;
   return written;
 }
 
-// Takes the configuration of a model that computes something else from here on.
+// Adopts the configuration of a model that computes a different function from here on.
 void take_config(const std::filesystem::path& model, const std::filesystem::path& weights) {
   if (is_gguf(model)) return write_gguf_config(GgufFile::open(model), weights, /*replace=*/true);
   copy_files(model, weights, std::array{std::string_view("config.json")}, /*replace=*/true);
@@ -97,13 +97,13 @@ void Session::record(Trainer& trainer, const Event& event) {
   } catch (const std::exception&) {
     try {
       save(trainer);
-    } catch (const std::exception&) {  // of the same disk; the first error is the one to tell
+    } catch (const std::exception&) {  // from the same disk; the first error is the one to report
     }
     throw;
   }
 }
 
-// The first error is the one to tell.
+// Consumers that fail do not replace the first error.
 void Session::tell_failure(const Error& error) {
   for (Consumer* consumer : consumers_) {
     try {
@@ -127,7 +127,7 @@ std::optional<Refused> Session::run() {
   return {};
 }
 
-// The last checkpoint; where a run that diverged is to go on all the same, what it was then, if nothing later was saved.
+// Finds the last checkpoint. A diverged run that is to go on takes its diverged state if that is later.
 void Session::find_checkpoint() {
   std::error_code ignored;
   checkpoint_ = folder_.checkpoint();
@@ -177,7 +177,7 @@ std::optional<Refused> Session::prepare() {
   auto prepared = prepare_training(config_, options, [&](const std::string& line) { emit(Said{line}); });
   if (auto* refused = std::get_if<Refused>(&prepared)) return std::move(*refused);
   prepared_ = std::get<Prepared>(std::move(prepared));
-  // Opening the data has shown what "auto" only guesses; whoever opens the weights relies on it.
+  // Replaces the guess of "auto" by the vocabulary of the opened data; readers of the weights rely on it.
   if (ModelConfig& model = config_.model.config; config_.model.init.empty()) {
     model = with_vocabulary(model, facts_of(model).vocab, prepared_.train.bytes_per_token == 1);
   }
@@ -196,7 +196,7 @@ void Session::train() {
       build_training_graph(config_, facts_of(config_, data, prepared_.ragged), prepared_.record.decisions.micro_batch);
   Plan plan = rebuild_plan(config_, model, prepared_);
   groups_.emplace(group_watch(plan.graph, model.training, model.underflow, warmup_updates(config_)));
-  model.graph = {};  // the plan has its own
+  model.graph = {};  // the plan has its own graph
   const Program program = lower(plan);
   verify(program, plan.graph);
   plan.forget_analysis();
@@ -230,7 +230,7 @@ void Session::train() {
   make_wrong(trainer);
   trainer.load(resumed_ ? &checkpoint_ : nullptr);
   trainer.keep_layout(layout);
-  if (resumed_) begin();  // what the folder holds stays as it is until the checkpoint has been read
+  if (resumed_) begin();  // the folder stays as it is until the checkpoint has been read
   if (model_changed_) take_config(config_.model.init, folder_.weights());
   if (resumed_ && checkpoint_ == folder_.checkpoint()) saved_at_ = resumed_->updates;
   trainer.progress().data_hash = prepared_.data_hash;
@@ -245,16 +245,16 @@ void Session::train() {
   if (audit) check_audit(plan, audit->phases());
 }
 
-// That folder may be gone when the run goes on, so the run keeps what it said. One of an earlier version has kept nothing.
+// The run keeps the layout, because the original folder may be gone. Runs of earlier versions have none.
 WeightLayout Session::find_layout(const Graph& graph) const {
   if (resumed_ && !config_.adapter.active())
     return is_there(folder_.stored()) ? read_layout(graph, folder_.stored()) : WeightLayout{};
   const ModelSettings& model = config_.model;
-  if (config_.adapter.active()) return {};  // saved alone
+  if (config_.adapter.active()) return {};  // an adapter is saved alone
   return model.init.empty() ? WeightLayout{} : layout_of(graph, model.config, model.init);
 }
 
-// Before the run begins, so that nothing of it stays.
+// Comes before the run begins, so that nothing of it stays.
 void Session::check_room_for(const Plan& plan, const RunRoom& room) const {
   const std::size_t disk = disk_of(prepared_.machine);
   std::error_code error;
@@ -287,7 +287,7 @@ void Session::recall() {
   });
 }
 
-// Everything has run once and nothing has been updated: more outside the arena than planned is refused now.
+// Checked after everything has run once and before the first update: bytes outside the arena beyond the plan are refused.
 void Session::check_reserve(const Plan& plan, const Device& device) const {
   if (const std::optional<Bytes> used = device.used(); used && *used > plan.process) {
     throw outside_of_plan(fmt::format("the driver counts {} of the device for this process, {} were planned", to_text(*used),
@@ -332,7 +332,7 @@ void Session::loop(Trainer& trainer, const Plan& plan, const Device& device, boo
   emit(LoopEnded{});
 }
 
-// Where no loss scale helps, the weights are still numbers: they are kept, and the checkpoint stays as it was.
+// If no loss scale helps, the weights are still finite: they are saved, and the checkpoint stays as it was.
 Metrics Session::next_update(Trainer& trainer) {
   try {
     const Metrics metrics = trainer.update();
@@ -351,16 +351,16 @@ Metrics Session::next_update(Trainer& trainer) {
   }
 }
 
-// Data that cannot be read must not cost what was learned: the checkpoint comes first. Before the first update there is nothing.
+// An error of the data must not cost the progress: the checkpoint comes first. Before the first update there is none.
 void Session::keep_learned(Trainer& trainer, Error& error) {
   if (trainer.progress().updates > 0) {
     try {
       save(trainer);
-    } catch (const std::exception&) {  // the first error is the one to tell
+    } catch (const std::exception&) {  // the first error is the one to report
       return;
     }
   }
-  // The repair of a fault in the data of a run changes their hash.
+  // Repaired data have another hash.
   if (error.code != "E-DATA-CHANGED" && error.code != "E-IO-READ") return;
   error.remedies = {fmt::format("{}, once {} is as it was when the run began",
                                 trainer.progress().updates > 0 ? commands_.resume() : commands_.again(), error.where)};
@@ -375,7 +375,7 @@ void Session::warn_of_groups(Trainer& trainer, std::optional<double> loss_scale)
   for (const GroupWarning& warning : warnings) record(trainer, Warned{update, warning});
 }
 
-// The checkpoint stays as it was.
+// Warnings leave the checkpoint as it was.
 void Session::warn(const DivergenceWatch::Seen& seen, Trainer& trainer) {
   if (seen.unstable && !std::exchange(told_unstable_, true)) emit(Unstable{});
   if (!seen.divergence || told_divergence_) return;
@@ -416,7 +416,7 @@ void Session::follow_folder() {
 void Session::save(Trainer& trainer) {
   if (saved_at_ == trainer.progress().updates) return;
   follow_folder();
-  std::optional<Error> not_written;  // what was told, which is no reason to lose what was learned
+  std::optional<Error> not_written;  // a failed event must not cost the progress
   try {
     emit(Saving{});
   } catch (const Error& error) {
@@ -440,7 +440,7 @@ void Session::finish(Trainer& trainer, const Plan& plan, const Device& device, A
   const std::string stopped_by = trainer.progress().updates >= request_.updates ? "" : request_.stopped_by();
   follow_folder();
   trainer.save_weights_to(folder_.weights());
-  // With the files that the weights have beside them.
+  // The averages have the same companion files as the weights.
   if (config_.optimizer.ema_half_life) trainer.save_weights_to(folder_.averages(), {true, folder_.weights()});
   const Bytes saved = weights_in(folder_.weights()) + weights_in(folder_.averages());
   const std::string hash = trainer.hash_parameters();
@@ -448,7 +448,7 @@ void Session::finish(Trainer& trainer, const Plan& plan, const Device& device, A
   emit(Finished{plan, trainer.progress(), device, audit, hash, stopped_by, promised(plan), saved});
 }
 
-// What the process may take: with that of a device on this computer, without that of a GPU.
+// The promised bytes of the process, without the memory of a GPU.
 Bytes Session::promised(const Plan& plan) const {
   const Bytes host = plan.host.n > 0 ? prepared_.budget.host_memory.value_or(plan.host) : Bytes{0};
   if (config_.device == DeviceChoice::cuda) return host;

@@ -1,6 +1,5 @@
-// One training from its configuration to its result: it prepares a plan, loads, makes the updates, decides when to evaluate, save
-// and stop, and saves the weights. What happens is told to consumers; a session prints nothing, and what it writes itself are
-// checkpoints and weights.
+// One training from its configuration to its result: it plans, loads, updates, decides on evaluations, saves and stops, and saves
+// the weights. Consumers receive its events. A session prints nothing; the files it writes are checkpoints and weights.
 #pragma once
 
 #include <cstdint>
@@ -30,53 +29,53 @@ struct RunRoom;
 struct TrainingGraph;
 
 struct SessionRequest {
-  RunSettings settings;    // that the configuration was made of
-  PrepareOptions prepare;  // where things lie beside the folder of the run, which the session knows
+  RunSettings settings;    // the source of the configuration
+  PrepareOptions prepare;  // places other than the folder of the run
   std::int64_t updates = 0;
   bool resumes = false;  // from the checkpoint in the folder
-  bool forced = false;   // although what changes results has changed
+  bool forced = false;   // permits changes that alter results
   bool audit = false;
   std::string fault;                        // train/faults.h
-  std::function<std::string()> stopped_by;  // "SIGTERM"; "" while nobody asks for a stop. Called before each update
+  std::function<std::string()> stopped_by;  // "SIGTERM"; "" without a request to stop. Called before each update
 };
 
 class Session {
  public:
-  // All of it outlives the session. `config` gets the vocabulary that the data turns out to have. Each consumer sees every event,
-  // in this order. With an error of one, those behind it do not see the event.
+  // All references outlive the session. `config` gets the vocabulary of the data. Consumers see every event in this order; an
+  // error of one keeps the event from later ones.
   Session(Config& config, const SessionRequest& request, RunFolder& folder, const NextCommands& commands,
           std::vector<Consumer*> consumers);
   ~Session();
 
-  // Nothing where the training is done or was stopped; a plan that does not fit. Throws Error for what ended it.
+  // Returns a plan that does not fit; nothing after a complete or stopped training. Throws Error for a failed one.
   std::optional<Refused> run();
 
  private:
   void emit(const Event& event);
   void tell_failure(const Error& error);
-  // What cannot be written down ends the run, and must not cost what was learned: the checkpoint comes first.
+  // Emits an event of an update. If a consumer fails, the checkpoint is saved before the run ends.
   void record(Trainer& trainer, const Event& event);
 
   void find_checkpoint();
   Error no_checkpoint(std::string message, Remedies remedies) const;
   std::optional<Refused> prepare();
   void train();
-  // Of the folder that the run began from.
+  // The layout of the folder from which the run began.
   WeightLayout find_layout(const Graph& graph) const;
   void check_room_for(const Plan& plan, const RunRoom& room) const;
   void begin();
-  // What was written down of the updates until now.
+  // Reads the records of the updates until now.
   void recall();
   void check_reserve(const Plan& plan, const Device& device) const;
   void make_wrong(Trainer& trainer);
   void loop(Trainer& trainer, const Plan& plan, const Device& device, bool validation);
-  // The metrics are those of an update that has been made.
+  // Makes an update and returns its metrics.
   Metrics next_update(Trainer& trainer);
   void keep_learned(Trainer& trainer, Error& error);
   void warn_of_groups(Trainer& trainer, std::optional<double> loss_scale);
   void warn(const DivergenceWatch::Seen& seen, Trainer& trainer);
   void evaluate(Trainer& trainer);
-  // Before something is saved: a folder that was moved meanwhile is told.
+  // Called before each save; reports a folder that was moved.
   void follow_folder();
   void save(Trainer& trainer);
   bool save_is_due(std::int64_t update) const;
@@ -89,14 +88,14 @@ class Session {
   RunFolder& folder_;
   const NextCommands& commands_;
   std::vector<Consumer*> consumers_;
-  std::filesystem::path checkpoint_;  // that is resumed
+  std::filesystem::path checkpoint_;  // the checkpoint to resume from
   std::optional<Progress> resumed_;
   Prepared prepared_;
   std::string layout_text_;
-  Progress reached_;            // after the last update, or by the checkpoint
-  bool model_changed_ = false;  // since the run began, and it goes on all the same
+  Progress reached_;            // after the last update, or from the checkpoint
+  bool model_changed_ = false;  // since the run began, and permitted
   std::int64_t saved_at_ = -1;  // updates of the checkpoint in the folder
-  double saved_time_ = 0;       // or when updates began
+  double saved_time_ = 0;       // of the last save, or of the start of updates
   DivergenceWatch watch_;
   ValidationWatch validation_;
   std::optional<GroupWatch> groups_;

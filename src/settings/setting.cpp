@@ -1,8 +1,8 @@
 #include "settings/setting.h"
 
 #include <fmt/core.h>
-// Some broken files end in an assertion of toml++ 3.3 (a table header with a strange character, for one), after which it reports
-// the error as it should.
+// Some broken files end in an assertion of toml++ 3.3 (such as a table header with a strange character). Without it the error is
+// reported properly.
 #define TOML_ASSERT(condition) static_cast<void>(0)
 #include <toml++/toml.h>
 
@@ -120,7 +120,7 @@ std::vector<Setting> read_settings(const std::filesystem::path& file) {
   const std::string text = file_text(file);
   try {
     check_nesting(text, file.string());
-    std::error_code gone;  // the current folder, perhaps
+    std::error_code gone;  // the current folder may be gone
     const std::filesystem::path whole = std::filesystem::absolute(file, gone);
     FileReader reader(file.string(), (gone ? file : whole).parent_path());
     reader.read(toml::parse(text), "");

@@ -1,5 +1,5 @@
-// Settings as they stand in a file or on the command line: a name, a value and their place, not yet interpreted. The readers
-// below convert the value for a key, or report it with the expectation.
+// Settings from a file or the command line: a name, a value and their place, not yet interpreted. The readers below convert the
+// value for a key, or report it with the expectation.
 #pragma once
 
 #include <cstdint>
@@ -18,10 +18,10 @@ namespace plimsoll {
 
 // The effect of a key on a run that is resumed.
 enum class OnResume : std::uint8_t {
-  never,    // the checkpoint holds its value: it cannot change
-  forced,   // the run's samples, noise or arithmetic: it changes by force alone
-  results,  // the numbers from here on: it changes if it is given anew; an edited file needs force
-  place,    // the place of something whose content is compared, or that serves this process alone
+  never,    // fixed: the checkpoint holds its value
+  forced,   // affects samples, noise or arithmetic of the run: changes by force alone
+  results,  // affects later numbers: changes if given anew; an edited file needs force
+  place,    // a place with compared contents, or for this process alone
   free,     // no effect on results
 };
 
@@ -45,19 +45,19 @@ struct Setting {
 // Every value of a TOML file in the order of its lines, and every empty table. E-CONFIG-FILE, E-CONFIG-SYNTAX.
 std::vector<Setting> read_settings(const std::filesystem::path& file);
 
-// "a.b=c" as a change, whose key is empty if there is no equals sign.
+// Parses "a.b=c"; the key is empty without an equals sign.
 Change read_change(std::string_view assignment);
 
-// A change as a setting: its value is TOML, or else text. E-CONFIG-SET without a key.
+// A change as a setting; its value is TOML, else text. E-CONFIG-SET without a key.
 Setting typed_setting(const Change& change, std::string where);
 
-// A setting that was read before, from its name and its text.
+// Restores a setting from its stored name and text.
 Setting stored_setting(std::string name, std::string text, std::string where, std::filesystem::path base, bool typed);
 
-// E-CONFIG-TYPE: the value is not what `expected` says.
+// E-CONFIG-TYPE: the value does not match `expected`.
 Error type_error(const Setting& setting, const std::string& expected);
 
-// Numbers beyond [low, high] are E-CONFIG-RANGE. A number without a fraction counts as whole (1e3).
+// E-CONFIG-RANGE for numbers beyond [low, high]. A number without a fraction is whole (1e3).
 std::int64_t whole(const Setting& setting, std::int64_t low, std::int64_t high);
 inline constexpr double kAboveZero = std::numeric_limits<double>::min();
 inline constexpr double kBelowOne = 0.999999;  // below one in fp32 too
@@ -65,16 +65,16 @@ double number(const Setting& setting, double low, double high);
 std::vector<double> numbers(const Setting& setting, std::size_t count, double low, double high);
 bool flag(const Setting& setting);
 std::string text(const Setting& setting);
-// "auto", and empty text on the command line, mean that nothing is said.
+// True for "auto", and for empty text on the command line.
 bool is_auto(const Setting& setting);
 // Empty for empty text, else absolute.
 std::filesystem::path path(const Setting& setting);
-// One, or a list of them; empty ones are left out.
+// One path or a list; empty ones are left out.
 std::vector<std::filesystem::path> paths(const Setting& setting);
-// A share ("50%") is one of `memory`.
+// A share ("50%") refers to `memory`.
 Bytes size(const Setting& setting, Bytes memory);
 
-// Values as TOML: a number of fp64 with a point, text in quotes.
+// Values as TOML: fp64 with a point, text in quotes.
 std::string toml_text(std::int64_t value);
 std::string toml_text(double value);
 std::string toml_text(std::string_view text);

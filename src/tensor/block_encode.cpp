@@ -10,17 +10,17 @@
 namespace plimsoll {
 namespace {
 
-// What bitsandbytes divides by where a block is all zeros.
+// The divisor of bitsandbytes for blocks of zeros.
 constexpr float kLeastAbsmax = 1e-38f;
 
-// A value's code is the number of bounds below it, so a midpoint goes down and NaN is the last code.
+// The code of a value is the number of bounds below it: a midpoint goes down, NaN is the last code.
 constexpr std::array<float, 15> kNf4Bounds = [] {
   std::array<float, 15> bounds{};
   for (std::size_t i = 0; i < 15; ++i) bounds[i] = (kNf4[i] + kNf4[i + 1]) / 2;
   return bounds;
 }();
 
-// A NaN stays one.
+// NaN stays NaN.
 float absmax_of(std::span<const float> values) {
   float most = 0;
   for (const float value : values) {
@@ -37,8 +37,8 @@ std::array<float, 256> make_dynamic_map() {
   std::array<float, 256> map{};
   std::size_t count = 0;
   for (int exponent = 0; exponent < 7; ++exponent) {
-    // The midpoints of 2^exponent equal bins of [0.1, 1]. The edges are those of torch.linspace, which counts the second half
-    // from the end.
+    // The midpoints of 2^exponent equal bins of [0.1, 1]. The edges follow torch.linspace, which counts the second half from the
+    // end.
     const int bins = 1 << exponent;
     const float step = (1.0f - 0.1f) / static_cast<float>(bins);
     const auto edge = [&](int i) {
@@ -107,8 +107,8 @@ void encode_nf4(std::span<const float> elements, std::byte* codes, float* absmax
 }
 
 float encode_int8_row(std::span<const float> row, std::byte* codes) {
-  const float most = absmax_of(row), factor = (1.0f / most) * 127.0f;  // torch divides a number so
-  // A row of zeros, and one too small for its factor to be finite.
+  const float most = absmax_of(row), factor = (1.0f / most) * 127.0f;  // the order of operations in torch
+  // Zero rows, and rows too small for a finite factor.
   if (!std::isfinite(factor)) {
     std::fill_n(codes, row.size(), std::byte{0});
     return most;
@@ -127,7 +127,7 @@ void encode_q8_0(std::span<const float> elements, std::byte* blocks) {
     const std::uint16_t bits = narrow_f16(scale);
     std::memcpy(blocks, &bits, sizeof(bits));
     blocks += sizeof(bits);
-    // Below that, the inverse is not finite, and the scale is 0 in fp16.
+    // Below 2^-126 the inverse is not finite, and the scale is 0 in fp16.
     const float inverse = std::isfinite(scale) && scale >= 0x1p-126f ? 1 / scale : 0.0f;
     for (const float value : block) {
       const float code = inverse == 0 ? 0.0f : std::round(value * inverse);
@@ -154,7 +154,7 @@ void encode_nested(std::span<const float> absmax, float offset, std::byte* codes
     const float most = absmax_of(std::span(centred).first(count)), inverse = 1.0f / most;
     *nested_absmax++ = most;
     for (std::size_t j = 0; j < count; ++j) {
-      // bitsandbytes looks codes up in a table of 65536 places over [-1, 1], so a value counts as the nearest of these.
+      // bitsandbytes looks codes up in a table of 65536 places over [-1, 1], so values round to the nearest place.
       const float value = std::clamp(centred[j] * inverse, -1.0f, 1.0f);
       const double place = std::trunc(static_cast<float>(static_cast<double>((value + 1.0f) * 0.5f) * 65535.0 + 0.5));
       const float rounded = static_cast<float>(place) * 2.0f / 65535.0f - 1.0f;

@@ -40,7 +40,7 @@ struct Q4_1 {
   }
 };
 
-// Element j has its fifth bit at bit j of a 32-bit word. A table of masks vectorises where shifts by lane do not.
+// The fifth bit of element j is bit j of a 32-bit word. A table of masks vectorises; shifts by lane do not.
 struct Fifth {
   explicit Fifth(const Byte* at) : bits(read<std::uint32_t>(at)) {}
   int of(int j) const { return (bits & kMasks[static_cast<std::size_t>(j)]) != 0 ? 16 : 0; }

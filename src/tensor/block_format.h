@@ -1,6 +1,5 @@
-// Matrices that are stored in blocks: each block of elements shares a scale. What a format weighs, how it decodes, and how fp32
-// numbers are encoded. A matrix is one run of bytes; its elements count row by row, and a block may straddle two rows. Facts:
-// bitsandbytes (int8, nf4) and GGUF (the q formats).
+// Matrices stored in blocks of elements that share a scale: sizes and decoding of the formats. A matrix is one run of bytes; its
+// elements count row by row, and a block may straddle two rows. Facts: bitsandbytes (int8, nf4) and GGUF (the q formats).
 #pragma once
 
 #include <array>
@@ -30,10 +29,10 @@ struct BlockMatrix {
   friend bool operator==(const BlockMatrix&, const BlockMatrix&) = default;
 };
 
-// Elements that share a scale; 1 for int8, whose scales belong to rows. A GGUF row is a whole number of blocks.
+// Elements per scale; 1 for int8, whose scales belong to rows. A GGUF row is a whole number of blocks.
 std::int64_t block_elements(BlockFormat format);
 
-// Whether scales lie behind all codes, and not beside those of their block.
+// True if the scales follow all codes; else they are in their blocks.
 bool scales_apart(BlockFormat format);
 
 // Elements of an nf4 block, and scales of nf4_nested that share a second scale.
@@ -57,28 +56,28 @@ inline constexpr std::array<float, 16> kNf4{-1.0f,
                                             0.7229568362236023f,
                                             1.0f};
 
-// Where the parts of a stored matrix begin; codes begin at 0. Parts that a format lacks stay 0.
+// The offsets of a stored matrix's parts; codes are at 0. Missing parts stay 0.
 struct BlockParts {
   Bytes scales, nested_scales, map, offset;
   Bytes end;
 };
 BlockParts block_parts(const BlockMatrix& matrix);
-// Of the codes, with which a stored matrix begins.
+// The bytes of the codes at the start of a stored matrix.
 Bytes code_bytes(const BlockMatrix& matrix);
 
-// All of it: codes, then scales (int8: one f32 for each row; nf4: one for each 64 elements; nf4_nested: one byte for each 64, one
-// f32 for each 256 of these, the 256 f32 of their map, one f32 offset). Each part begins at a multiple of 4 bytes. The GGUF
-// formats are the file's own bytes.
+// Bytes of codes and scales (int8: one f32 for each row; nf4: one for each 64 elements; nf4_nested: one byte for each 64, one f32
+// for each 256 of these, the 256 f32 of their map, one f32 offset). Each part begins at a multiple of 4 bytes. GGUF formats are
+// the bytes of the file.
 Bytes stored_bytes(const BlockMatrix& matrix);
 
-// Elements [first, first + out.size()) as fp32. Equal bits for any cut of a range.
+// Decodes elements [first, first + out.size()) to fp32. Bits do not depend on the cut into ranges.
 void decode_blocks(const BlockMatrix& matrix, const std::byte* stored, std::int64_t first, std::span<float> out);
 
-// A matrix of which a part is here, and what lies behind its codes is elsewhere.
+// A part of a matrix's codes, with the parts after the codes stored elsewhere.
 struct BlockPieces {
-  const std::byte* codes = nullptr;  // from those of element `first` on, the first one of a block
+  const std::byte* codes = nullptr;  // from element `first` on, which begins a block
   std::int64_t first = 0;
-  const std::byte* behind = nullptr;  // all that follows the codes
+  const std::byte* behind = nullptr;  // the parts after the codes
 };
 void decode_blocks(const BlockMatrix& matrix, const BlockPieces& pieces, std::int64_t first, std::span<float> out);
 

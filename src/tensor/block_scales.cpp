@@ -3,7 +3,7 @@
 namespace plimsoll {
 namespace {
 
-// Bytes from the beginning of a block to its scales, which stand together.
+// The offset and number of a block's consecutive scales.
 struct Scales {
   std::int64_t at = 0, count = 0;
 };
@@ -12,7 +12,7 @@ Scales scales_of(BlockFormat format) {
   switch (format) {
     case BlockFormat::int8:
     case BlockFormat::nf4:
-    case BlockFormat::nf4_nested: return {};  // behind all codes
+    case BlockFormat::nf4_nested: return {};  // after all codes
     case BlockFormat::q4_0:
     case BlockFormat::q5_0:
     case BlockFormat::q8_0: return {0, 1};
@@ -27,7 +27,7 @@ Scales scales_of(BlockFormat format) {
 
 }  // namespace
 
-// The high byte alone tells: all bits of the exponent lie in it.
+// The high byte holds all bits of the exponent.
 std::optional<std::int64_t> first_bad_scale(BlockFormat format, std::int64_t begin, std::span<const std::byte> bytes) {
   constexpr auto kExponent = std::byte{0x7c};
   const Scales scales = scales_of(format);

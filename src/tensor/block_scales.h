@@ -1,4 +1,4 @@
-// The scales that stand beside the codes of a block, in fp16, as the formats of GGUF have them.
+// The fp16 scales next to the codes of a block, in GGUF's formats.
 #pragma once
 
 #include <cstddef>
@@ -10,8 +10,8 @@
 
 namespace plimsoll {
 
-// The number of the first block that has a scale which is NaN or infinite, among bytes [begin, begin + bytes.size()) of a stored
-// matrix; they may begin and end within a block.
+// The first block with a non-finite scale among bytes [begin, begin + bytes.size()) of a stored matrix. The range may begin and
+// end within a block.
 std::optional<std::int64_t> first_bad_scale(BlockFormat format, std::int64_t begin, std::span<const std::byte> bytes);
 
 }  // namespace plimsoll

@@ -1,4 +1,4 @@
-// The element types that tensors, files and programs share: what one element weighs and how it prints.
+// The element types of tensors, files and programs, with their sizes and names.
 #pragma once
 
 #include <array>

@@ -1,4 +1,4 @@
-// A product of dense row-major matrices, on whatever device.
+// A product of dense row-major matrices, on any device.
 #pragma once
 
 #include <compare>
@@ -8,15 +8,15 @@
 
 namespace plimsoll {
 
-// C = A * B (+ bias) (+ C) for each element of the batch. A is m x k, or k x m where transposed; B is k x n, or n x k where
-// transposed; bias has n elements of fp32, shared by the batch.
+// C = A * B (+ bias) (+ C) for each element of the batch. A is m x k (transposed: k x m); B is k x n (transposed: n x k); bias
+// has n elements of fp32, shared by the batch.
 struct GemmShape {
   std::int64_t batch = 1, m = 0, n = 0, k = 0;
   bool transpose_a = false, transpose_b = false;
   bool bias = false;
-  bool accumulate = false;      // adds to what C holds
+  bool accumulate = false;      // adds to the contents of C
   DType operands = DType::f32;  // of A and B
-  DType result = DType::f32;    // or that of the operands; then nothing is accumulated
+  DType result = DType::f32;    // fp32, or the type of the operands without accumulation
 
   friend auto operator<=>(const GemmShape&, const GemmShape&) = default;
 };

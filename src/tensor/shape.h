@@ -14,14 +14,14 @@
 
 namespace plimsoll {
 
-// Graphs are copied by the hundred while a plan is made: no heap.
+// Planning copies graphs by the hundred, so a shape needs no heap.
 class Shape {
  public:
   static constexpr std::size_t kMostAxes = 8;
 
   Shape() = default;
   Shape(std::initializer_list<std::int64_t> extents) : Shape(std::span(extents.begin(), extents.size())) {}
-  // An internal error past kMostAxes.
+  // More than kMostAxes is an internal error.
   explicit Shape(std::span<const std::int64_t> extents) {
     for (const std::int64_t extent : extents) push_back(extent);
   }
@@ -29,15 +29,15 @@ class Shape {
   std::size_t rank() const { return rank_; }
   std::int64_t operator[](std::size_t axis) const { return extents_[axis]; }
   std::int64_t& operator[](std::size_t axis) { return extents_[axis]; }
-  // Extent of an axis counted from the back: last(0) is the innermost one.
+  // The extent of an axis counted from the back: last(0) is the innermost one.
   std::int64_t last(std::size_t from_back = 0) const { return extents_[rank_ - 1 - from_back]; }
   const std::int64_t* begin() const { return extents_.data(); }
   const std::int64_t* end() const { return extents_.data() + rank_; }
-  // A new innermost axis.
+  // Adds an innermost axis.
   void push_back(std::int64_t extent);
   void pop_back() { --rank_; }
 
-  // Product of the extents. An internal error where it passes 2^63 - 1 or an extent is negative.
+  // Product of the extents. A negative extent, or a product above 2^63 - 1, is an internal error.
   std::int64_t elements() const;
 
   friend bool operator==(const Shape& a, const Shape& b) {
@@ -51,7 +51,7 @@ class Shape {
   std::size_t rank_ = 0;
 };
 
-// The product of the extents, or empty where an extent is negative or the product passes 2^63 - 1. For unchecked input.
+// Product of the extents; empty for a negative extent or a product above 2^63 - 1. For unchecked input.
 std::optional<std::int64_t> checked_elements(const Shape& shape);
 // checked_elements times the size of an element, under the same rule.
 std::optional<std::int64_t> checked_bytes(const Shape& shape, DType dtype);

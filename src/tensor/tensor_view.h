@@ -1,4 +1,4 @@
-// A tensor that somebody else owns: where its bytes are, what they mean. Kernels take these; nothing frees them.
+// A view of a tensor owned by others: its address, shape and type. Kernels take views; nothing frees them.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +21,7 @@ struct TensorView {
   std::int64_t elements() const { return shape.elements(); }
   std::int64_t bytes() const { return dense_bytes(shape, dtype); }
 
-  // The elements of a dense view as T; the caller names the T that belongs to `dtype`.
+  // The elements of a dense view as T, which has to match `dtype`.
   template <class T>
   std::span<T> as() const {
     return {reinterpret_cast<T*>(data), static_cast<std::size_t>(elements())};

@@ -16,7 +16,7 @@ constexpr double kHalfLife = 20, kMostDeviations = 6;
 constexpr std::int64_t kSpan = 1000;
 constexpr int kAboveStart = 50, kAboveBest = DivergenceWatch::kMostInARow;
 constexpr double kStartNoise = 3, kBestNoise = 6, kLostShare = 0.3;
-// Less than this is no difference: of a loss, and of the logarithm of a norm.
+// Smaller differences of a loss, or of the logarithm of a norm, do not count.
 constexpr double kLeastShare = 1e-3, kLeastLog = 0.05;
 
 template <std::size_t kMost>

@@ -1,4 +1,4 @@
-// Whether a run still learns, from the losses and gradient norms of its updates alone. Allocates nothing after it was made.
+// Tells from losses and gradient norms of updates if a run still learns. Allocates nothing after construction.
 #pragma once
 
 #include <array>
@@ -10,15 +10,15 @@ namespace plimsoll {
 
 struct Config;
 
-// The latest of so many numbers.
+// The latest kMost numbers.
 template <std::size_t kMost>
 class Latest {
  public:
   void add(double value) { values_[count_++ % kMost] = value; }
   std::size_t size() const { return count_ < kMost ? count_ : kMost; }
-  // 0 of none. Of an even number the upper of both.
+  // 0 for none; the upper of the two middle values for an even number.
   double median() const;
-  // Half of the values are no farther from the median; as a standard deviation of a normal distribution.
+  // The median distance from the median, scaled like the standard deviation of a normal distribution.
   double deviation() const;
 
  private:
@@ -31,27 +31,27 @@ struct Divergence {
   std::string text;
 };
 
-// The smoothed loss is an average with a half-life of 20 updates; what single losses deviate from it, in the median and when it
-// was lowest, is the noise. From update 32 on:
+// The smoothed loss is an average with a half-life of 20 updates. The noise is the median deviation of single losses from it,
+// taken when it was lowest. From update 32 on:
 //
-// - DIVERGED_ABOVE_START: behind the warm-up, 50 updates in a row, it was three times the noise above the mean of the first 10
-//   losses, or above the first one and what guessing costs.
-// - DIVERGED_FROM_BEST: 60 updates in a row it was above its lowest value by 30 % of what had been learned there, and by six
-//   times the noise.
+// - DIVERGED_ABOVE_START: in 50 updates in a row after the warm-up it was three times the noise above the mean of the first 10
+//   losses, or above the first loss and the cost of guessing.
+// - DIVERGED_FROM_BEST: in 60 updates in a row it was above its lowest value by 30 % of the progress made there, and by six times
+//   the noise.
 // - A spike is a loss whose distance from the smoothed one, or a norm whose logarithm, lies more than 6 deviations above the
 //   median of the 128 before it.
 class DivergenceWatch {
  public:
-  static constexpr int kMostInARow = 60;  // updates that a divergence takes to be one
+  static constexpr int kMostInARow = 60;  // most updates before a divergence is certain
 
-  // `guessing`: a loss that no training is needed for.
+  // `guessing`: the loss of a model without training.
   DivergenceWatch(std::int64_t warmup_updates, double guessing) : warmup_(warmup_updates), guessing_(guessing) {}
 
   struct Seen {
-    bool spike = false, unstable = false;  // unstable: with this one, more than five spikes within 1,000 updates
+    bool spike = false, unstable = false;  // unstable: more than five spikes within 1,000 updates, this one included
     std::optional<Divergence> divergence;
   };
-  // Updates are counted from 1, and come in this order. Finite numbers only.
+  // Updates are counted from 1 and come in order. Numbers are finite.
   Seen see(std::int64_t update, double loss, double gradient_norm);
 
  private:
@@ -63,19 +63,19 @@ class DivergenceWatch {
 
   std::int64_t warmup_;
   double guessing_;
-  Latest<128> distances_, norms_;         // of losses from the smoothed one; logarithms
-  std::array<std::int64_t, 6> spikes_{};  // the latest updates with one, 0: none
+  Latest<128> distances_, norms_;         // distances of losses from the smoothed one; logarithms of norms
+  std::array<std::int64_t, 6> spikes_{};  // the latest updates with a spike; 0: none
   std::size_t spike_count_ = 0;
-  double weighted_ = 0, weight_ = 0;  // of the smoothed loss, which is their quotient
+  double weighted_ = 0, weight_ = 0;  // smoothed loss = weighted_ / weight_
   double first_ = 0, start_ = 0, best_ = 0, noise_ = 0;
   std::int64_t seen_ = 0, best_at_ = 0;
   int above_start_ = 0, above_best_ = 0;  // updates in a row
 };
 
-// Updates that the learning rate rises for.
+// Number of updates of the warm-up.
 std::int64_t warmup_updates(const Config& config);
 
-// With the warm-up of the configuration; guessing takes any token for as likely as another, and half a nat more.
+// A watch with the warm-up of the configuration. Guessing is the loss of equally likely tokens plus half a nat.
 DivergenceWatch divergence_watch(const Config& config);
 
 }  // namespace plimsoll

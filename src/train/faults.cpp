@@ -14,7 +14,7 @@ Error no_fault(std::string_view text) {
                       "keep_gradients, weights=0.5,1 or overflow=UPDATE:MICRO:TIMES");
 }
 
-// The numbers behind the name of a fault; none where it is another one.
+// The numbers after the name of a fault; none for other names.
 std::vector<double> numbers_of(std::string_view text, std::string_view name, char between) {
   std::vector<double> numbers;
   if (!text.starts_with(name)) return numbers;

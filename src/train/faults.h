@@ -1,4 +1,4 @@
-// What `plimsoll verify` and tests make wrong on purpose, to see that it is noticed.
+// Deliberate errors of `plimsoll verify` and of tests, which checks have to notice.
 #pragma once
 
 #include <cstdint>
@@ -8,14 +8,14 @@
 namespace plimsoll {
 
 struct Faults {
-  std::vector<double> weights;  // of each micro-step's gradient in a window; empty: 1
-  bool keep_gradients = false;  // windows add to the gradients of the one before
-  // The gradient of a micro-step, counted from 0, of an update is infinite as often as it is computed.
+  std::vector<double> weights;  // weight of each micro-step's gradient in a window; empty: 1
+  bool keep_gradients = false;  // each window adds to the gradients of the last one
+  // The gradient of micro-step `micro` (from 0) of an update is infinite, `times` times.
   struct Overflow {
     std::int64_t update = 0, micro = 0, times = 0;
   } overflow;
 
-  // By which the gradient of a micro-step is multiplied.
+  // The factor on the gradient of a micro-step.
   double weight(std::int64_t update, std::int64_t micro);
 };
 

@@ -113,7 +113,7 @@ void Trainer::enter(Phase phase) {
 void Trainer::load(const std::filesystem::path* checkpoint) {
   enter(Phase::load);
   executor_.load([&] {
-    for (const Operand& state : executor_.state()) {  // what rests on the disk begins as zeros
+    for (const Operand& state : executor_.state()) {  // state on the disk begins as zeros
       if (plan_.graph.values[state.value].parameter) continue;
       executor_.write(state.value, [](std::span<std::byte> bytes) { std::ranges::fill(bytes, std::byte{0}); });
     }
@@ -155,7 +155,7 @@ void Trainer::keep_prefetching() {
   while (prefetcher_->pending() < Prefetcher::kDepth) prefetcher_->submit(ahead_.next());
 }
 
-// No parameter has changed when data are read: updates run behind the last micro-batch of a window.
+// Reads data before parameters change: updates run after the last micro-batch of a window.
 template <class Work>
 void Trainer::read_data(const Work& work) {
   try {
@@ -166,7 +166,7 @@ void Trainer::read_data(const Work& work) {
   }
 }
 
-// `scale`: of the loss, with fp16.
+// `scale`: loss scale of fp16.
 void Trainer::feed_micro(double scale) {
   for (std::size_t i = 0; i < steps_.size(); ++i) {
     auto* step = executor_.view(steps_[i]).as_pointer<std::uint32_t>();
@@ -174,7 +174,7 @@ void Trainer::feed_micro(double scale) {
     step[1] = static_cast<std::uint32_t>(micro_in_window_ + static_cast<std::int64_t>(i));
   }
   for (Fed& fed : group_) {
-    // Asked anew each time: a device may have to wait until it has taken what was fed before.
+    // The address may change: a device may wait for the data fed before.
     for (std::size_t i = 0; i < fed.values.size(); ++i) fed.fields[i].view.data = executor_.view(fed.values[i]).data;
     read_data([&] {
       prefetcher_->take(fed.fields);
@@ -187,7 +187,7 @@ void Trainer::feed_micro(double scale) {
   }
 }
 
-// Schedules count windows that came before, each as one of train.effective_batch samples.
+// The samples of all windows before this one, train.effective_batch each, for schedules.
 std::int64_t Trainer::clock() const {
   return (progress_.updates + (scale_ ? scale_->state().skipped : 0)) * config_.train.effective_batch;
 }
@@ -202,7 +202,7 @@ void Trainer::feed_update(std::int64_t update) {
   scalars[ops::kInverseScale] = scale_ ? 1 / scale_->scale() : 1;
 }
 
-// With several rounds a window, the sums of small gradients are all here after each of them.
+// With several rounds a window, the sums of small gradients are in memory after each round.
 void Trainer::find_watched() {
   constexpr std::int64_t kMostElements = 1 << 14;
   if (plan_.decisions.window().rounds() == 1) return;
@@ -214,7 +214,7 @@ void Trainer::find_watched() {
 }
 
 bool Trainer::finite_so_far() const {
-  // Losses are fetched at the end of the window only.
+  // Losses are fetched only at the end of the window.
   for (const ValueId total : model_.training.loss_totals) {
     bool loss = false;
     executor_.read(
@@ -231,7 +231,7 @@ bool Trainer::finite_so_far() const {
   });
 }
 
-// Whether its gradient is a number. With a loss scale nothing has been updated else, and what is left of the window is not run.
+// Returns true if the gradient is finite. If not, a loss scale leaves the parameters alone and skips the rest of the window.
 bool Trainer::run_window() {
   const double scale = scale_ ? scale_->scale() : 1;
   const std::int64_t update = progress_.updates + 1;
@@ -264,7 +264,7 @@ double Trainer::loss_of_window() const {
   return sum;
 }
 
-// To the samples of the present window.
+// Goes back to the first sample of the current window.
 void Trainer::rewind() {
   prefetcher_->discard();
   ahead_.seek(progress_.samples);
@@ -344,7 +344,7 @@ std::span<const double> Trainer::small_gradients() const {
 
 EvaluationResult Trainer::evaluate_now(const OnEvaluated& on_evaluated) {
   enter(phase_of(model_.evaluate.value().section));
-  prefetcher_->discard();  // the staging buffers hold training data that was read ahead: it is read again afterwards
+  prefetcher_->discard();  // the staging buffers hold training data that was read ahead; it is read again later
   const EvaluationResult result = evaluate(executor_, *data_.validation, progress_.micro_batch, config_.train.evaluate_samples,
                                            model_.evaluate.value(), model_.staging[0], on_evaluated);
   rewind();

@@ -1,5 +1,4 @@
-// The training loop: windows of micro-steps, updates, evaluation, checkpoints. It feeds and fetches; everything between is the
-// program.
+// The training loop: windows of micro-steps, updates, evaluation, checkpoints. It feeds and fetches; the program does the rest.
 #pragma once
 
 #include <atomic>
@@ -25,15 +24,15 @@
 
 namespace plimsoll {
 
-// Samples that are done, and all.
+// Called with the number of samples done, and of all samples.
 using OnEvaluated = std::function<void(std::int64_t, std::int64_t)>;
 
-// Evaluates `samples` samples (0: all) from the start of a source with the section `evaluate`. Rows of a pass with segments are
-// packed as those of training are. The loss is the weighted sum of those of the pass. Staging is the first of the two buffers.
+// Evaluates `samples` samples (0: all) from the start of a source. Rows of a pass with segments are packed as in training. The
+// loss is the weighted sum of the pass's losses. `staging` is the first of the two buffers.
 EvaluationResult evaluate(Executor& executor, const SampleSource& source, std::int64_t batch, std::int64_t samples,
                           const Pass& pass, ValueId staging, const OnEvaluated& on_evaluated = {});
 
-// What a training reads, and the windows of its updates; the sources outlive the trainer.
+// The sources of a training and the windows of its updates. The sources outlive the trainer.
 struct TrainingData {
   const SampleSource& train;
   const SampleSource* validation = nullptr;
@@ -41,7 +40,7 @@ struct TrainingData {
   WindowRule windows;
 };
 
-// Data files as sources. They outlive this.
+// Sources from data files, which outlive them.
 class DataSources {
  public:
   DataSources(const Config& config, const DataFiles& files);
@@ -61,32 +60,32 @@ class Trainer {
 
   // Fills parameters and state: fresh, from config.model.init, or from a checkpoint.
   void load(const std::filesystem::path* checkpoint);
-  // One update; the metrics of it. Throws E-DIVERGED (exit 4) where loss or gradient are not finite, or with a loss scale
-  // E-SCALE-FLOOR where that does not help: nothing is saved then.
+  // Makes one update and returns its metrics. Throws E-DIVERGED (exit 4) if loss or gradient are not finite, or E-SCALE-FLOOR if
+  // no loss scale helps; nothing is saved then.
   Metrics update();
-  // True if update() failed because its data could not be read. The parameters learned before are whole and can be saved.
+  // True if update() failed to read its data. The parameters learned before are whole and can be saved.
   bool lost_data() const { return lost_data_; }
   EvaluationResult evaluate_now(const OnEvaluated& on_evaluated = {});
   void save_checkpoint_to(const std::filesystem::path& file);
-  // As the files from which they were loaded hold them, or as `keep_layout` said.
+  // Saves in the layout of the loaded files, or in that of `keep_layout`.
   void save_weights_to(const std::filesystem::path& folder, const SaveOptions& options = {});
-  // For a run that goes on: the files from which it began may be gone.
+  // Sets the layout of a resumed run, whose original files may be gone.
   void keep_layout(WeightLayout layout) { layout_ = std::move(layout); }
   std::string hash_parameters() const;
 
-  // Of the last update: see TrainingValues::report, and UnderflowMeter::report (nothing but with fp16).
+  // For the last update: TrainingValues::report and UnderflowMeter::report (empty without fp16).
   std::span<const double> report() const;
   std::span<const double> small_gradients() const;
 
   const Progress& progress() const { return progress_; }
   Progress& progress() { return progress_; }
-  // Called after the first micro-step of the run, when everything has been touched once and nothing has been updated.
+  // Called after the first micro-step of the run: everything has been touched once, nothing has been updated.
   void after_warmup(std::function<void()> hook) { after_warmup_ = std::move(hook); }
   // Called before the sections of a phase run, for the audit.
   void before_phase(std::function<void(Phase)> hook) { before_phase_ = std::move(hook); }
   // Called after each window that overflowed, with fp16.
   void on_overflow(std::function<void(const Overflow&)> hook) { on_overflow_ = std::move(hook); }
-  // For verify: training is wrong from here on. As many weights as a window has micro-steps.
+  // Makes training wrong from here on, for verify. One weight for each micro-step of a window.
   void make_wrong(const Faults& faults);
 
  private:
@@ -94,7 +93,7 @@ class Trainer {
   void keep_prefetching();
   template <class Work>
   void read_data(const Work& work);
-  // The samples of the next update, and the factors of their losses.
+  // Finds the samples of the next update and the factors of their losses.
   void start_window();
   double loss_of_window() const;
   void feed_micro(double scale);
@@ -113,25 +112,25 @@ class Trainer {
   Executor& executor_;
   TrainingData data_;
   SampleOrder order_;
-  Window window_;        // of the present update
-  WindowBatches ahead_;  // micro-batches that are read ahead
+  Window window_;        // of the current update
+  WindowBatches ahead_;  // micro-batches read ahead
   std::optional<Prefetcher> prefetcher_;
   Progress progress_;
-  FrozenWeights frozen_;            // by which a checkpoint finds them again
-  WeightLayout layout_;             // of the folder that weights are saved in
-  std::optional<LossScale> scale_;  // of fp16
-  std::vector<ValueId> watched_;    // small accumulators: what is no number in a layer is none in all before it
+  FrozenWeights frozen_;            // references to frozen weights in checkpoints
+  WeightLayout layout_;             // of the folder with saved weights
+  std::optional<LossScale> scale_;  // with fp16
+  std::vector<ValueId> watched_;    // small accumulators: a non-finite number in a layer spreads to all layers before it
   Faults faults_;
   std::int64_t micro_in_window_ = 0;
   bool lost_data_ = false;
-  // Of a micro-batch that goes with the others: what the source fills, and the scale of each loss.
+  // The fields of one micro-batch of a group, and the scale of each loss.
   struct Fed {
     std::vector<ValueId> values, scales;
-    std::vector<FieldBuffer> fields;  // of the values, where they are at the moment
+    std::vector<FieldBuffer> fields;  // current places of the values
   };
   std::vector<Fed> group_;
-  std::vector<double> factors_;  // by loss: its weight over its denominator, of the present window
-  std::vector<ValueId> steps_;   // likewise, where noise needs them
+  std::vector<double> factors_;  // by loss: its weight over its denominator, for the current window
+  std::vector<ValueId> steps_;   // by micro-batch, for noise
   std::function<void()> after_warmup_;
   std::function<void(Phase)> before_phase_;
   std::function<void(const Overflow&)> on_overflow_;

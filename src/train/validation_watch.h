@@ -1,4 +1,4 @@
-// Watches the losses of evaluations for a rise: the model learns its data by heart, and what it has learned beyond them is lost.
+// Watches the losses of evaluations for a rise: the model begins to memorise its data.
 #pragma once
 
 #include <cstdint>
@@ -13,10 +13,10 @@ struct ValidationRise {
 
 class ValidationWatch {
  public:
-  static constexpr int kRising = 3;  // evaluations in a row, each with a greater loss than the one before
+  static constexpr int kRising = 3;  // evaluations in a row, each with a larger loss than the one before
 
-  // The rise that a further evaluation shows. A rise is told once: the loss has to fall before another one begins. A second
-  // evaluation at an update, as a run that goes on may make, does not count.
+  // Returns the rise that an evaluation completes. The next rise counts only after a fall. A second evaluation at an update,
+  // possible in a resumed run, does not count.
   std::optional<ValidationRise> see(std::int64_t update, double loss);
 
  private:

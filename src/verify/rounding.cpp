@@ -14,9 +14,9 @@ namespace {
 
 constexpr std::size_t kElements = 4096, kBlock = ops::kCodedBlock;
 constexpr double kMostUpdates = 1000;
-constexpr double kLeastLeft = 0x1p-10;  // of what decays: far above the least that 8 bits hold beside the largest of a block
+constexpr double kLeastLeft = 0x1p-10;  // least remaining share: far above the smallest 8-bit number of a block
 
-// Moments of momentum SGD with rate 0, which leaves the parameters alone: v = decay v + g.
+// Moments of momentum SGD with rate 0, which keeps the parameters: v = decay v + g.
 struct Moments {
   explicit Moments(DType dtype)
       : coded(dtype == DType::u8), p(kElements), g(kElements), narrow(kElements), codes(kElements), scales(kElements / kBlock) {}
@@ -27,7 +27,7 @@ struct Moments {
     cpu::sgd(kElements, p.data(), state, g.data(), {.lr = 0, .momentum = decay}, {}, rounding);
   }
 
-  // What is there, read by an update that takes all of it over into the parameters.
+  // The stored moments, read by an update that moves them into the parameters.
   std::vector<float> numbers() const {
     std::vector<float> read(kElements);
     const std::vector<float> zeros(kElements);
@@ -47,8 +47,8 @@ struct Moments {
   std::vector<float> scales;
 };
 
-// Mean square of the relative error of one rounding: p (1 - p) squared distances of neighbours, p being the fraction by which
-// the decayed number lies between two; over a binade of logarithmically even numbers.
+// Mean square relative error of one rounding: p (1 - p) times the squared distance of neighbours, where p is the position of the
+// decayed number between them; averaged over a binade of log-uniform numbers.
 double variance_of_one(double decay, double distance) {
   constexpr int kSteps = 100000;
   double sum = 0;
@@ -64,7 +64,7 @@ double variance_of_one(double decay, double distance) {
 RoundingError rounding_error(DType state, double decay, bool one_seed) {
   const int updates = static_cast<int>(std::clamp(std::log(kLeastLeft) / std::log(decay), 1.0, kMostUpdates));
   Moments moments(state);
-  // The first of each block stays, so that the scale of a block does.
+  // The first element of each block stays constant, and with it the scale of the block.
   for (std::size_t i = 0; i < kElements; ++i) {
     moments.g[i] = i % kBlock == 0 ? 2.0F : static_cast<float>(std::exp2(static_cast<double>(i) / kElements));
   }

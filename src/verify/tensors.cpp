@@ -29,7 +29,7 @@ std::vector<float> piece_of(const SafetensorsFile& file, const StoredTensor& ten
   return piece;
 }
 
-// Calls f(begin, count) for pieces of so many elements.
+// Calls f(begin, count) for pieces of kPiece elements.
 template <class F>
 void in_pieces(std::int64_t elements, F f) {
   for (std::int64_t begin = 0; begin < elements; begin += kPiece) f(begin, std::min(kPiece, elements - begin));
@@ -47,7 +47,7 @@ bool same_bytes(const SafetensorsFile& a, const StoredTensor& in_a, const Safete
   return same;
 }
 
-// Of the parameters that have a gradient: each name that files may have for them.
+// Maps each possible file name of a parameter with a gradient to the parameter.
 std::map<std::string, std::string> parameters_by_stored_name(const ModelConfig& model, const SafetensorsFile& slopes,
                                                              std::string_view suffix) {
   std::map<std::string, std::string> parameters;

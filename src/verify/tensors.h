@@ -1,4 +1,4 @@
-// What two runs saved, compared; and weights moved along a gradient. Files are read in pieces: no tensor is ever held.
+// Compares saved files of two runs, and moves weights along a gradient. Files are read in pieces; no tensor is held.
 #pragma once
 
 #include <filesystem>
@@ -8,7 +8,7 @@
 
 namespace plimsoll::verification {
 
-// Parameters that do the same in each layer: "h.*.attn.c_attn" for its weight and bias in all blocks.
+// A name for equal parameters of all layers: "h.*.attn.c_attn" for weight and bias in all blocks.
 std::string layer_group(std::string_view parameter);
 
 // Sums over the elements of a group.
@@ -20,14 +20,14 @@ struct Sums {
 using GroupSums = std::map<std::string, Sums>;
 Sums total(const GroupSums& groups);
 
-// The tensors of two files whose names end in `suffix`, less that suffix, by group. Both are fp32.
+// Compares fp32 tensors of two files whose names end in `suffix`, by group of the name without it.
 GroupSums compare_tensors(const std::filesystem::path& a, const std::filesystem::path& b, std::string_view suffix);
 
-// The name of the first tensor, of those that a run computes, that differs in a byte or is in one file alone; "" if none.
+// The first computed tensor that differs in a byte or is missing in one file; "" if none.
 std::string first_difference(const std::filesystem::path& a, const std::filesystem::path& b);
 
-// Writes a folder of weights: those of `from`, where parameters of `group` have moved by `step` times their gradient, which is
-// the tensor of that name and `suffix` in `gradients`. Returns the sum of (what they moved by) x gradient.
+// Writes the weights of `from`, with the parameters of `group` moved by `step` times their gradient (the tensor of their name
+// and `suffix` in `gradients`). Returns the sum of movement x gradient.
 double write_moved(const std::filesystem::path& from, const std::filesystem::path& gradients, std::string_view suffix,
                    const std::string& group, double step, const std::filesystem::path& to);
 

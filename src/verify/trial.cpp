@@ -38,15 +38,15 @@ std::string quoted(const std::string& word) {
 }
 
 volatile std::sig_atomic_t interrupted = 0;
-volatile pid_t present = 0;  // the trial that is running
+volatile pid_t present = 0;  // the current trial
 
-// The terminal sends its signals to all processes of a command; one that this process alone was sent is handed on.
+// A terminal signals all processes of a command; a signal to this process alone is passed on.
 void on_signal(int signal) {
   interrupted = 1;
   if (present > 0 && signal != SIGINT && signal != SIGQUIT && signal != SIGPIPE) ::kill(present, signal);
 }
 
-// Returns the exit code; 128 and the number of the signal where one ended it, as shells do.
+// Returns the exit code, or 128 plus the signal's number, as shells do.
 int run_process(const std::vector<std::string>& words, const std::filesystem::path& out, const std::filesystem::path& error) {
   constexpr int kFlags = O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_NONBLOCK;
   posix_spawn_file_actions_t files;
@@ -79,7 +79,7 @@ int run_process(const std::vector<std::string>& words, const std::filesystem::pa
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-// The line of an error, "E-CODE  [where] message"; else the last line that says something.
+// The line of an error, "E-CODE  [where] message", else the last line with text.
 std::string telling_line(const std::filesystem::path& file) {
   std::ifstream stream(file);
   std::string line, last;
@@ -104,14 +104,14 @@ std::vector<TrialUpdate> read_updates(const std::filesystem::path& file) {
 
 }  // namespace
 
-// A child that ends early has nothing to do with a budget.
+// A child that ends early is independent of the budget.
 bool Trial::fits() const {
   const std::initializer_list<std::string_view> rooms{"E-DISK-SIZE", "E-DISK-FULL", "E-HOST-SIZE"};
   const bool no_room = std::any_of(rooms.begin(), rooms.end(), [&](std::string_view room) { return said.starts_with(room); });
   return !no_room && (exit_code != static_cast<int>(ExitCode::does_not_fit) || said.starts_with("E-CHILD"));
 }
 
-// Broken: files, the disk, a GPU, or a signal from outside, out of memory included; a crash of its own is a failure.
+// Broken: files, the disk, a GPU, or an outside signal, such as out of memory. A crash of the program is a failure.
 Trial::End Trial::end() const {
   if (ran()) return End::ran;
   if (!fits()) return End::no_room;

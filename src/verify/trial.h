@@ -1,5 +1,5 @@
-// Runs of this very program, each in a process of its own: `plimsoll train` on the user's configuration with some keys changed,
-// and what it left behind. So what is compared is what users run, under the budgets that they gave.
+// Runs of this program in processes of their own: `plimsoll train` on the user's configuration with some changed keys, and its
+// results. Checks thus see what users run, under their budgets.
 #pragma once
 
 #include <cstdint>
@@ -15,9 +15,9 @@ namespace plimsoll::verification {
 
 struct TrialRequest {
   std::string name;
-  std::vector<std::string> sets;     // "train.updates=2", over the configuration's
+  std::vector<std::string> sets;     // changes such as "train.updates=2"
   std::vector<std::string> options;  // "--memory", "1GiB"
-  int updates = 1;                   // of a training
+  int updates = 1;                   // number of updates of a training
 };
 
 struct TrialUpdate {
@@ -29,12 +29,12 @@ struct Trial {
   std::filesystem::path folder;
   std::string command;  // for a shell
   int exit_code = 0;
-  std::string said;  // the first line of an error; what does not fit and diverges included
+  std::string said;  // first line of an error, including plans that do not fit and divergence
   std::vector<TrialUpdate> updates;
 
   bool ran() const { return exit_code == 0; }
   bool fits() const;  // false: refused for its bytes
-  // What its end says, where it did not run: of the trainer alone `diverged` and `failed` say something.
+  // The end of the run; only `diverged` and `failed` say something about the trainer.
   enum class End : std::uint8_t { ran, no_room, refused, diverged, broken, failed };
   End end() const;
   std::filesystem::path checkpoint() const { return folder / "checkpoint.safetensors"; }
@@ -43,19 +43,19 @@ struct Trial {
 
 class Trials {
  public:
-  // Of this configuration. Runs are below `folder`, where what has the name of a trial goes. `tell` hears what is about to run.
-  // While this lives, an interrupt ends the present trial and then all of them.
+  // Trials of a configuration. Runs are below `folder` and replace files with their names. `tell` gets each run in advance.
+  // During this object's life an interrupt ends the present trial and then all of them.
   Trials(const Config& config, std::filesystem::path folder, std::function<void(const std::string&)> tell);
   ~Trials();
   Trials(const Trials&) = delete;
   Trials& operator=(const Trials&) = delete;
 
-  // Trains in a new folder of that name, or with --resume in the one that is there. Throws E-INTERRUPTED where the user stops it,
-  // and what the trial said where files, the disk or the system failed it: that proves nothing about the trainer.
+  // Trains in a new folder of that name, or with --resume in the existing one. Throws E-INTERRUPTED on the user's request, and
+  // the trial's own error for failures of files, disk or system: these say nothing about the trainer.
   Trial run(const TrialRequest& request) const;
-  // `plimsoll plan --json`. Where that fails, throws as it did.
+  // Runs `plimsoll plan --json`; throws its error.
   nlohmann::json plan(const TrialRequest& request) const;
-  // Removes what a trial left behind.
+  // Removes the files of a trial.
   static void forget(const Trial& trial);
 
  private:
@@ -66,7 +66,7 @@ class Trials {
   };
   Ended start(const std::string& command, const TrialRequest& request, const std::vector<std::string>& more) const;
 
-  std::filesystem::path folder_, config_;  // the configuration with every key, for all trials
+  std::filesystem::path folder_, config_;  // the full configuration, for all trials
   std::function<void(const std::string&)> tell_;
 };
 

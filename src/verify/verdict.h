@@ -1,4 +1,4 @@
-// What verify found, check by check.
+// The results of verify, check by check.
 #pragma once
 
 #include <cstdint>
@@ -13,17 +13,17 @@ enum class Outcome : std::uint8_t { passed, failed, skipped };
 struct Check {
   std::string subject;  // "gradient", "batch", "bits", "precision", "rounding", "control"
   std::string what;
-  std::string found, limit;  // as text, units included; found of what was skipped: why
+  std::string found, limit;  // as text with units; `found` of a skipped check is the reason
   Outcome outcome = Outcome::passed;
-  std::string command;  // that shows it; empty where none alone does
+  std::string command;  // command that shows it; empty if no single one does
 };
 
 struct Verdict {
-  std::int64_t samples = 0, context = 0;                        // of a window, in all of these runs
+  std::int64_t samples = 0, context = 0;                        // size of a window in all of these runs
   std::string compute, parameters, gradients, optimizer_state;  // "bf16"
   std::vector<Check> checks;
 
-  // Nothing failed, and more than nothing ran: a budget may leave no room for any of it.
+  // True if nothing failed and at least one check ran: a budget may leave room for none.
   bool passed() const;
   nlohmann::json to_json() const;
 };

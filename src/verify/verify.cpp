@@ -24,8 +24,8 @@ namespace {
 
 using Sets = std::vector<std::string>;
 
-// With plain SGD, whose velocity has no past, the state that a run saves is the gradient of its last window, in every bit, and
-// weights stay what they are: whatever was planned, and without a door into the trainer.
+// The state of plain SGD without past velocity is the gradient of the last window, bit by bit, and the weights do not change. A
+// saved run thus shows the gradient under every plan, without access to the trainer.
 constexpr std::string_view kGradient = ".momentum";
 constexpr std::array kShowGradient{"optimizer.name=sgd",        "optimizer.momentum=1e-30",      "optimizer.nesterov=false",
                                    "optimizer.decay=all",       "optimizer.weight_decay=0",      "optimizer.learning_rate=1e-30",
@@ -35,12 +35,12 @@ constexpr std::array kShowGradient{"optimizer.name=sgd",        "optimizer.momen
 const Sets kExact{"precision.parameters=fp32", "precision.compute=fp32", "precision.gradients=fp32"};
 
 constexpr std::array<std::int64_t, 5> kWindows{12, 8, 6, 4, 2};  // samples
-constexpr double kRuns = 70, kMostSeconds = 180;                 // windows of all trials, and what they should take
-constexpr double kChange = 2e-3;  // of the loss, either way, by which weights are moved: far above its rounding
+constexpr double kRuns = 70, kMostSeconds = 180;                 // windows of all trials; target duration
+constexpr double kChange = 2e-3;  // relative change of the loss by moved weights: far above its rounding
 constexpr double kMostSlopeError = 0.01;
-constexpr double kMostSplitError = 1e-6;    // of a gradient's sum in another order; times the root of the micro-steps
-constexpr double kMostRoundedSum = 4e-3;    // of bf16: a rounding to one of two neighbours for each micro-step
-constexpr double kMostRoundedSplit = 2e-3;  // where values between layers are rounded, a last bit of fp32 may turn one of theirs
+constexpr double kMostSplitError = 1e-6;    // error of a gradient's sum in another order, times the root of the micro-steps
+constexpr double kMostRoundedSum = 4e-3;    // bf16 rounds to one of two neighbours at each micro-step
+constexpr double kMostRoundedSplit = 2e-3;  // with rounded values between layers, a last bit of fp32 may turn a rounding
 constexpr double kMostLossError = 1e-6, kMostRoundedLoss = 1e-4;
 constexpr double kMostNarrowError = 0.1, kMostNarrowLoss = 0.01;
 constexpr double kMostBias = 4, kMostSpread = 1.5;
@@ -87,8 +87,8 @@ class Verification {
   }
 
  private:
-  // Trials of the present configuration on a few samples of its data, the last one of which is short, so that micro-batches
-  // weigh differently.
+  // Trials of the configuration on a few samples of its data. The last sample is short, so that micro-batches have different
+  // weights.
   TrialRequest request(std::string name, std::int64_t samples, std::int64_t accumulation, int updates, const Sets& more) const {
     TrialRequest request{std::move(name),
                          {"data.train=" + extract().string(), "data.format=" + format(), "data.validation=", "plan.group=auto",
@@ -131,7 +131,7 @@ class Verification {
     file.commit();
   }
 
-  // The effective batch where that is small; else so many samples that all trials take a few minutes.
+  // The effective batch if it is small, else a number of samples for which all trials take a few minutes.
   void choose_window() {
     const std::int64_t whole = (data_.tokens - 1) / config_.model.context, asked = config_.train.effective_batch;
     if (whole < 2) {
@@ -160,8 +160,8 @@ class Verification {
     add({std::move(subject), std::move(what), std::move(found), std::move(limit), passed ? Outcome::passed : Outcome::failed,
          std::move(command)});
   }
-  // Whether the trial ran; else says why not. What is refused proves nothing. Nor does what diverges, unless `beside` it another
-  // split or plan of the same training did not.
+  // Returns true if the trial ran, else adds the reason. Refused trials prove nothing. Divergence counts only if another split or
+  // plan of the same training (`beside`) did not diverge.
   bool ran(const Trial& trial, const std::string& subject, const std::string& what, bool beside = false) {
     const Trial::End end = trial.end();
     if (end == Trial::End::ran) return true;
@@ -172,7 +172,7 @@ class Verification {
     return false;
   }
 
-  // Of the first sample alone, in fp32: what the loss does when the weights of a kind move along their gradient.
+  // Slopes of the loss for the first sample in fp32, when a group's weights move along their gradient.
   void slopes() {
     const Trial at = trials_.run(showing_gradient("slope", 1, 1, 1, kExact));
     if (!ran(at, "gradient", "of the loss")) return;
@@ -183,9 +183,9 @@ class Verification {
         add({"gradient", what, "is zero", "", Outcome::skipped, at.command});
         continue;
       }
-      // Where the loss bends much within one step, a shorter or a longer one shows its slope.
+      // If the loss bends within one step, a shorter or a longer one shows its slope.
       std::optional<double> least;
-      std::optional<Trial> odd;  // that should have shown it
+      std::optional<Trial> odd;  // a trial that failed to show it
       for (const double change : {kChange, kChange / 8, kChange * 8}) {
         const auto moved = slope_error(at, group, change / sums.reference, odd);
         if (!moved) continue;
@@ -204,7 +204,7 @@ class Verification {
   }
   std::filesystem::path moved() const { return folder_ / "moved"; }
 
-  // By how much central differences miss what the gradient says, relative to it.
+  // The relative error of central differences against the gradient.
   std::optional<double> slope_error(const Trial& at, const std::string& group, double step, std::optional<Trial>& odd) {
     double change = 0, expected = 0;
     for (const double sign : {1.0, -1.0}) {
@@ -220,7 +220,7 @@ class Verification {
     return change / expected - 1;
   }
 
-  // Gradients of the second window, so that what is left of the first one would show.
+  // Gradients of the second window, which show remains of the first one.
   struct Agreement {
     double gradient = 0, loss = 0;
     bool schedule = true;
@@ -263,7 +263,7 @@ class Verification {
     clipped_splits();
   }
 
-  // The clip is of the window. Its limit lies below the norm of each micro-step, which windows of one each tell.
+  // Clipping applies to the window. The limit lies below the norm of each micro-step, found from windows of one each.
   void clipped_splits() {
     const std::string what = fmt::format("{} x {} samples, clipped", several_, samples_ / several_);
     const Trial alone = trials_.run(showing_gradient("alone", samples_ / several_, 1, static_cast<int>(2 * several_)));
@@ -298,7 +298,7 @@ class Verification {
         fmt::format("{}, {}", relative(most), relative(most_loss)), trial.command);
   }
 
-  // The gradients of the chosen precision beside those of fp32, by kind of layer.
+  // Compares the gradients of the chosen precision with fp32, by kind of layer.
   void precision() {
     if (!rounded() && !rounds_sums()) {
       add({"precision", "of fp32", "nothing is rounded", "", Outcome::passed, ""});
@@ -316,7 +316,7 @@ class Verification {
     trials_.forget(exact);
   }
 
-  // What windows weigh their micro-steps by, in units: those of the second window.
+  // The weights of micro-steps in the second window, in units.
   std::vector<double> micro_units() const {
     const Samples samples{tokens_of(samples_), config_.model.context};
     const SampleOrder order{config_.data.order, static_cast<std::uint64_t>(config_.seed), samples_};
@@ -336,7 +336,7 @@ class Verification {
     return text;
   }
 
-  // A window that is made wrong: it counts as noticed where it fails what right ones pass.
+  // Runs a deliberately wrong window; it is noticed if it fails the limits of correct ones.
   void control(const std::string& what, const std::vector<double>& weights, const Trial& with) {
     if (std::all_of(weights.begin(), weights.end(), [](double weight) { return weight == 1; })) {
       add({"control", what, "samples are of one token, and weigh the same", "", Outcome::skipped, ""});
@@ -348,7 +348,7 @@ class Verification {
     TrialRequest wrong = showing_gradient(fmt::format("wrong-{}", ++controls_), samples_, several_, 2, {"plan.group=1"});
     wrong.options.insert(wrong.options.end(), {"--fault", fault});
     const Trial trial = trials_.run(wrong);
-    // One that ended for another reason than what was made wrong shows nothing.
+    // A trial that ends for another reason shows nothing.
     bool noticed = trial.end() == Trial::End::diverged;
     if (!trial.ran() && !noticed) {
       add({"control", what, trial.fits() ? trial.said : "does not fit into the budget", "", Outcome::skipped, trial.command});
@@ -387,7 +387,7 @@ class Verification {
     add("control", "noise that is the same at each update", !right(fixed), text(fixed), "is noticed", "");
   }
 
-  // With the user's optimizer and precision: the same numbers however it is planned.
+  // The user's optimizer and precision yield equal bits under every plan.
   void bits() {
     const Trial first = trials_.run(with_split("first"));
     if (!ran(first, "bits", "a run")) return;
@@ -426,7 +426,7 @@ class Verification {
     TrialRequest two = with_split("continued");
     two.options.push_back("--resume");
     Trial ended = trials_.run(two);
-    ended.command = begun.command;  // the other one continues it
+    ended.command = begun.command;  // the second run continues it
     return ended;
   }
 
@@ -438,7 +438,7 @@ class Verification {
     return trials_.run(least);
   }
 
-  // With activations where the model has enough blocks for that.
+  // Includes activations if the model has enough blocks.
   Trial on_disk() const {
     const Trial all = on_disk({"plan.activations=disk"});
     return all.said.starts_with("E-PLAN-ACTIVATIONS") ? on_disk({}) : all;
@@ -450,8 +450,8 @@ class Verification {
     return trials_.run(disk);
   }
 
-  // Of the numbers that only decay in the optimizer's state, at its own rate; a faster one than that leaves too few roundings to
-  // tell (none, at a half).
+  // The decay for the rounding test, that of the optimizer if possible. Below kFastest too few roundings are left for statistics
+  // (none at 1/2).
   double state_decay() const {
     constexpr double kFastest = 0.9, kUsual = 0.95;
     const OptimizerChoice& optimizer = config_.optimizer;
@@ -484,8 +484,8 @@ class Verification {
   const std::function<void(const Check&)>& hear_;
   Trials trials_;
   Verdict verdict_;
-  std::int64_t samples_ = 2, several_ = 2;  // of a window; micro-steps where there is more than one
-  std::optional<Trial> whole_, clipped_;    // a right window of the fewest micro-steps that fit; and of several, with a clip
+  std::int64_t samples_ = 2, several_ = 2;  // samples of a window; its micro-steps if several
+  std::optional<Trial> whole_, clipped_;    // correct windows: of the fewest micro-steps that fit; of several with a clip
   std::vector<double> micro_norms_;         // of each of the several micro-steps
   double clip_ = 0;
   int controls_ = 0;

@@ -24,7 +24,7 @@ TEST(RunFolder, BelongsToOneRunAtATime) {
     EXPECT_TRUE(std::filesystem::exists(path)) << "the folder of the first run is not the second one's to remove";
     first.write_run({{"pid", 4242}});
     EXPECT_ERROR(RunFolder::open(path, true), "E-RUN-BUSY", "process 4242");
-    EXPECT_ERROR(RunFolder::open(path, false), "E-RUN-EXISTS", "--resume");
+    EXPECT_ERROR(RunFolder::open(path, false), "E-RUN-EXISTS", "resumed once that process has ended");
     const RunFolder moved = std::move(first);
     EXPECT_ERROR(RunFolder::open(path, true), "E-RUN-BUSY", "process 4242");
   }
@@ -154,7 +154,7 @@ TEST(RunRoom, IsRefusedWithNumbersAndAPlace) {
   // Two copies of the weights, where these are larger than the checkpoint.
   EXPECT_EQ((RunRoom{Bytes{3}, Bytes{7}, Bytes{5}}.all()), Bytes{22});
   EXPECT_ERROR(check_room(run, {Bytes{1}, Bytes{most.n * 2 / 3}, {}}, {}, {}, {}), "E-RUN-ROOM", "a successor of the largest");
-  EXPECT_ERROR(check_room(run, {Bytes{1}, Bytes{1}, {}}, most * 2, folder / "pages", {}), "E-RUN-ROOM", "pages of --disk");
+  EXPECT_ERROR(check_room(run, {Bytes{1}, Bytes{1}, {}}, most * 2, folder / "pages", {}), "E-RUN-ROOM", "pages of memory.disk");
 }
 
 TEST(RunReport, AuditIsComparedPhaseByPhase) {

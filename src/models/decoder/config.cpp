@@ -20,7 +20,7 @@ bool has(const Json& json, const char* key) {
   return found != json.end() && !found->is_null();
 }
 
-// A file of transformers 4 leaves out what equals the default of the class.
+// Files of transformers 4 omit defaults of the class.
 std::int64_t count_or(const ConfigReader& reader, const char* key, std::int64_t fallback, std::int64_t limit) {
   return has(reader.json(), key) ? reader.count(key, limit) : fallback;
 }
@@ -34,7 +34,7 @@ Activation read_activation(const ConfigReader& reader) {
                       R"(one of "silu", "gelu", "gelu_new", "gelu_pytorch_tanh")");
 }
 
-// Keys of the rotary embedding: a dictionary rope_parameters (transformers 5), or rope_scaling beside keys of the file (4).
+// Keys of the rotary embedding: a dictionary rope_parameters (transformers 5), or rope_scaling and keys of the file (4).
 class RopeReader {
  public:
   explicit RopeReader(const ConfigReader& reader) : reader_(reader) {
@@ -75,7 +75,7 @@ class RopeReader {
     return found == rope_.end() || found->is_null() ? nullptr : &*found;
   }
 
-  // In the dictionary, which `low` and `high` bound.
+  // A number of the dictionary, between `low` and `high`.
   double within(const char* key, double fallback, double low, double high) const {
     const Json* found = find(key);
     if (found == nullptr) return fallback;
@@ -90,7 +90,7 @@ class RopeReader {
     return within(key, 0, 1e-6, 1e6);
   }
 
-  // There, or else among the keys of the file.
+  // A number of the dictionary, else of the file.
   double number(const char* key, double fallback, double low, double high) const {
     return find(key) != nullptr ? within(key, fallback, low, high) : reader_.number(key, fallback, low, high);
   }
@@ -111,7 +111,7 @@ class RopeReader {
                  "one of default, linear, dynamic, llama3, yarn, longrope");
   }
 
-  // A key of the file comes before that of the dictionary.
+  // A key of the file takes precedence over the dictionary.
   std::int64_t original(std::int64_t context) const {
     constexpr const char* kKey = "original_max_position_embeddings";
     if (has(reader_.json(), kKey)) return reader_.count(kKey, kMaxPositions);
@@ -162,7 +162,7 @@ class RopeReader {
   std::string where_;
 };
 
-// "pad_token_id" is the row of the table that lookups do not train.
+// Lookups do not train the row of "pad_token_id".
 std::int64_t read_padding(const ConfigReader& reader, std::int64_t vocab) {
   if (!has(reader.json(), "pad_token_id")) return -1;
   const Json& value = reader.json()["pad_token_id"];
@@ -198,7 +198,7 @@ DecoderConfig read_decoder(const ConfigReader& reader, const DecoderDefaults& de
   c.layers = count_or(reader, "num_hidden_layers", 32, kMaxLayers);
   c.width = count_or(reader, "hidden_size", 4096, kMaxWidth);
   c.heads = count_or(reader, "num_attention_heads", 32, kMaxHeads);
-  // null means as many as heads, where absence has a default of its own.
+  // null means as many as heads; absence has a default of its own.
   const bool named = reader.json().contains("num_key_value_heads");
   c.kv_heads = count_or(reader, "num_key_value_heads", named || defaults.kv_heads == 0 ? c.heads : defaults.kv_heads, kMaxHeads);
   if (c.heads % c.kv_heads != 0) {
@@ -268,7 +268,7 @@ void write_decoder(const DecoderKind& kind, const DecoderConfig& config, const s
   OrderedJson json = config_that_is_there(folder);
   if (!json.empty()) {
     json.erase("quantization_config");  // weights are written as numbers
-    return write_config(folder, json);  // training changes nothing else that it says
+    return write_config(folder, json);  // training changes no other key
   }
   json["model_type"] = kind.kind;
   json["architectures"] = {kind.architecture};

@@ -23,26 +23,26 @@ struct DecoderConfig {
   std::int64_t layers = 12;
   std::int64_t width = 768;
   std::int64_t heads = 12;
-  std::int64_t kv_heads = 0;   // heads of keys and values; divides heads; 0: as many
+  std::int64_t kv_heads = 0;   // heads of keys and values, a divisor of heads; 0: heads
   std::int64_t head_size = 0;  // even; 0: width / heads
   std::int64_t mlp_width = 2048;
-  std::int64_t context = 2048;  // max_position_embeddings; more may be computed
+  std::int64_t context = 2048;  // max_position_embeddings; samples may be longer
   std::int64_t vocab = 32000;
   bool tied = false;
   double norm_epsilon = 1e-6;
   bool qkv_bias = false, output_bias = false, mlp_bias = false;
   bool head_norms = false;  // RMS norms of each head of queries and keys
   ops::Activation activation = ops::Activation::silu;
-  std::int64_t window = 0;     // keys that a query sees; 0: all
-  std::string windowed;        // "fsff": for each layer whether it is full (f) or slides (s); empty: all slide, if window > 0
-  ops::RotaryAttributes rope;  // without what a graph adds: head_size, rotated, length
+  std::int64_t window = 0;     // keys visible to a query; 0: all
+  std::string windowed;        // one letter per layer, full (f) or sliding (s), such as "fsff"; empty: all slide if window > 0
+  ops::RotaryAttributes rope;  // without the fields of the graph: head_size, rotated, length
   double attention_dropout = 0;
-  std::int64_t padding = -1;  // the token whose row gets no gradient from lookups; -1: none
+  std::int64_t padding = -1;  // token whose row gets no gradient from lookups; -1: none
   double initializer_range = 0.02;
   bool byte_vocabulary = false;
 
   std::int64_t window_of(std::int64_t layer) const;
-  // With numbers where a zero stands for a rule.
+  // Replaces each zero that stands for a rule by its number.
   DecoderConfig settled() const;
 
   friend bool operator==(const DecoderConfig&, const DecoderConfig&) = default;
@@ -66,26 +66,26 @@ struct DecoderGguf {
   bool attention_bias = false, mlp_bias = false;  // keys of config.json
 };
 
-// The part of a decoder that its family has of its own.
+// The family's own part of a decoder.
 struct DecoderKind {
   std::string_view kind;          // model_type
-  std::string_view architecture;  // that transformers opens it as
+  std::string_view architecture;  // the class in transformers
   DecoderConfig (*read)(const ConfigReader&) = nullptr;
-  DecoderConfig (*fresh)() = nullptr;  // for keys of [model] to change
+  DecoderConfig (*fresh)() = nullptr;  // the start for keys of [model]
   DecoderGguf gguf;
 };
 
-// config.json, as classes of transformers read it: what is absent has the default of the class.
+// Defaults of config.json's keys, from the classes of transformers.
 struct DecoderDefaults {
   std::int64_t kv_heads = 0;   // 0: as many as heads
   std::int64_t head_size = 0;  // 0: width / heads
   std::int64_t mlp_width = 11008, context = 2048, vocab = 32000;
 };
-// All but biases, norms of heads and windows.
+// Reads all but biases, norms of heads and windows.
 DecoderConfig read_decoder(const ConfigReader& reader, const DecoderDefaults& defaults);
-// sliding_window: 0 where it is null, `absent` where it is not there.
+// sliding_window: 0 if null, `absent` if missing.
 std::int64_t window_of(const ConfigReader& reader, std::int64_t absent);
-// sliding_window, use_sliding_window, max_window_layers and layer_types, as Qwen has them.
+// Reads sliding_window, use_sliding_window, max_window_layers and layer_types of Qwen.
 void read_qwen_windows(const ConfigReader& reader, DecoderConfig& config);
 bool read_flag(const ConfigReader& reader, const char* key, bool fallback);
 
@@ -106,9 +106,9 @@ ModelConfig decoder_with_positions(const ModelConfig& config, std::int64_t posit
 void decoder_gguf_config(const DecoderKind& kind, const GgufModelKeys& keys, nlohmann::ordered_json& json);
 GgufLayout decoder_gguf_layout(const DecoderKind& kind, const GgufModelKeys& keys);
 GgufModel decoder_gguf(const DecoderKind& kind, const ModelConfig& config);
-// Divisors of the angles of Llama 3, one for each pair.
+// Llama 3's divisors of the angles, one for each pair.
 std::vector<float> llama3_divisors(const ops::RotaryAttributes& rope, std::int64_t pairs);
-// Nothing where no scaling of Llama 3 has these divisors. `original`: the context before the scaling; 0: not known.
+// Empty if no scaling of Llama 3 has these divisors. `original`: the context before the scaling; 0: unknown.
 std::optional<ops::RotaryAttributes> llama3_rope_of(std::span<const float> divisors, double theta, std::int64_t original);
 
 template <const DecoderKind& kKind>

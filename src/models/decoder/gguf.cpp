@@ -57,8 +57,8 @@ std::vector<float> llama3_divisors(const ops::RotaryAttributes& rope, std::int64
   return divisors;
 }
 
-// Between the two thresholds, the inverse of a divisor is a straight line over the inverse of the wavelength. The line tells
-// original / low and high / low; without the original context, low is 1.
+// Between the two thresholds the inverse of a divisor is linear in the inverse of the wavelength. The line gives original / low
+// and high / low; without the original context, low is 1.
 std::optional<ops::RotaryAttributes> llama3_rope_of(std::span<const float> divisors, double theta, std::int64_t original) {
   ops::RotaryAttributes rope;
   rope.theta = theta, rope.low = 1, rope.high = 4, rope.original = original > 0 ? original : 8192;
@@ -104,7 +104,7 @@ std::vector<float> rope_divisors(const GgufFile& file, std::int64_t pairs) {
   return divisors;
 }
 
-// llama.cpp mixes the angles of two contexts by this key alone; below 0, the type decides.
+// This key alone makes llama.cpp mix the angles of two contexts; below 0 the type decides.
 void check_mixture(const GgufModelKeys& keys, bool yarn) {
   const std::string key = keys.prefix() + "rope.scaling.yarn_ext_factor";
   const double usual = yarn ? 1 : 0, value = keys.file().number(key).value_or(usual);
@@ -113,7 +113,7 @@ void check_mixture(const GgufModelKeys& keys, bool yarn) {
                               fmt::format("{}, or no such key", usual));
 }
 
-// Stretches positions; nothing where no key gives it. Files of 2023 have the older name; llama.cpp takes 0 for 1.
+// The factor that stretches positions; empty without a key. Files of 2023 have the older name; llama.cpp takes 0 for 1.
 std::optional<double> rope_factor(const GgufModelKeys& keys) {
   for (const char* name : {"rope.scaling.factor", "rope.scale_linear"}) {
     const auto value = keys.file().number(keys.prefix() + name);
@@ -122,7 +122,7 @@ std::optional<double> rope_factor(const GgufModelKeys& keys) {
   return {};
 }
 
-// As llama.cpp reads the keys: a factor without a type is linear.
+// Follows llama.cpp: a factor without a type is linear.
 OrderedJson rope_scaling(const GgufModelKeys& keys, double theta, std::int64_t head_size, std::int64_t context) {
   const std::string type = keys.text("rope.scaling.type").value_or("linear");
   if (type != "none" && type != "linear" && type != "yarn") {

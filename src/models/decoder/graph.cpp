@@ -15,9 +15,9 @@
 namespace plimsoll {
 namespace {
 
-// y = x W^T + b, of a matrix [outputs, inputs].
+// y = x W^T + b for a matrix [outputs, inputs].
 struct Projection {
-  std::string name;  // within its block
+  std::string name;  // name within the block
   ValueId weight, bias;
 
   Projection(GraphBuilder& builder, const std::string& block, std::string name, std::int64_t inputs, std::int64_t outputs,

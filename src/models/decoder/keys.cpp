@@ -33,7 +33,7 @@ ModelKey size_key(std::string_view name, bool required, std::string_view comment
           .step = step};
 }
 
-// Heads divide the width unless they have a size of their own; their sizes stay even.
+// Heads divide the width unless their size is given; their sizes stay even.
 std::int64_t width_step(const M& config) {
   const DecoderConfig& c = config.as<DecoderConfig>();
   return c.head_size == 0 ? 2 * c.heads : kWidthStep;
@@ -105,7 +105,7 @@ std::span<const ModelKey> decoder_keys() {
   return kKeys;
 }
 
-// Files of the model without its head have no prefix.
+// Files without the head have no prefix.
 std::vector<std::string> decoder_stored(const ModelConfig& config, std::string_view parameter) {
   std::vector<std::string> names{std::string(parameter)};
   if (parameter.starts_with("model.")) names.emplace_back(parameter.substr(6));
@@ -113,7 +113,7 @@ std::vector<std::string> decoder_stored(const ModelConfig& config, std::string_v
   return names;
 }
 
-// Angles that old files store.
+// Angles stored by old files.
 bool decoder_ignored(std::string_view name) { return name.ends_with("rotary_emb.inv_freq"); }
 
 ModelFacts decoder_facts(const ModelConfig& config) {

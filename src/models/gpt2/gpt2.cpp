@@ -14,7 +14,7 @@ const Gpt2Config& of(const ModelConfig& config) { return config.as<Gpt2Config>()
 
 ModelConfig defaults() { return {kGpt2, Gpt2Config{}}; }
 
-// Files from before 2020 have no prefix, newer ones have one. A tied head is the table of the tokens.
+// Files from before 2020 have no prefix. A tied head is the token table.
 std::vector<std::string> stored(const ModelConfig& config, std::string_view parameter) {
   if (parameter == "lm_head.weight") return {"lm_head.weight"};
   std::vector<std::string> names{std::string(parameter), "transformer." + std::string(parameter)};

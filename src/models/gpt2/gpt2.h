@@ -24,7 +24,7 @@ struct Gpt2Config {
   double residual_dropout = 0.1;
   double initializer_range = 0.02;
   bool byte_vocabulary = false;  // token ids are the bytes of the text; there is no vocab.json
-  bool tied = true;              // the table of tokens is the head, too
+  bool tied = true;              // the token table is also the head
 
   friend bool operator==(const Gpt2Config&, const Gpt2Config&) = default;
   template <class V>
@@ -39,9 +39,9 @@ struct Gpt2Config {
 
 extern const Family kGpt2;
 
-// From config.json, whose model_type has been looked at. Settings that GPT-2 in transformers computes otherwise are refused.
+// Reads config.json after the check of its model_type. Settings that would change GPT-2's computation are refused.
 Gpt2Config read_gpt2_config(const ConfigReader& reader);
-// transformers opens it as GPT2LMHeadModel.
+// Writes a configuration that transformers opens as GPT2LMHeadModel.
 void write_gpt2_config(const Gpt2Config& config, const std::filesystem::path& folder);
 
 // Passes and fields are those of models/language_model.h.
@@ -49,7 +49,7 @@ ModelGraph build_gpt2(const Gpt2Config& config, const BatchShape& shape, const B
 
 std::span<const ModelPreset> gpt2_presets();
 extern const GgufForm kGpt2Gguf;
-// [model] keys, and what they say together.
+// Keys of [model], and the faults of their combinations.
 std::span<const ModelKey> gpt2_keys();
 std::optional<ModelRemark> gpt2_fault(const ModelConfig& config);
 std::vector<ModelRemark> gpt2_doubts(const ModelConfig& config);

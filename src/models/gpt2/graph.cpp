@@ -15,7 +15,7 @@
 namespace plimsoll {
 namespace {
 
-// Parameters of one block, and how it is applied.
+// The parameters of one block, and its application.
 class Block {
  public:
   Block(GraphBuilder& builder, const Gpt2Config& config, std::int64_t index)
@@ -51,7 +51,7 @@ class Block {
     return attend(builder, std::move(parts), step, layer_, seed);
   }
 
-  // Residual branches start smaller with depth, so that the sum over 2 * layers of them keeps its variance.
+  // Residual branches start smaller with depth: the sum over 2 * layers of them keeps its variance.
   static double residual_std(const Gpt2Config& config) {
     return config.initializer_range / std::sqrt(2.0 * static_cast<double>(config.layers));
   }
@@ -83,8 +83,7 @@ class Gpt2 final : public LanguageModel {
         seed_(seed),
         wte_(builder.add_parameter("wte.weight", {config.vocab, config.width},
                                    {Initializer::Kind::normal, config.initializer_range})),
-        // Positions start at half the spread of tokens, 0.01 beside 0.02, as OpenAI's own code has it (openai/gpt-2,
-        // src/model.py).
+        // Positions start at half the spread of tokens, 0.01 instead of 0.02, as in OpenAI's code (openai/gpt-2, src/model.py).
         wpe_(builder.add_parameter("wpe.weight", {config.context, config.width},
                                    {Initializer::Kind::normal, config.initializer_range / 2})),
         blocks_(make_blocks(builder, config)),

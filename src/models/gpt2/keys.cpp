@@ -24,14 +24,14 @@ M set_dropout(const M& config, const S& setting) {
       [&](Gpt2Config& c) { c.embedding_dropout = c.attention_dropout = c.residual_dropout = number(setting, 0, kBelowOne); });
 }
 
-// Absent where a folder brings three different ones.
+// "" if a folder has three different rates.
 std::string dropout_text(const M& config) {
   const Gpt2Config& c = of(config);
   const bool same = c.embedding_dropout == c.attention_dropout && c.attention_dropout == c.residual_dropout;
   return same ? toml_text(c.embedding_dropout) : "";
 }
 
-// The divisors of the width that lie around the wished number of heads.
+// The divisors of the width next to the given number of heads.
 std::string nearest_heads(std::int64_t width, std::int64_t heads) {
   std::int64_t below = 1, above = width;
   for (std::int64_t n = 1; n <= width; ++n) {

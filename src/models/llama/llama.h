@@ -1,4 +1,4 @@
-// Llama 2, 3 and 3.x, SmolLM2, and what else says model_type "llama". Source: transformers, models/llama.
+// Llama 2, 3 and 3.x, SmolLM2 and all other models of model_type "llama". Source: transformers, models/llama.
 #pragma once
 
 #include "models/family.h"

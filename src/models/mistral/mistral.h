@@ -1,4 +1,4 @@
-// Mistral: a sliding window on every layer, where the file has one. Source: transformers, models/mistral.
+// Mistral: a sliding window on every layer if the file has one. Source: transformers, models/mistral.
 #pragma once
 
 #include "models/family.h"

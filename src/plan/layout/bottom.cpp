@@ -36,7 +36,7 @@ Problem above(const Problem& problem, const Bottom& bottom) {
   Problem others = problem;
   for (const std::size_t i : bottom.buffers) others.buffers[i] = {};
   for (Buffer& buffer : others.buffers) {
-    if (!buffer.live()) {  // stays where it is, so that less of it is above
+    if (!buffer.live()) {  // it stays in place, and less of it lies above the bottom
       const std::int64_t top = std::max<std::int64_t>(buffer.fixed_offset, 0) + buffer.size;
       buffer = {.size = std::max<std::int64_t>(top - bottom.height, 0)};
     } else if (buffer.pinned()) {

@@ -21,8 +21,8 @@ namespace {
 enum class Fit { first, best };
 constexpr std::int64_t kUnbounded = std::numeric_limits<std::int64_t>::max();
 
-// Placed buffers by offset; one pass over them finds the gaps that a new buffer may use. They stand in runs, so that one more
-// moves few, and a run that ends before a buffer begins, or begins behind its end, is passed over.
+// Placed buffers by offset. One pass over them finds the gaps for a new buffer. They are kept in short runs: an insertion moves
+// few buffers, and the pass skips runs whose lifetimes do not meet the new one's.
 class Shelf {
  public:
   explicit Shelf(Fit fit) : fit_(fit), runs_(1) {}
@@ -68,7 +68,7 @@ class Shelf {
     std::array<std::uint32_t, kMost> first{}, last{};
     std::array<std::int64_t, kMost> offset{}, end{};
 
-    // A bit for each that lives at some moment of `span`.
+    // Bit i is set if buffer i lives at some moment of `span`.
     std::uint64_t beside(const Span& span) const {
       std::array<std::uint8_t, kMost> both;
       for (std::size_t i = 0; i < kMost; ++i) {
@@ -78,7 +78,7 @@ class Shelf {
       for (std::size_t i = 0; i < kMost; i += 8) {
         std::uint64_t bytes;
         std::memcpy(&bytes, both.data() + i, 8);
-        bits |= (bytes * 0x0102040810204080) >> 56 << i;  // the lowest bit of each byte, the first byte's first
+        bits |= (bytes * 0x0102040810204080) >> 56 << i;  // collects the lowest bit of each byte
       }
       return bits;
     }
@@ -161,7 +161,7 @@ std::vector<double> contention(const Problem& problem) {
 
 std::vector<std::vector<Key>> keys_of(const Problem& problem) {
   const std::vector<double> contended = contention(problem);
-  std::vector<std::vector<Key>> keys(6);  // by size, by life and by the start of it at the indices that have names
+  std::vector<std::vector<Key>> keys(6);  // by size, life and start at the named indices
   for (std::size_t i = 0; i < problem.buffers.size(); ++i) {
     const Buffer& buffer = problem.buffers[i];
     const double size = static_cast<double>(buffer.size);
@@ -185,7 +185,7 @@ std::vector<std::size_t> order_by(const std::vector<Key>& keys) {
   return order;
 }
 
-// Places buffers in the given order; nothing when a top reaches `ceiling`.
+// Places buffers in the given order; returns nothing once a top reaches `ceiling`.
 std::optional<Solution> place_in_order(const Problem& problem, const std::vector<Span>& spans,
                                        const std::vector<std::size_t>& order, Fit fit, std::int64_t ceiling) {
   Solution solution;
@@ -209,11 +209,11 @@ std::optional<Solution> place_in_order(const Problem& problem, const std::vector
   return solution;
 }
 
-constexpr std::size_t kFewBuffers = 300;  // past these, orders are worth threads
-constexpr int kRounds = 24;               // of `by_promotion`
+constexpr std::size_t kFewBuffers = 300;  // smaller problems run in one thread
+constexpr int kRounds = 24;               // rounds of `by_promotion`
 
-// First fit in the given order, and again with those in front that have reached past the bound, until none passes `enough`: after
-// a few rounds all that is hard to place comes first. The lowest layout of all rounds.
+// First fit in rounds, until a layout is no higher than `enough`. Each round moves the buffers that ended above `bound` to the
+// front of the order. The lowest layout of all rounds is returned.
 Solution by_promotion(const Problem& problem, const std::vector<Span>& spans, std::vector<std::size_t> order, int rounds,
                       std::int64_t bound, std::int64_t enough) {
   Solution lowest;
@@ -238,7 +238,7 @@ Solution first_fit(const Problem& problem, int rounds, std::int64_t enough) {
   return by_promotion(problem, sections_of(problem).spans, order_by(keys), rounds, bound, std::max(enough, bound));
 }
 
-// Orders side by side: what is worse than another one stops, and what comes after one that is low enough does not begin.
+// Tries several orders in parallel. An order stops once it is worse than another; none starts after one that is low enough.
 Solution greedy(const Problem& problem, std::int64_t enough) {
   validate(problem);
   const std::int64_t bound = lower_bound(problem);
@@ -247,7 +247,7 @@ Solution greedy(const Problem& problem, std::int64_t enough) {
   const std::vector<std::vector<Key>> keys = keys_of(problem);
   const std::vector<Span> spans = sections_of(problem).spans;
   std::vector<std::optional<Solution>> found(keys.size() * kFits.size());
-  // The first order does in most cases, and promotion in most of the others.
+  // The first order suffices in most cases, and promotion in most of the others.
   found[0] = place_in_order(problem, spans, order_by(keys[kSizeKey]), kFits[0], kUnbounded);
   if (found[0]->height <= enough) return *std::move(found[0]);
   Solution promoted;
@@ -262,7 +262,7 @@ Solution greedy(const Problem& problem, std::int64_t enough) {
     if (i > last) return;
     found[i] = place_in_order(problem, spans, order_by(keys[i / kFits.size()]), kFits[i % kFits.size()], lowest + 1);
     if (!found[i]) return;
-    lower(lowest, std::max(found[i]->height, enough));  // what is low enough is not cut off: the first one of those counts
+    lower(lowest, std::max(found[i]->height, enough));  // no order is cut off below `enough`: the first such order counts
     if (found[i]->height <= enough) lower(last, i);
   };
   if (problem.buffers.size() < kFewBuffers) {
@@ -270,7 +270,7 @@ Solution greedy(const Problem& problem, std::int64_t enough) {
   } else {
     run_tasks(found.size() - 1, [&](std::size_t i) { place(i + 1); });
   }
-  // The first that is low enough, or the lowest; of equal ones the first.
+  // The first layout that is low enough, else the lowest; ties go to the first.
   Solution* best = &promoted;
   for (std::optional<Solution>& each : found) {
     if (!each || each->height >= best->height) continue;

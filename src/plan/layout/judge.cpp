@@ -23,7 +23,7 @@ void judge_one(const Problem& problem, const Solution& solution, std::size_t i, 
   }
 }
 
-// In the order of time, beside all that live then, which share no byte: what is new may meet only its neighbours.
+// Sweeps over time. Live buffers are disjoint, so a new buffer is compared with its neighbours alone.
 void judge_pairs(const Problem& problem, const Solution& solution, std::vector<std::string>& violations) {
   struct Event {
     std::int64_t time;
@@ -39,7 +39,7 @@ void judge_pairs(const Problem& problem, const Solution& solution, std::vector<s
   }
   std::stable_sort(events.begin(), events.end(),
                    [](const Event& a, const Event& b) { return std::pair(a.time, a.begins) < std::pair(b.time, b.begins); });
-  std::map<std::int64_t, std::size_t> living;  // by offset; of two that overlap the later one is left out
+  std::map<std::int64_t, std::size_t> living;  // live buffers by offset, without the later one of two that overlap
   for (const auto& [time, begins, i] : events) {
     const Buffer& a = problem.buffers[i];
     const std::int64_t at = solution.offsets[i];

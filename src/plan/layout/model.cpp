@@ -52,10 +52,10 @@ void fill_members(Model& model) {
 
 }  // namespace
 
-// A section closes where an end follows a start.
+// A section ends where a buffer ends after another one has started.
 Sections sections_of(const Problem& problem) {
   Sections sections{std::vector<Span>(problem.buffers.size())};
-  bool open = false;  // something started since the last end
+  bool open = false;  // a buffer started since the last end
   for (const auto& [time, starts, i] : events_of(problem)) {
     if (!starts && open) ++sections.count;
     open = starts;

@@ -13,14 +13,14 @@
 namespace plimsoll::layout {
 namespace {
 
-constexpr std::int64_t kCoarsest = 8, kFinest = 1024;  // a crumb is one of a share of the bound, from an eighth on
-constexpr std::int64_t kRefineNodes = 8;               // of one such share, for each buffer
-constexpr std::int64_t kPlaceVisits = 30'000'000;      // of `place`
-constexpr int kFillRounds = 6;                         // of crumbs around what lies already
-constexpr std::int64_t kFirstProbe = 2'000;            // nodes of each probe in the first pass of minimize, or one a buffer
-constexpr std::int64_t kBoundShare = 2;                // times as many for the probe at the bound
-constexpr std::int64_t kProbesDeep = 16;               // a pass bisects what it has to gain to this part
-constexpr double kPatience = 1e11;                     // visits for which minimize is content with all of the bound above it
+constexpr std::int64_t kCoarsest = 8, kFinest = 1024;  // crumbs need at most 1/8 to 1/1024 of the bound
+constexpr std::int64_t kRefineNodes = 8;               // search nodes of one such share for each buffer
+constexpr std::int64_t kPlaceVisits = 30'000'000;      // visits of `place`
+constexpr int kFillRounds = 6;                         // rounds of first fit that place the crumbs
+constexpr std::int64_t kFirstProbe = 2'000;            // least nodes of each probe in the first pass of `minimize`
+constexpr std::int64_t kBoundShare = 2;                // factor on the nodes of the probe at the bound
+constexpr std::int64_t kProbesDeep = 16;               // a pass bisects the possible gain down to this part of it
+constexpr double kPatience = 1e11;                     // visits after which `minimize` accepts any gap up to the bound
 
 Placement from_greedy(const Problem& problem, std::int64_t enough = 0) {
   return {.solution = greedy(problem, enough), .bound = lower_bound(problem), .work = {}};
@@ -35,7 +35,7 @@ void take(Solution solution, Placement& placement) {
   if (solution.height < placement.solution.height) placement.solution = std::move(solution);
 }
 
-// Searches at `capacity` and takes over what it learns: a lower layout, or a higher bound.
+// Searches at `capacity` and keeps the result: a lower layout or a higher bound.
 Status probe(const Problem& problem, std::int64_t capacity, const Limits& limits, Placement& placement) {
   SearchResult result = search(problem, capacity, limits);
   add(result.work, placement.work);
@@ -44,7 +44,7 @@ Status probe(const Problem& problem, std::int64_t capacity, const Limits& limits
   return result.status;
 }
 
-// At the bound, and up to one per cent above it, with an equal part of what is left for each.
+// Probes the bound and up to 1 % above it; each probe gets an equal part of the limits that are left.
 void search_near_bound(const Problem& problem, const Limits& limits, Placement& placement) {
   constexpr std::array<std::int64_t, 4> kSlackPer10000 = {0, 25, 50, 100};
   const std::int64_t bound = placement.bound;
@@ -58,14 +58,14 @@ void search_near_bound(const Problem& problem, const Limits& limits, Placement& 
   }
 }
 
-// The smallest buffers, as many as together need no more than `most` bytes at any moment.
+// The largest set of smallest buffers whose sum stays within `most` bytes at each moment.
 std::vector<std::size_t> crumbs_of(const Problem& problem, std::int64_t most) {
   std::vector<std::size_t> small;
   for (std::size_t i = 0; i < problem.buffers.size(); ++i) {
     if (problem.buffers[i].live() && !problem.buffers[i].pinned()) small.push_back(i);
   }
   std::ranges::stable_sort(small, {}, [&](std::size_t i) { return problem.buffers[i].size; });
-  std::size_t few = 0, many = small.size() + 1;  // so many are crumbs, so many are not
+  std::size_t few = 0, many = small.size() + 1;  // the first `few` fit as crumbs, the first `many` do not
   while (many - few > 1) {
     const std::size_t some = (few + many) / 2;
     Problem part{.buffers = {}, .alignment = problem.alignment};
@@ -88,7 +88,7 @@ Problem pinned(const std::vector<std::int64_t>& offsets, const Problem& rest, Pr
   return problem;
 }
 
-// Searches for the others by themselves; the crumbs go to what they leave free, or above it.
+// Searches for the other buffers alone. The crumbs then fill the gaps that are left, or lie above them.
 void place_around(const std::vector<std::size_t>& crumbs, const Problem& problem, const Limits& limits, Placement& placement) {
   const Problem rest = without(crumbs, problem);
   Placement placed = from_greedy(rest);
@@ -98,7 +98,7 @@ void place_around(const std::vector<std::size_t>& crumbs, const Problem& problem
   take(first_fit(pinned(placed.solution.offsets, rest, problem), kFillRounds, placement.bound), placement);
 }
 
-// First fit, of all or of the large ones before the crumbs. Without a search, and so in a short time.
+// First fit of all buffers, or of the large ones before the crumbs. There is no search, so it takes a short time.
 Placement from_first_fit(const Problem& problem, std::int64_t enough) {
   constexpr std::array<std::int64_t, 2> kShares{kCoarsest, 8 * kCoarsest};
   Placement placement{.solution = first_fit(problem, 1, enough), .bound = lower_bound(problem), .work = {}};
@@ -118,8 +118,8 @@ Placement with_bottom(const Problem& problem, const Bottom& bottom, Placement ab
   return above;
 }
 
-// In a training graph most buffers are small and weigh next to nothing together, but each costs a node of the search as much as a
-// large one. So few large ones first, then ever more, until `done` says that this will do.
+// Most buffers of a training graph weigh next to nothing, but each costs the search as much as a large one. The first round thus
+// searches for a few large ones, and later rounds for more, until `done` holds.
 template <class Done>
 void refine(const Problem& problem, const Limits& limits, Placement& placement, Done&& done) {
   const std::int64_t step = kRefineNodes * static_cast<std::int64_t>(problem.buffers.size());
@@ -168,14 +168,14 @@ SearchResult solve(const Problem& problem, std::int64_t capacity, std::int64_t w
   return result;
 }
 
-// Passes of bisection between the proven bound and the best height, the bound itself first, which is reached more often than not
-// and ends the search: it gets more nodes. A capacity that a pass leaves undecided counts as too low for that pass; the next pass
-// has four times the nodes for each.
+// Passes of bisection between the proven bound and the best height. Each begins at the bound, with more nodes, since that probe
+// succeeds most often and ends the search. An undecided capacity counts as too low until the next pass, which has four times the
+// nodes.
 Placement minimize(const Problem& problem, std::int64_t work_limit) {
   const Bottom bottom = find_bottom(problem);
   const Problem others = above(problem, bottom);
   const Limits limits{.nodes = work_limit < 0 ? kNoLimit : work_limit};
-  // Without a limit the gap that is good enough grows with the search.
+  // Without a work limit the accepted gap grows with the search.
   const auto content = [&](const Placement& p) {
     const auto gap = static_cast<double>(p.solution.height - p.bound), bound = static_cast<double>(p.bound);
     return work_limit < 0 && gap * kPatience <= bound * static_cast<double>(p.work.visits);
@@ -196,7 +196,7 @@ Placement minimize(const Problem& problem, std::int64_t work_limit) {
       too_low = std::max(too_low, placement.bound - 1);
       capacity = too_low + std::max<std::int64_t>((placement.solution.height - too_low) / 2, 1);
     }
-    // A problem too large to search spends nothing and learns nothing.
+    // A problem too large to search uses no nodes and yields nothing.
     const bool learnt = placement.bound > before.bound || placement.solution.height < before.solution.height;
     if (placement.work.nodes == before.work.nodes && !learnt) break;
   }

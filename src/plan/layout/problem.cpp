@@ -13,7 +13,7 @@ namespace {
 constexpr std::int64_t kLargest = std::int64_t{1} << 62;
 
 void validate_pins(const Problem& problem) {
-  std::map<std::int64_t, std::int64_t> intervals;  // offset -> end of the pins that are live
+  std::map<std::int64_t, std::int64_t> intervals;  // offset -> end of live pinned buffers
   for (const Event& event : events_of(problem)) {
     const Buffer& buffer = problem.buffers[event.buffer];
     if (!buffer.pinned()) continue;
@@ -60,7 +60,7 @@ std::int64_t lower_bound(const Problem& problem) {
     bound = std::max(bound, buffer.size + std::max<std::int64_t>(buffer.fixed_offset, 0));
   }
   std::int64_t live = 0;
-  std::multiset<std::int64_t> padding;  // what the topmost buffer at this moment may save
+  std::multiset<std::int64_t> padding;  // unused bytes above the top of each live buffer, if it is the topmost one
   for (const Event& event : events_of(problem)) {
     const std::int64_t size = problem.buffers[event.buffer].size;
     const std::int64_t rounded = round_up(size, problem.alignment);

@@ -20,7 +20,7 @@ using Index = std::uint32_t;
 constexpr std::int64_t kNever = kNoLimit;
 constexpr Index kWaste = Model::kNone;  // the candidate "nothing starts at this section's floor"
 
-// How a run of the search picks the section to fill next and the order in which it tries buffers there.
+// The choice of the next section to fill, and the order of trial among its buffers.
 enum class Pick { fewest, lowest, contested };
 enum class Order { width, total, area, size };
 struct Strategy {
@@ -36,9 +36,9 @@ constexpr std::array<Strategy, 8> kStrategies = {{{Pick::fewest, Order::area},
                                                   {Pick::fewest, Order::total},
                                                   {Pick::contested, Order::width},
                                                   {Pick::lowest, Order::width}}};
-// A section whose members leave this part of the capacity free is not tight.
+// A section is not tight if its members leave at least 1/8 of the capacity free.
 constexpr std::int64_t kRoomToSpare = 8;
-// Nodes of each run in the first round, enough to place all once with a few mistakes; doubled every round.
+// The nodes of each run in the first round: enough to place all buffers once with a few mistakes. They double every round.
 constexpr std::int64_t kLeastSlice = 500;
 constexpr std::int64_t first_slice(std::int64_t items) { return std::max(kLeastSlice, items + items / 4); }
 
@@ -52,8 +52,8 @@ struct Change {
   std::int64_t before;
 };
 
-// One open choice: a range of sections that no unplaced buffer leaves, the candidates for one section of it, and the independent
-// parts that the current candidate has left to solve.
+// One open choice: a range of sections that no unplaced buffer leaves, the candidates for one section of it, and the unsolved
+// independent parts under the current candidate.
 struct Frame {
   Index section = 0;
   std::size_t candidates_begin = 0, candidates_end = 0, next_candidate = 0;
@@ -63,14 +63,14 @@ struct Frame {
   StateKey key;
 };
 
-// Every unplaced item i has a least offset low[i]; placing an item commits it to its least offset and lifts all that overlap it.
-// The floor of a section is the least low of its unplaced members, so nothing can start below it.
+// Every unplaced item i has a least offset low[i]. Placing an item fixes it there and lifts all items that overlap it. The floor
+// of a section is the smallest low of its unplaced members: nothing can start below it.
 class Search {
  public:
   Search(const Model& model, std::int64_t capacity, std::int64_t rounded_capacity);
 
-  // Runs a strategy from the empty layout, for about as much as the limits say. What it refutes is kept for later turns; every
-  // turn after the first of a strategy shuffles its order.
+  // Runs a strategy from the empty layout within about these limits. Refuted states are kept for later turns. Every turn of a
+  // strategy after its first shuffles the order.
   Status run(std::size_t turn, const Limits& limits);
 
   const Work& work() const { return work_; }
@@ -78,7 +78,7 @@ class Search {
 
  private:
   bool is_placed(Index item) const { return key_[item] == kNever; }
-  // Of a section, by key when it was last settled.
+  // The members of a section, sorted by key when it was last settled.
   std::span<const Index> members(Index section) const {
     return std::span(live_).subspan(model_.live_begin[section], model_.members(section).size());
   }
@@ -102,18 +102,18 @@ class Search {
   std::int64_t least_support(Index item, std::optional<Index> outside) const;
 
   const Model& model_;
-  const std::int64_t capacity_;          // for the tops of buffers as given
-  const std::int64_t rounded_capacity_;  // for stacks of rounded sizes
+  const std::int64_t capacity_;          // limit for the tops of unrounded buffers
+  const std::int64_t rounded_capacity_;  // limit for stacks of rounded sizes
   Strategy strategy_{};
   Work work_;
   std::vector<std::int64_t> low_, size_;
-  std::vector<std::int64_t> key_;  // low of what is unplaced, kNever of the others
+  std::vector<std::int64_t> key_;  // low of unplaced items, kNever for placed ones
   std::vector<Index> live_;        // the members of each section, sorted by key when last settled
-  std::vector<Index> open_;        // per section: past so many members all are placed
+  std::vector<Index> open_;        // by section: all members from this one on are placed
   std::vector<std::int64_t> floor_, remaining_;
   std::vector<char> tight_;                 // sections that the members fill almost to the capacity
-  std::vector<std::int64_t> weight_;        // refutations that a section took part in
-  std::vector<Index> unplaced_, crossing_;  // per section; crossing_[s]: unplaced items in both s and s + 1
+  std::vector<std::int64_t> weight_;        // by section: refutations that it took part in
+  std::vector<Index> unplaced_, crossing_;  // numbers by section; crossing_[s]: unplaced items in both s and s + 1
   std::vector<Index> rank_;
   std::vector<std::int32_t> dirty_;  // differences: section s is dirty where the prefix sum is positive
   Index dirty_begin_ = 0, dirty_end_ = 0;
@@ -121,8 +121,8 @@ class Search {
   std::vector<Frame> frames_;
   std::vector<Index> candidates_;
   std::vector<Range> parts_;
-  // Per section, of the last survey: where the run of its floor ends, buffers that may start there, those that would hang over a
-  // lower floor.
+  // By section, of the last survey: the end of its run of sections with one floor, the number of buffers that may start there,
+  // and the number that would hang over a lower floor.
   std::vector<Index> run_end_;
   std::vector<std::int32_t> options_, blocked_;
   Nogoods nogoods_{std::size_t{1} << 16};
@@ -141,7 +141,7 @@ Search::Search(const Model& model, std::int64_t capacity, std::int64_t rounded_c
   for (std::vector<std::int32_t>* differences : {&options_, &blocked_, &dirty_}) differences->resize(model.sections + 1);
 }
 
-// Order of trial: the largest key first, each scaled up by a random share of `noise` so that rounds differ.
+// Ranks by falling key. A random share of `noise` scales each key up, so that rounds differ.
 void Search::rank_items(Order order, double noise, std::uint64_t seed) {
   std::vector<double> total(model_.size(), 0);
   for (Index s = 0; s < model_.sections; ++s) {
@@ -196,7 +196,7 @@ Status Search::run(std::size_t turn, const Limits& limits) {
   if (!reset()) return Status::impossible;
   rank_items(strategy_.order, turn < kStrategies.size() ? 0 : 2, turn);
   const Limits stop{.nodes = work_.nodes + limits.nodes, .visits = work_.visits + limits.visits};
-  frames_.emplace_back();  // the root has no choice, only parts
+  frames_.emplace_back();  // the root has parts but no choice
   split({0, model_.sections});
   frames_.back().parts_end = parts_.size();
   while (!frames_.empty()) {
@@ -208,7 +208,7 @@ Status Search::run(std::size_t turn, const Limits& limits) {
       continue;
     }
     open(parts_[frame.next_part++]);
-    // The last frame, new or not, tries its next candidate.
+    // The last frame, new or old, tries its next candidate.
     while (frames_.size() > 1 && !advance()) frames_.pop_back();
     if (frames_.size() == 1) return Status::impossible;
     if (stop.reached(work_)) return Status::unknown;
@@ -216,7 +216,7 @@ Status Search::run(std::size_t turn, const Limits& limits) {
   return Status::fits;
 }
 
-// Tries candidates of the last frame until one holds. False, with the state recorded as refuted, when none is left.
+// Tries candidates of the last frame until one holds. If none is left, records the state as refuted and returns false.
 bool Search::advance() {
   Frame& frame = frames_.back();
   undo(frame.trail_mark);
@@ -249,8 +249,8 @@ void Search::open(Range range) {
   frames_.push_back(frame);
 }
 
-// Counts the options of each section in the range and returns the key of its state: the unplaced items and their least offsets.
-// Counts are differences first, over runs of sections with one floor.
+// Counts the options of each section in the range. The counts start as differences over runs of sections with one floor. Returns
+// the key of the state: the unplaced items and their least offsets.
 StateKey Search::survey(Range range) {
   std::fill(options_.begin() + range.begin, options_.begin() + range.end + 1, 0);
   std::fill(blocked_.begin() + range.begin, blocked_.begin() + range.end + 1, 0);
@@ -329,7 +329,7 @@ bool Search::apply(Index candidate, const Frame& frame) {
   return false;
 }
 
-// One more of what is unplaced in its sections, or one less.
+// Adds `change` to the counts of unplaced items in the sections of `item`.
 void Search::count(const Model::Item& item, int change) {
   for (Index s = item.first; s < item.last; ++s) {
     remaining_[s] += change * item.size;
@@ -355,7 +355,7 @@ bool Search::place(Index index) {
   return true;
 }
 
-// The least top among unplaced items that overlap `index`, leaving out those that live in section `outside`.
+// The lowest top of the unplaced items that overlap `index`, without those that live in section `outside`.
 std::int64_t Search::least_support(Index index, std::optional<Index> outside) const {
   const Model::Item& item = model_.items[index];
   std::int64_t least = kNever;
@@ -369,8 +369,8 @@ std::int64_t Search::least_support(Index index, std::optional<Index> outside) co
   return least;
 }
 
-// Nothing starts at the floor of `section`. In a canonical layout an item that is not at its least offset lies on one that is yet
-// to be placed, and the lowest item of the section on one from outside the section.
+// Leaves the floor of `section` empty. In a canonical layout an item above its least offset lies on another unplaced item. The
+// lowest item of the section lies on an item outside the section.
 bool Search::waste(Index section) {
   const std::int64_t floor = floor_[section];
   std::int64_t next_floor = kNever;
@@ -420,8 +420,8 @@ bool Search::settle() {
   return fits;
 }
 
-// Sorts the members by least offset, sets the floor, and checks that the members fit one after another: the section is a machine
-// with release times, so the check is exact for the section taken alone. Where there is room to spare, only if the floor rose.
+// Sorts the members by least offset, sets the floor and checks that the members fit. The check treats the section as a machine
+// with release times, so it is exact for one section. A section that is not tight is checked only if its floor rose.
 bool Search::settle_section(Index section) {
   Index* const begin = live_.data() + model_.live_begin[section];
   Index* const end = begin + open_[section];
@@ -520,7 +520,7 @@ SearchResult search(const Problem& problem, std::int64_t capacity, const Limits&
     if (result.status == Status::fits) return found(problem, model, search);
     if (result.status == Status::impossible) break;
   }
-  // Where nothing is padded, every height is a multiple of the unit.
+  // Without padding every height is a multiple of the unit.
   const bool padded =
       std::any_of(model.items.begin(), model.items.end(), [](const auto& item) { return item.size != item.actual; });
   if (result.status == Status::impossible) result.refuted = padded ? capacity : rounded + model.unit - 1;

@@ -14,18 +14,18 @@
 namespace plimsoll {
 namespace {
 
-// A pass of the forward or the backward through one block: the stretch of the order that reads its parameters.
+// A forward or backward pass through one block: the stretch of the order that reads its parameters.
 struct Pass {
   int unit = -1;
   Section section = Section::micro;
   bool backward = false;
-  std::size_t begin = 0, end = 0;  // places of its first and last reader or writer; what runs again does not begin it
+  std::size_t begin = 0, end = 0;  // places of its first and last reader or writer; clones do not begin it
   bool begun = false;
   struct Use {
     ValueId value;  // persistent, on another tier
     std::size_t first = 0, last = 0;
     bool written = false;
-    ValueId here;  // the copy that the next node reads
+    ValueId here;  // the copy for the next node
   };
   std::vector<Use> uses;  // in the order of their first place
 };
@@ -60,7 +60,7 @@ class Rewrite {
   }
 
  private:
-  enum class What : std::uint8_t { fetch, fetched, store, stored };  // where several stand together, in this order
+  enum class What : std::uint8_t { fetch, fetched, store, stored };  // in the order of events at one place
   struct Event {
     What what;
     std::size_t pass, use;
@@ -71,7 +71,7 @@ class Rewrite {
     return what.tier != 0 && (what.persistent() || what.version_of.valid());
   }
 
-  // What works on ranges has pages of its own.
+  // Nodes that work on ranges have pages of their own.
   void find_passes(const PerValue<int>& block_of) {
     std::map<std::tuple<int, Section, bool>, std::size_t> known;
     for (std::size_t place = 0; place < result_.order.size(); ++place) {
@@ -89,7 +89,7 @@ class Rewrite {
     }
   }
 
-  // A narrow pass brings what it reads again, once more, unless it reads nothing else in between.
+  // A narrow pass fetches a parameter again if it has read another value in between.
   void add_use(Pass& pass, ValueId value, std::size_t place) {
     pass.end = place;
     const bool written = result_.values[value].role == Role::accumulator;
@@ -111,8 +111,8 @@ class Rewrite {
     after_[late].push_back({What::stored, index, number});
   }
 
-  // What the pass uses next is on its way while it uses this, and what it used last goes out: nothing of another pass is here, so
-  // that blocks can do different things.
+  // The next value is fetched while the pass uses this one, and the last one is stored. No value of another pass is in memory, so
+  // blocks can be treated differently.
   void schedule_narrow(std::size_t index) {
     const Pass& pass = passes_[index];
     for (std::size_t i = 0; i < pass.uses.size(); ++i) {
@@ -123,9 +123,9 @@ class Rewrite {
     }
   }
 
-  // Parameters are on their way while the pass before this one runs; the first pass of the backward does not hold its parameters
-  // through the loss. Accumulators come in with their pass, those of the first one beside its parameters, and go out while the
-  // pass behind this one runs.
+  // Parameters are fetched during the pass before; the first backward pass does not hold its parameters through the loss.
+  // Accumulators are fetched at the start of their pass, those of the first one together with its parameters, and are stored
+  // during the pass after it.
   void schedule_wide(std::size_t index) {
     const Pass& pass = passes_[index];
     const auto like = [&](std::size_t other) {
@@ -140,8 +140,8 @@ class Rewrite {
     }
   }
 
-  // Before all nodes of the section that stand right before the pass; of the backward those alone that work for the same unit,
-  // with what runs again for them.
+  // Goes back over all nodes of the section right before the pass. In the backward pass only clones and nodes of the same unit
+  // count.
   std::size_t first_place(const Pass& pass) const {
     const auto precedes = [&](NodeId id) {
       const Node& node = result_.nodes[id];
@@ -170,7 +170,7 @@ class Rewrite {
       case What::fetch: use.here = copy_by(result_, kFetch, place, {use.value}, use.value); break;
       case What::fetched: use.here = copy_by(result_, kFetched, place, {use.here}, use.value); break;
       case What::store: use.here = last_copy_[use.value] = copy_by(result_, kStore, place, {use.here}, use.value); break;
-      // The update reads the last version under the id that it always had.
+      // The update reads the last version under its original id.
       case What::stored:
         give(result_, last_version_.at(use.value), add_transfer(result_, kStored, place, {use.here, use.value}, use.value));
         break;
@@ -190,7 +190,7 @@ class Rewrite {
     }
   }
 
-  // With one round a window, what waits for no other node of the update runs within it, where the gradient still is.
+  // With one round a window, an update node that waits for no other update node reads the gradient in memory.
   void use_what_is_here(Node& node) const {
     const bool waits = std::any_of(node.inputs.begin(), node.inputs.end(), [&](ValueId input) {
       const NodeId producer = result_.values[input].producer;
@@ -220,7 +220,7 @@ class Rewrite {
   PerNode<int> unit_of_;
   std::vector<Pass> passes_;  // in the order of their beginnings
   std::vector<std::vector<Event>> before_, after_;
-  std::map<ValueId, ValueId> last_version_, last_copy_;  // of accumulators
+  std::map<ValueId, ValueId> last_version_, last_copy_;  // by accumulator
 };
 
 }  // namespace

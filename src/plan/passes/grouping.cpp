@@ -14,8 +14,8 @@ namespace {
 
 using Segment = std::vector<NodeId>;
 
-// The micro-step, cut wherever it goes over to another block or from the forward to the backward pass. What streams is a segment
-// of its own: its replicas stand together; so is what `narrow` passes do with one matrix.
+// The micro-step, cut at each change of the block or the direction. A node that streams is a segment of its own, so that its
+// replicas stand together. So are the nodes of a `narrow` pass that use one matrix.
 std::vector<Segment> segments_of(const Graph& graph, const std::vector<Unit>& units, bool narrow) {
   constexpr int kOutside = -1;
   const PerNode<int> unit_of = units_of_nodes(graph, units);
@@ -23,7 +23,7 @@ std::vector<Segment> segments_of(const Graph& graph, const std::vector<Unit>& un
   std::vector<Segment> segments;
   std::tuple<int, bool, NodeId, ValueId> last;
   ValueId matrix;
-  Segment again;  // what runs again for the next node: it goes where that goes, unless it needs a matrix by itself
+  Segment again;  // clones for the next node; they join its segment
   for (const NodeId id : graph.section_order(Section::micro)) {
     const Node& node = graph.nodes[id];
     if (node.clone_of.valid() && !narrow) {
@@ -44,7 +44,7 @@ std::vector<Segment> segments_of(const Graph& graph, const std::vector<Unit>& un
   return segments;
 }
 
-// Of each persistent value that a micro-step changes, the segment that reads or writes it; kSeveral where these are more.
+// The segment that reads or writes each persistent value that a micro-step changes; kSeveral for more than one.
 constexpr int kNone = -1, kSeveral = -2;
 
 PerValue<int> segments_of_accumulators(const Graph& graph, const std::vector<Segment>& segments) {
@@ -130,7 +130,7 @@ class Rewrite {
     }
   }
 
-  // The nodes of the last micro-batch go on from what the others have added.
+  // The nodes of the last micro-batch continue from the sums of the others.
   void follow(NodeId id) {
     Node& node = result_.nodes[id];
     for (ValueId& input : node.inputs) input = newest(input);
@@ -148,7 +148,7 @@ class Rewrite {
   Graph result_;
   std::vector<Segment> segments_;
   PerValue<ValueId> present_;                // the newest version of a persistent value
-  std::vector<PerValue<ValueId>> replicas_;  // by micro-batch but the last, of each value of the graph
+  std::vector<PerValue<ValueId>> replicas_;  // for each micro-batch but the last: the replica of each value of the graph
 };
 
 }  // namespace

@@ -14,16 +14,16 @@
 namespace plimsoll {
 namespace {
 
-// One that goes and comes back.
+// The round trip of one value.
 struct Trip {
   ValueId value;
   std::size_t last_forward = 0;    // place of the last reader of the forward pass
-  std::size_t first_backward = 0;  // the place before which it has to be there again
+  std::size_t first_backward = 0;  // the place before which it has to be back
   int unit = 0;
-  ValueId home, moving, away;  // where it rests, what is on its way, what lies there
+  ValueId home, moving, away;  // the value's home, its copy under way, its stored copy
 };
 
-// What one block reads that another one or none has made; invalid where that is not a single value.
+// The only value that a block reads from outside; invalid if there are several or none.
 ValueId crossing_into(const Graph& graph, const Unit& block) {
   ValueId crossing;
   const std::unordered_set<NodeId> nodes(block.nodes.begin(), block.nodes.end());
@@ -77,11 +77,11 @@ class Rewrite {
   enum class What : std::uint8_t { stored, fetch, fetched, store };
   using Events = std::vector<std::pair<What, std::size_t>>;
 
-  // Where the backward pass enters each unit, with what runs again for its first node; nowhere where several micro-batches go
-  // together, each of which enters it.
+  // Finds the places at which the backward pass enters each unit, clones for its first node included. There are none if several
+  // micro-batches form a group, since each of them enters the unit.
   void find_begins(const PerNode<int>& unit_of, int blocks) {
     begins_.assign(static_cast<std::size_t>(blocks) + 1, kNowhere);
-    std::size_t clones = 0;  // right before a place
+    std::size_t clones = 0;  // number of clones right before a place
     for (std::size_t place = 0; place < result_.order.size(); ++place) {
       const NodeId id = result_.order[place];
       const Node& node = result_.nodes[id];
@@ -118,14 +118,13 @@ class Rewrite {
     for (const auto& [value, trip] : trips) {
       if (trip.value.valid()) trips_.push_back(trip);
     }
-    // In the order in which they go out.
     std::ranges::sort(trips_, {}, &Trip::last_forward);
   }
 
   void schedule() {
     before_.resize(result_.order.size());
     after_.resize(result_.order.size());
-    std::vector<std::size_t> back(trips_.size());  // in the order in which they come in
+    std::vector<std::size_t> back(trips_.size());  // in the order of the fetches
     std::iota(back.begin(), back.end(), std::size_t{0});
     std::ranges::sort(back, {}, [&](std::size_t i) { return trips_[i].first_backward; });
     for (std::size_t i = 0; i < trips_.size(); ++i) {
@@ -138,14 +137,14 @@ class Rewrite {
       before_[i == 0 ? first_fetch(back) : trips_[back[i - 1]].first_backward].emplace_back(What::fetch, back[i]);
       before_[place].emplace_back(What::fetched, back[i]);
     }
-    // A store begins before the wait for the one before it; the last one waits for itself.
+    // A store begins before the wait for the previous store; the last one waits for itself.
     for (Events& events : after_) {
       std::ranges::stable_partition(events, [](const auto& event) { return event.first == What::store; });
     }
   }
 
-  // While the backward pass is in the unit before; else as early before the first one that comes in as that one is before the
-  // second.
+  // The first fetch begins when the backward pass enters the unit before. Without such a place it begins as long before its use
+  // as the first use lies before the second.
   std::size_t first_fetch(const std::vector<std::size_t>& back) const {
     const std::size_t before = begins_[static_cast<std::size_t>(trips_[back.front()].unit) + 1];
     if (before != kNowhere) return std::min(before, trips_[back.front()].first_backward);
@@ -194,7 +193,7 @@ class Rewrite {
   std::vector<std::size_t> begins_;  // of the backward pass of each unit
   std::vector<Trip> trips_;
   std::vector<Events> before_, after_;
-  std::map<ValueId, ValueId> here_;  // what backward nodes read instead
+  std::map<ValueId, ValueId> here_;  // replacements that backward nodes read
 };
 
 }  // namespace

@@ -42,7 +42,7 @@ std::vector<UpdateInput> update_inputs(const Graph& graph, Role role) {
 
 namespace {
 
-constexpr int kNone = -1, kSeveral = -2;  // of what no block reads, or more than one
+constexpr int kNone = -1, kSeveral = -2;  // no block reads it, several blocks read it
 
 PerValue<int> readers_of_parameters(const Graph& graph, const std::vector<Unit>& units) {
   PerValue<int> block_of(graph.values.size(), kNone);
@@ -67,7 +67,7 @@ PerValue<int> readers_of_parameters(const Graph& graph, const std::vector<Unit>&
   return block_of;
 }
 
-// Of the optimizer state of what one block alone reads.
+// The block of each optimizer state whose parameter is read by one block alone.
 PerValue<int> blocks_of_state(const Graph& graph, const std::vector<Unit>& units) {
   const PerValue<int> readers = readers_of_parameters(graph, units);
   PerValue<int> block_of(graph.values.size(), kNone);
@@ -83,7 +83,7 @@ PerValue<int> units_of_values(const Graph& graph, const std::vector<Unit>& units
   constexpr int kSmallestPart = 32;
   PerValue<int> block_of = readers_of_parameters(graph, units);
   const int blocks = block_count(units);
-  // What an op outside the blocks reads in ranges is a table, or stays.
+  // Values that ops outside the blocks read in ranges are tables, or stay in memory.
   for (const NodeId id : graph.section_order(main_section(graph))) {
     if (graph.nodes[id].op->ranges == nullptr) continue;
     for (const ValueId input : graph.nodes[id].inputs) {
@@ -108,10 +108,10 @@ PerValue<int> units_of_values(const Graph& graph, const std::vector<Unit>& units
 
 namespace {
 
-// Ranges are multiples of so many elements: of fp32 a block of a disk.
+// Ranges are multiples of this many elements: one disk block of fp32.
 constexpr std::int64_t kElementStep = kStoredAlignment.n / size_of(DType::f32);
 
-// Nodes of blocks read whole copies of what rests elsewhere (plan/passes/fetching.h).
+// Nodes of blocks read whole copies of values on other tiers (plan/passes/fetching.h).
 bool works_on_ranges(const Graph& graph, const Node& node) {
   return (node.section == Section::update || node.op->ranges != nullptr) && !streamed_inputs(graph, node).empty();
 }
@@ -144,7 +144,7 @@ class PagingPass {
       const bool resting = value.persistent() || value.version_of.valid();
       if (resting && rests_elsewhere(origin_of(result_, ValueId{i}))) value.tier = 1;
     }
-    // Updates share their pages, in which the next one's are on their way; what reads tables is far apart.
+    // Updates share their pages, so that one can fetch while another runs. Readers of tables are far apart.
     std::vector<NodeId> updates;
     for (const NodeId id : std::vector(result_.order)) {
       const Node& node = result_.nodes[id];
@@ -158,8 +158,8 @@ class PagingPass {
   }
 
  private:
-  // State of no more than a block of a disk stays: its instructions and its checksum take as much, and its transfer is all
-  // latency. So does what an update needs whole.
+  // State of at most one disk block stays in memory: its instructions and checksum take as many bytes, and its transfer is all
+  // latency. Values that an update needs whole stay, too.
   bool rests_elsewhere(ValueId value) const {
     switch (result_.values[value].role) {
       case Role::optimizer_state:
@@ -179,7 +179,7 @@ class PagingPass {
     return block >= blocks_ ? residency_.tables.beyond : block >= 0 && !stays(residency_, block, blocks_);
   }
 
-  // A table is what every node reads in ranges that leave something to win, with the accumulator that its update reads.
+  // A table is a parameter that all nodes read in ranges, large enough for paging to pay. Its accumulator belongs to it.
   void find_tables() {
     for (std::size_t i = 0; i < result_.values.size(); ++i) table_[ValueId{i}] = result_.values[ValueId{i}].parameter ? 1 : 0;
     for (const Node& node : result_.nodes) {
@@ -194,7 +194,7 @@ class PagingPass {
         if (!ranged || !pages || !large) table_[node.inputs[i]] = 0;
       }
     }
-    // Of rows that are kept apart, too: where they are all of the table's.
+    // Accumulators of separate rows count as well if they have the shape of the table.
     for (int i = 0; i < 2; ++i) {
       for (const auto& [changed, accumulator] : update_inputs(result_, Role::accumulator)) {
         const bool alike = result_.values[changed].type.shape == result_.values[accumulator].type.shape;
@@ -203,7 +203,7 @@ class PagingPass {
     }
   }
 
-  // What tier 1 has no room for goes to tier 2.
+  // Values that exceed the room of tier 1 go to tier 2.
   void send_far() {
     std::vector<std::tuple<int, std::size_t, std::size_t, ValueId>> order;
     std::set<ValueId> seen;
@@ -233,7 +233,7 @@ class PagingPass {
     }
   }
 
-  // What the node reads in ranges: all of one shape, though not of one width.
+  // Inputs that the node streams have one shape; their widths may differ.
   void check_streamed(const Node& node) const {
     const std::vector<std::size_t> ranged = ranges_of(result_, node).inputs;
     for (const StreamedInput& streamed : streamed_inputs(result_, node)) {
@@ -262,14 +262,14 @@ class PagingPass {
   const Residency& residency_;
   int blocks_;
   PerValue<int> block_of_, state_of_;
-  PerValue<char> table_;      // and their accumulators
-  PerValue<char> in_ranges_;  // read so by an update
-  PerValue<char> whole_;      // read otherwise by one
+  PerValue<char> table_;      // tables and their accumulators
+  PerValue<char> in_ranges_;  // values that an update reads in ranges
+  PerValue<char> whole_;      // values that an update reads whole
 };
 
 }  // namespace
 
-// As many of the first blocks as is their share.
+// True if the block is one of those that keep their values; these are spread evenly.
 bool stays(const Residency& residency, int block, int blocks) {
   const auto before = [&](std::int64_t end) { return end * residency.kept() / blocks; };
   return before(block + 1) > before(block);
@@ -297,8 +297,7 @@ Bytes slot_bytes(const Graph& graph, const std::vector<NodeId>& nodes) {
   return Bytes{most};
 }
 
-// Of what is larger than a page ranges are whole pages, or pages whole ranges. Pages are whole blocks of a disk, whatever their
-// elements weigh.
+// A range is a multiple of a page, or a page a multiple of a range. Pages are whole disk blocks for every element type.
 std::int64_t page_elements(const Graph& graph, const Residency& residency) {
   std::int64_t largest = 0;
   DType lightest = DType::f32;
@@ -325,11 +324,11 @@ Graph apply_paging(const Graph& graph, const std::vector<Unit>& units, const Res
 
 namespace {
 
-// A GPU maps what is pinned: of its memory 8 bytes for each page, at the most.
+// Upper bound for a GPU's page tables of pinned memory: 8 bytes of its memory for each page.
 std::vector<ReserveItem> pinned_tables(const Graph& graph) {
   constexpr Bytes kStep{64 << 10};
   const std::int64_t pages = ceil_div(stored_layout(graph).ends[1].n, kPage.n);
-  if (pages == 0) return {};  // all rests on a disk
+  if (pages == 0) return {};  // everything rests on a disk
   return {{"page tables of pinned memory", align_up(Bytes{8 * pages}, kStep), "bound"}};
 }
 
@@ -357,7 +356,7 @@ std::vector<ReserveItem> paging_reserve(const Graph& graph, const Residency& res
     if (node.op->transfer != Transfer::none) copies += pieces_of(node.inputs[0]);
     if (node.section == Section::update || !node.pages.valid()) continue;
     const RangeRule rule = ranges_of(graph, node);
-    if (node.replica_of.valid()) {  // it has kernels of its own for each range, which others bring
+    if (node.replica_of.valid()) {  // its kernels run on ranges that another node's transfers bring
       const std::int64_t elements = graph.values[node.inputs[rule.inputs.front()]].type.shape.elements();
       copies += rule.passes * ceil_div(elements, range_elements(graph, node, page));
       continue;

@@ -28,7 +28,7 @@ class Rewrite {
   }
 
  private:
-  // A view that is made anew adds nodes.
+  // A view that is made again adds nodes.
   void rewire(NodeId reader) {
     const bool backward = result_.nodes[reader].backward;
     for (std::size_t i = 0; i < result_.nodes[reader].inputs.size(); ++i) {
@@ -60,7 +60,7 @@ class Rewrite {
   }
 
   Graph result_;
-  PerValue<ValueId> newest_;  // of an original value; invalid while there is but the first
+  PerValue<ValueId> newest_;  // by original value; invalid while only the original exists
   std::map<NodeId, std::vector<NodeId>> before_;
 };
 
@@ -68,7 +68,7 @@ class Rewrite {
 
 bool may_run_again(const Graph& graph, const Node& node) {
   if (node.section != Section::micro || node.backward || !node.op->replayable || node.op->view || node.op->chunked) return false;
-  if (node.pages.valid()) return false;  // what streams would have to stream again
+  if (node.pages.valid()) return false;  // nodes that stream would have to stream again
   const std::vector<NodeAlias> aliases = aliases_of(graph, node);
   return std::none_of(aliases.begin(), aliases.end(), [](const NodeAlias& alias) { return in_place(alias.kind); });
 }

@@ -15,16 +15,16 @@ using replays::at;
 struct Label {
   std::int64_t bytes;
   double seconds;
-  const Edge* edge;  // null behind the last region
-  int next;          // the label of the suffix behind the edge, or the end
+  const Edge* edge;  // null after the last region
+  int next;          // the label of the suffix after the edge, or the end
 };
 
-// By growing bytes and falling seconds.
+// Labels by rising bytes and falling seconds.
 using Front = std::vector<Label>;
 
 bool before(const Label& a, const Label& b) { return std::tie(a.bytes, a.seconds) < std::tie(b.bytes, b.seconds); }
 
-// Of two lists by growing bytes what is not dominated.
+// Merges two lists by rising bytes; dominated labels are dropped.
 void merge(Front& front, const std::vector<Label>& more, Front& room) {
   room.clear();
   const auto take = [&](const Label& label) {
@@ -38,7 +38,7 @@ void merge(Front& front, const std::vector<Label>& more, Front& room) {
   front.swap(room);
 }
 
-// Of equal parts along log bytes plus seconds the smallest label and the fastest one.
+// Cuts the front into equal parts along log bytes plus seconds, and keeps the smallest and the fastest label of each.
 void thin(Front& front, std::size_t most) {
   if (front.size() <= most) return;
   const auto share = [](double part, double whole) { return whole > 0 ? part / whole : 0; };
@@ -80,7 +80,7 @@ class Program {
   }
 
  private:
-  // By halves: one edge after the other would go through all of the front for each.
+  // Merges by halves: a merge for each edge would pass through the whole front every time.
   Front front_of(std::span<const Edge> edges, std::int64_t* labels) {
     if (edges.empty()) return {};
     if (edges.size() == 1) {
@@ -95,7 +95,7 @@ class Program {
     return front;
   }
 
-  // By growing bytes, as the suffixes are.
+  // Labels by rising bytes, like those of the suffix.
   Front extended(const Edge& edge) const {
     Front list;
     const Front& suffix = fronts_[at(edge.end)];
@@ -103,7 +103,7 @@ class Program {
     for (int i = 0; i < static_cast<int>(suffix.size()); ++i) {
       const Label& label = suffix[at(i)];
       const Label longer{std::max(edge.peak, edge.saved + label.bytes), label.seconds + edge.seconds, &edge, i};
-      // Of equal bytes the later ones are faster.
+      // At equal bytes the later label is faster.
       if (!list.empty() && list.back().bytes == longer.bytes) list.pop_back();
       list.push_back(longer);
     }
@@ -119,7 +119,7 @@ class Program {
 }  // namespace
 
 std::vector<replays::Replay> replays_of(const std::vector<const Edge*>& path) {
-  std::vector<replays::Replay> all;  // what comes later in the chain is the first in the backward pass
+  std::vector<replays::Replay> all;  // the last edges of the chain come first in the backward pass
   for (const Edge* edge : std::views::reverse(path)) all.insert(all.end(), edge->replays.begin(), edge->replays.end());
   if (!std::ranges::is_sorted(all, {}, &replays::Replay::before)) std::ranges::stable_sort(all, {}, &replays::Replay::before);
   return all;
@@ -132,7 +132,7 @@ std::vector<ChainPlan> solve_chain(const std::vector<std::vector<Edge>>& edges, 
   std::vector<ChainPlan> plans;
   for (auto label = fronts.front().rbegin(); label != fronts.front().rend(); ++label) {
     ChainPlan plan{std::max(outside, label->bytes), label->seconds, 0, {}};
-    if (!plans.empty() && plans.back().bytes == plan.bytes) continue;  // the faster one is there
+    if (!plans.empty() && plans.back().bytes == plan.bytes) continue;  // the faster plan is already there
     const Label* now = &*label;
     for (; now->edge != nullptr; now = &fronts[at(now->edge->end)][at(now->next)]) plan.edges.push_back(now->edge);
     plan.end = now->next;

@@ -15,8 +15,8 @@ using replays::kNone;
 using replays::Problem;
 using replays::Replay;
 
-// Sets of ops that run again for the backward pass, from what keeps everything to the fewest bytes: positions, ascending, without
-// those that only repeat one for another micro-batch.
+// Sets of ops that run again for the backward pass, from the set that keeps everything to the one with the fewest bytes.
+// Positions rise; ops that repeat one for another micro-batch are left out.
 std::vector<std::vector<int>> sets_of(const Stretch& stretch) {
   constexpr std::size_t kMostSets = 12;
   replays::Exchange exchange{stretch.turn(), {}, std::vector<char>(stretch.problem().items.size(), 0)};
@@ -31,17 +31,17 @@ std::vector<std::vector<int>> sets_of(const Stretch& stretch) {
   return sets;
 }
 
-// Puts runs where they are needed: right before the first op of the backward pass that reads what is not there.
+// Places each run right before the first backward op that reads a dropped result.
 class Placement {
  public:
   explicit Placement(const Stretch& stretch) : stretch_(stretch), absent_(at(stretch.size()), 0) {}
 
-  // From here on what these ops made is not there.
+  // The results of the op are absent from here on.
   void drop(int position) { absent_[at(position)] = 1; }
   void bring_for(int position) {
     for (const int item : stretch_.what(position).reads) bring(item, position);
   }
-  // The item, and all that it is made from and that is not there.
+  // Makes the item, and first the absent items that it needs.
   void bring(int item, int before) {
     const int maker = stretch_.maker(item);
     if (maker < 0 || !absent_[at(maker)]) return;
@@ -80,7 +80,7 @@ class EdgeFinder {
  private:
   int count() const { return facts_.regions.count(); }
 
-  // Stretches of equal structure have the same ways.
+  // Stretches of equal structure share their ways.
   void add(int begin, int end) {
     const Outline outline(facts_, begin, end, local_);
     const std::shared_ptr<const std::vector<Way>> ways = ways_known(outline, begin, end);
@@ -96,7 +96,7 @@ class EdgeFinder {
   }
 
   std::shared_ptr<const std::vector<Way>> ways_known(const Outline& outline, int begin, int end) {
-    const bool last = end == count();  // what ends at the loss would run again at once
+    const bool last = end == count();  // a stretch that ends at the loss would run again at once
     const std::string key = outline.signature() + limits_.text() + (last ? "last" : "");
     {
       const std::lock_guard lock(known_->mutex);
@@ -125,7 +125,7 @@ class EdgeFinder {
     if (length <= 2) {
       const std::vector<std::vector<int>> sets = sets_of(stretch);
       for (std::size_t i = limits_.keeps ? 0 : sets.size() - 1; i < sets.size(); ++i) {
-        // Each region by itself keeps everything, too.
+        // Single regions also have the way that keeps everything.
         if (!sets[i].empty() || length == 1) add_way(replays_of(stretch, sets[i]));
       }
     }
@@ -133,7 +133,7 @@ class EdgeFinder {
       for (const std::vector<Replay>& replays : local_schedules(stretch)) add_way(replays);
     }
     if (length >= 2 && length <= limits_.longest && !last) add_way(segment_of(stretch, begin + length));
-    if (length == 1 && ways.empty()) add_way({});  // nothing of it may run again
+    if (length == 1 && ways.empty()) add_way({});  // no op of it may run again
     return ways;
   }
 
@@ -144,7 +144,7 @@ class EdgeFinder {
     return placement.replays();
   }
 
-  // With the ops that repeat them for other micro-batches.
+  // The given ops, and the ops that repeat them for other micro-batches.
   static std::vector<int> all_alike(const Stretch& stretch, const std::vector<int>& again) {
     std::vector<int> all;
     for (int position = 0; position < stretch.turn(); ++position) {
@@ -156,14 +156,14 @@ class EdgeFinder {
     return all;
   }
 
-  // Ops that repeat others for another micro-batch would have to be decided on with those.
+  // False with ops that repeat others for another micro-batch: both would need one decision.
   static bool suits_local(const Stretch& stretch) {
     constexpr int kMostOps = 160;
     return stretch.size() <= kMostOps && std::ranges::all_of(stretch.problem().ops, [](const auto& op) { return op.like < 0; });
   }
 
-  // Schedules of single ops within some bytes of the stretch's own and some between its passes. What others make takes nothing;
-  // all that lies beside is scratch.
+  // Schedules of single ops under limits on the peak and on the bytes between the passes. Items of other ops weigh nothing; bytes
+  // outside the stretch count as scratch.
   std::vector<std::vector<Replay>> local_schedules(const Stretch& stretch) const {
     constexpr int kLevels = 4;
     Problem problem = stretch.problem();
@@ -171,7 +171,7 @@ class EdgeFinder {
     problem.narrow = false;
     for (int position = 0; position < stretch.size(); ++position) {
       if (stretch.op(position) == kNone) problem.ops[at(position)] = {};
-      problem.ops[at(position)].overwrites.clear();  // of what others make
+      problem.ops[at(position)].overwrites.clear();  // of items of other ops
       problem.ops[at(position)].replayable = stretch.may_run_again(position);
     }
     std::vector<std::int64_t> live;
@@ -205,8 +205,8 @@ class EdgeFinder {
     return all;
   }
 
-  // Only what comes into the first region stays. Before the last region's backward pass the regions run once more, for what
-  // crosses into each; then each runs again for its own backward pass.
+  // Keeps only the input of the first region. Before the last region's backward pass all regions run once more for the values at
+  // their borders. Each region then runs again for its own backward pass.
   std::vector<Replay> segment_of(const Stretch& stretch, int end) const {
     Placement placement(stretch);
     std::vector<char> dropped(at(stretch.size()), 0);
@@ -214,7 +214,7 @@ class EdgeFinder {
       dropped[at(position)] = stretch.may_run_again(position) ? 1 : 0;
       if (dropped[at(position)]) placement.drop(position);
     }
-    std::vector<char> crosses(at(stretch.size()), 0);  // whether another region reads what it makes
+    std::vector<char> crosses(at(stretch.size()), 0);  // another region reads a result of the op
     for (int position = 0; position < stretch.size(); ++position) {
       for (const int item : stretch.what(position).reads) {
         const int maker = stretch.maker(item);
@@ -227,7 +227,7 @@ class EdgeFinder {
       const bool enters = stretch.region(position) < now;
       now = std::min(now, stretch.region(position));
       if (enters) {
-        // What other regions left here of this one's passing run is gone, but for what crosses into later regions.
+        // Results of this region's earlier run are gone, except those that later regions read.
         for (int each = 0; each < stretch.turn() && now + 1 < end; ++each) {
           if (dropped[at(each)] && stretch.region(each) == now && !crosses[at(each)]) placement.drop(each);
         }
@@ -237,8 +237,8 @@ class EdgeFinder {
     return placement.replays();
   }
 
-  // What a unit needs of another tier comes at once, while the pass before it runs: nothing of it runs again elsewhere, or needs
-  // what its backward pass does not bring.
+  // A unit fetches all that it needs during the pass before. No op that uses such a value may run again elsewhere, or need values
+  // that the unit's backward pass does not fetch.
   bool brings_what_it_needs(const Stretch& stretch, const std::vector<Replay>& replays) const {
     const auto comes_back = [&](const replays::Paged& paged) {
       for (int position = stretch.turn(); position < stretch.size(); ++position) {
@@ -283,7 +283,7 @@ std::string EdgeLimits::text() const {
   return {static_cast<char>(keeps), static_cast<char>(some), static_cast<char>(longest), static_cast<char>(local)};
 }
 
-// Schedules of single ops take into account what lies beside the stretch, which other problems know nothing of.
+// Local schedules depend on the bytes next to the stretch, so other problems cannot reuse them.
 std::vector<std::vector<Edge>> find_edges(const Problem& problem, const Regions& regions, const std::vector<std::int64_t>& live,
                                           const EdgeLimits& limits, KnownWays* known) {
   KnownWays own;

@@ -27,7 +27,7 @@ class Conversion {
     for (int step = micro.begin; step < micro.end; ++step) add(step);
     name_others();
     if (!result_.problem.away.empty()) result_.problem.away.resize(result_.problem.items.size(), 0);
-    // What an update at the end reads stays.
+    // Values that an update at the end reads stay.
     for (const auto& [value, item] : item_of_) {
       if (graph_.values[value].persistent() && !simulation_.timeline.early_updates) use(result_.problem.ops.back(), item);
     }
@@ -35,7 +35,7 @@ class Conversion {
   }
 
  private:
-  // Ops that compute the gradients of others, or repeat them for another micro-batch.
+  // Links ops to those whose gradients they compute, or that they repeat for another micro-batch.
   void name_others() {
     PerNode<int> op_of(graph_.nodes.size(), -1);
     for (std::size_t i = 0; i < result_.nodes.size(); ++i) {
@@ -63,7 +63,7 @@ class Conversion {
     }
   }
 
-  // Whether a value comes and goes within a micro-step, or at least comes.
+  // True for values that are made in the micro-step, for persistent ones only accumulators of one round.
   bool comes(ValueId origin) const {
     const Value& value = graph_.values[origin];
     if (value.tier != 0) return false;
@@ -126,10 +126,10 @@ class Conversion {
 
   const Simulation& simulation_;
   const Graph& graph_;
-  PerNode<int> unit_of_;  // of forward nodes
+  PerNode<int> unit_of_;  // by forward node
   std::int64_t least_loss_scratch_;
   std::map<ValueId, int> item_of_;  // by origin
-  StepAccess access_;               // of one step at a time
+  StepAccess access_;               // of the current step
   GraphProblem result_;
 };
 
@@ -152,7 +152,7 @@ std::vector<NodeReplay> nodes_of(const GraphProblem& graph, const std::vector<Re
 
 std::vector<std::vector<Replay>> schedules(const Problem& problem) {
   constexpr int kLevels = 16;
-  constexpr std::size_t kOpsTried = 12000, kLeast = 10, kMost = 60;  // schedules tried at a level, by the number of ops
+  constexpr std::size_t kOpsTried = 12000, kLeast = 10, kMost = 60;  // schedules at a level, by the number of ops
   std::vector<std::vector<Replay>> all;
   const std::optional<Outcome> keep = evaluate(problem, {});
   if (!keep) return all;

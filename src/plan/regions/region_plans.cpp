@@ -8,7 +8,7 @@
 namespace plimsoll {
 namespace {
 
-// With links each plan's waits are found one by one.
+// With links the waits of each plan are found one by one.
 constexpr std::size_t kMostLabels = 2048, kMostWithLinks = 512;
 
 }  // namespace
@@ -42,7 +42,7 @@ RegionPlans::RegionPlans(const Simulation& keep, const std::vector<Unit>& units,
     if (region == regions::kOutside) outside_ = std::max(outside_, live_.back());
   }
   const bool grouped = std::ranges::any_of(problem.ops, [](const replays::Op& op) { return op.like >= 0; });
-  // What a unit fetches at once keeps segments within it.
+  // Segments stay within units that fetch everything at once.
   const int longest = residency.parameters.beyond && !residency.by_matrix ? 2 : grouped ? 2 : residency.by_matrix ? 4 : 8;
   edges_ = regions::find_edges(problem, regions, live_,
                                {.keeps = policy != RecomputePolicy::all,
@@ -79,7 +79,7 @@ void RegionPlans::end_schedules() {
 
 void RegionPlans::forget_other_edges() {
   const auto of_chain = std::span(plans_).first(of_chain_);
-  std::vector<std::vector<const regions::Edge*>> now;  // by region and edge: where it will be, if a plan takes it
+  std::vector<std::vector<const regions::Edge*>> now;  // by region and edge: its new place, if a plan uses it
   for (const std::vector<regions::Edge>& some : edges_) now.emplace_back(some.size(), nullptr);
   const auto walk = [&](auto&& visit) {
     for (regions::ChainPlan& plan : of_chain) {
@@ -110,7 +110,7 @@ void RegionPlans::forget_plans() {
   schedules_ = {};
 }
 
-// Each is one edge over all regions. What lives beside the items of the problem does so whatever runs again.
+// Adds each schedule as one edge over all regions. Bytes outside the items of the problem do not depend on the schedule.
 void RegionPlans::add_schedules() {
   const replays::Problem& problem = graph_->problem;
   std::vector<std::int64_t> kept, live;

@@ -39,7 +39,7 @@ Outline::ByPlace Outline::by_place(const std::vector<int>& place_of, std::size_t
 }
 
 Outline::Outline(const ProblemFacts& facts, int begin, int end, std::vector<int>& local) : facts_(facts), local_(local) {
-  std::vector<int> ops;  // of the whole problem
+  std::vector<int> ops;  // indices in the whole problem
   for (int region = begin; region < end; ++region)
     ops.insert(ops.end(), facts.regions.ops[at(region)].begin(), facts.regions.ops[at(region)].end());
   std::sort(ops.begin(), ops.end());
@@ -55,7 +55,7 @@ Outline::Outline(const ProblemFacts& facts, int begin, int end, std::vector<int>
     pages_ = pages_ || !what.paged.empty();
   }
   std::sort(items_.begin(), items_.end());
-  // What others make and read, by the place before which they do.
+  // Items that other ops make or read, by the own op before which they do.
   const auto place = [&](int op) { return static_cast<int>(std::lower_bound(ops.begin(), ops.end(), op) - ops.begin()); };
   const auto others = [&](int op) {
     const int region = facts.regions.of[at(op)];
@@ -96,7 +96,7 @@ bool Outline::replayable(int op) const {
   return what.replayable && what.pass == Pass::forward && op < facts_.regions.turn;
 }
 
-// All that the ways of a stretch depend on; items and values of other tiers by the order in which they appear.
+// All facts that the ways of a stretch depend on. Items and values of other tiers are numbered in order of appearance.
 std::string Outline::signature() const {
   constexpr int kEnd = -2;
   std::string text;
@@ -114,13 +114,13 @@ std::string Outline::signature() const {
     }
     add(own_name);
   };
-  const auto name_all = [&](const std::vector<int>& items) {  // of the whole problem
+  const auto name_all = [&](const std::vector<int>& items) {  // indices in the whole problem
     for (const int item : items) {
       if (local_[at(item)] != kNone) name(local_[at(item)]);
     }
     add(kEnd);
   };
-  int first = kNone, first_unit = kNone;  // region of its first op, and unit
+  int first = kNone, first_unit = kNone;  // region and unit of its first op
   for (const Position& position : positions_) {
     if (position.op == kNone) continue;
     if (first == kNone) first = facts_.regions.of[at(position.op)];

@@ -20,13 +20,13 @@ TierLanes::TierLanes(const Simulation& keep, const replays::GraphProblem& graph,
       needs_(ops_.size()),
       rounds_(keep.timeline.rounds) {
   const LaneModel model(keep, residency, machine);
-  std::map<int, int> number_of;  // of values on other tiers
+  std::map<int, int> number_of;  // by value on another tier
   const auto number = [&](int value) {
     const auto [found, fresh] = number_of.emplace(value, static_cast<int>(moved_.size()));
     if (fresh) moved_.emplace_back();
     return found->second;
   };
-  std::map<int, std::pair<int, bool>> needed;  // by number: by which unit, and whether it changes it
+  std::map<int, std::pair<int, bool>> needed;  // by number: the unit that needs it, and whether it writes it
   for (std::size_t op = 0; op < ops_.size(); ++op) {
     for (const replays::Paged& paged : graph.problem.ops[op].paged) {
       const int value = number(paged.value);
@@ -72,7 +72,7 @@ TierLanes::TierLanes(const Simulation& keep, const replays::GraphProblem& graph,
   }
 }
 
-// What a unit needs in its backward pass is fetched in the order in which it is first needed.
+// Orders the fetches of each unit's backward pass by the first need. Returns the first op that changes.
 int TierLanes::order_fetches(const std::vector<replays::Replay>& replays, std::vector<int>& instead) const {
   std::vector<int> values(moved_.size()), count(begin_.size(), 0);
   std::vector<char> seen(moved_.size(), 0);
@@ -103,9 +103,8 @@ int TierLanes::order_fetches(const std::vector<replays::Replay>& replays, std::v
   return first;
 }
 
-// To the op behind the transfers that stand here. Clones of an op stand before the transfers that bring something right before
-// it, and behind those that take something away right behind the op before. What the op's own unit needs begins before all that
-// works for the unit.
+// Runs the transfers at this place and the op after them. Clones of that op come before fetches and after stores. Fetches for the
+// op's own unit begin before all nodes of the unit, clones included.
 void TierLanes::advance(Progress& now, const std::vector<replays::Replay>& replays, const std::vector<int>& fetches) const {
   const auto run = [&](int op) {
     if (now.done[at(op)]) return;
@@ -117,7 +116,7 @@ void TierLanes::advance(Progress& now, const std::vector<replays::Replay>& repla
   const auto run_clone = [&](int op, int before) {
     for (const int value : needs_[at(op)]) {
       const std::vector<int>& transfers = moved_[at(value)].transfers;
-      // The next fetch of it that is behind or underway, and its wait.
+      // The next fetch of it that is to come or under way, and its wait.
       auto wait = std::find_if(transfers.begin(), transfers.end(), [&](int each) {
         return ops_[at(each)].transfer == Transfer::fetched && ops_[at(each)].backward && (each >= before || !now.done[at(each)]);
       });
@@ -136,7 +135,7 @@ void TierLanes::advance(Progress& now, const std::vector<replays::Replay>& repla
       const bool leaves = what.transfer == Transfer::store || what.transfer == Transfer::stored;
       const bool early = !what.written || what.unit == first_unit_;
       const bool begins = what.transfer == Transfer::fetch && what.unit == problem_->ops[at(end)].unit && early;
-      // What crosses into a unit is there when the pass enters it.
+      // Values that cross into a unit are in memory when the pass enters it.
       if (leaves || begins || what.unit < 0) run_once(each);
     }
     for (; now.replays < replays.size() && replays[now.replays].before == end; ++now.replays)
@@ -152,7 +151,7 @@ std::vector<double> TierLanes::stalls(const std::vector<std::vector<replays::Rep
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::ranges::sort(
       order, {}, [&](std::size_t i) -> const auto& { return plans[i]; });
-  std::vector<Progress> kept(1);  // of the plan before, at growing ops
+  std::vector<Progress> kept(1);  // progress of the plan before, at rising ops
   kept.front().done.assign(ops_.size(), 0);
   const std::vector<replays::Replay> none, *last = &none;
   std::vector<int> fetches(ops_.size());
@@ -161,7 +160,7 @@ std::vector<double> TierLanes::stalls(const std::vector<std::vector<replays::Rep
   std::vector<double> stalls(plans.size());
   for (const std::size_t plan : order) {
     const std::vector<replays::Replay>& replays = plans[plan];
-    int same = order_fetches(replays, fetches);  // until where it does what the last plan did
+    int same = order_fetches(replays, fetches);  // the first op at which it differs from the last plan
     const auto [own, other] = std::ranges::mismatch(replays, *last);
     if (own != replays.end()) same = std::min(same, own->before);
     if (other != last->end()) same = std::min(same, other->before);

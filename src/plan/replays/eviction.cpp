@@ -8,7 +8,7 @@
 namespace plimsoll::replays {
 namespace {
 
-constexpr std::size_t kMostEntries = 4;  // of the queue, for each item: more, and those that do not count go
+constexpr std::size_t kMostEntries = 4;  // queue entries per item, before outdated ones are removed
 constexpr int kNever = std::numeric_limits<int>::max();
 
 }  // namespace
@@ -40,8 +40,8 @@ Evictor::Evictor(const Problem& problem)
   }
 }
 
-// One run through the ops. What an item is worth is looked at again only where something has changed: a queue has each item at
-// the worth that it had when it was weighed, which is the most that it can have later on, until a change touches the item.
+// One run through the ops. An item is weighed again only after a change. The queue holds each item at the worth of its last
+// weighing, which is an upper bound for later moments until a change touches the item.
 class Eviction {
  public:
   Eviction(const Evictor& fixed, std::int64_t bytes, const Weights& weights, std::span<const double> keys, const Effort& effort)
@@ -71,27 +71,27 @@ class Eviction {
  private:
   struct Item {
     bool live = false;
-    bool touched = false;    // it has to be weighed before the next choice
-    bool parked = false;     // it has to be weighed when it is unlocked
-    bool queued = false;     // its entry of this version is in the queue
-    bool known = false;      // `cost` and `deadline` are
-    bool suspected = false;  // it is in `suspects_`
+    bool touched = false;    // weigh it before the next choice
+    bool parked = false;     // weigh it when it is unlocked
+    bool queued = false;     // the entry of this version is in the queue
+    bool known = false;      // `cost` and `deadline` are valid
+    bool suspected = false;  // is in `suspects_`
     int locked = 0;
-    int needed = kNever;     // the next use of it, or of something that is gone and would be made from it
-    int weighed = kNone;     // the op whose turn it was
-    unsigned version = 0;    // of its entry in the queue: older ones do not count
-    std::size_t passed = 0;  // of its uses
-    std::size_t place = 0;   // in `here_`
-    double worth = 0;        // when it was weighed
-    double cost = 0;         // seconds to make it again from what is there
-    int deadline = kNone;    // the last op before which it could be made again from what is there, if it were gone
+    int needed = kNever;     // next use of it, or of an absent item that would be made from it
+    int weighed = kNone;     // op of its last weighing
+    unsigned version = 0;    // of its valid entry in the queue
+    std::size_t passed = 0;  // number of past uses
+    std::size_t place = 0;   // index in `here_`
+    double worth = 0;        // at its last weighing
+    double cost = 0;         // seconds to make it again from the live items
+    int deadline = kNone;    // the last op before which it could be made again from the live items
   };
   struct Entry {
     double worth;
     std::size_t place;
     int item;
     unsigned version;
-    // The queue has the one of the most worth in front; of equals, the first one of `here_`.
+    // The front has the most worth; ties go to the first item of `here_`.
     bool operator<(const Entry& other) const { return worth != other.worth ? worth < other.worth : place > other.place; }
   };
 
@@ -100,8 +100,7 @@ class Eviction {
   const Op& maker(int item) const { return op(fixed_.maker_[at(item)]); }
   bool made(int item) const { return fixed_.maker_[at(item)] != kNone; }
 
-  // The next use of an item by op `from` in its own place or a later one, or that of something that is gone and would be made
-  // from the item.
+  // The next use of an item from op `from` on: its own use, or that of an absent item that would be made from it.
   int needed_from(int item, int from) {
     const std::vector<int>& uses = fixed_.uses_[at(item)];
     looks_ += static_cast<std::int64_t>(uses.size()) + 1;
@@ -124,7 +123,7 @@ class Eviction {
     if (use == kNever) suspect(item);
   }
 
-  // An item is gone: what it is made from is needed as soon as the item.
+  // After an item is dropped, its inputs are needed as early as the item.
   void need_inputs(int item) {
     if (!maker(item).replayable) return;
     const int use = of(item).needed;
@@ -136,7 +135,7 @@ class Eviction {
     }
   }
 
-  // An item that was needed before `use` is back, or needed later.
+  // After an item is back or needed later than `use`, its inputs may be needed later, too.
   void relieve_inputs(int item, int use) {
     if (!maker(item).replayable) return;
     for (const int read : maker(item).reads) {
@@ -149,7 +148,7 @@ class Eviction {
     }
   }
 
-  // An item is gone or back: to make others again takes longer or shorter.
+  // After an item is dropped or made, the costs of items made from it are no longer valid.
   void forget_costs_behind(int item) {
     for (const int user : fixed_.uses_[at(item)]) {
       if (user >= now_) break;
@@ -166,7 +165,7 @@ class Eviction {
     }
   }
 
-  // The seconds to make an item again from what is there, and until when that is possible.
+  // Finds the seconds to make an item again from live items, and the last op before which it is possible.
   void find_cost(int item) {
     if (of(item).known) return;
     ++looks_;
@@ -186,7 +185,7 @@ class Eviction {
 
   bool can_be_made_again(int item) const { return maker(item).replayable && now_ <= maker(item).until; }
 
-  // Whether an item could be made again by the time that it is needed.
+  // True if the item can be made again by the time of its next use.
   bool may_go(int item) {
     if (!can_be_made_again(item)) return effort_.last_resort && of(item).needed == kNever;
     if (!effort_.last_resort || of(item).needed == kNever) return true;
@@ -194,14 +193,14 @@ class Eviction {
     return of(item).needed <= of(item).deadline;
   }
 
-  // Nothing needs it any more. What cannot be made again stays for whatever could be made from it.
+  // True if nothing needs the item. An item that cannot be made again stays for all items that could be made from it.
   bool dead(int item) const {
     return can_be_made_again(item) ? items_[at(item)].needed == kNever : fixed_.last_[at(item)] < from_;
   }
 
   void touch(int item) { enlist(item, &Item::touched, touched_); }
   void suspect(int item) { enlist(item, &Item::suspected, suspects_); }
-  // Puts a live item on a list, once.
+  // Puts a live item on a list once.
   void enlist(int item, bool Item::*listed, std::vector<int>& list) {
     if (!of(item).live || std::exchange(of(item).*listed, true)) return;
     list.push_back(item);
@@ -230,7 +229,7 @@ class Eviction {
     need_inputs(item);
   }
 
-  // What nothing needs any more, behind `here_` first. What is locked waits for later.
+  // The dead items, the last of `here_` first. Locked ones stay suspects.
   std::vector<int> take_dead() {
     std::vector<int> gone, locked;
     for (const int item : suspects_) {
@@ -260,7 +259,7 @@ class Eviction {
     return true;
   }
 
-  // What may go and is worth most. kNone: nothing.
+  // The item of the most worth that may go, or kNone.
   int worthiest() {
     for (const int item : touched_) {
       of(item).touched = false;
@@ -320,7 +319,7 @@ class Eviction {
            power(std::max(of(item).cost, least_), weights_.seconds);
   }
 
-  // What an op's results take over from what it reads last: items.
+  // The items that an op's results overwrite, since the op is their last reader.
   std::vector<int> taken_over(const Op& what, bool first) {
     std::vector<int> taken;
     if (!first || what.overwrites.empty()) return taken;
@@ -335,7 +334,7 @@ class Eviction {
     return taken;
   }
 
-  // Nothing needs it behind the op whose turn it is.
+  // True if nothing needs the item after the current op.
   bool dies_here(int item) {
     return can_be_made_again(item) ? needed_from(item, now_ + 1) == kNever : fixed_.last_[at(item)] <= now_;
   }
@@ -346,7 +345,7 @@ class Eviction {
     return bytes;
   }
 
-  // Runs an op whose inputs are there. Results that are there already stay, and are made anew.
+  // Runs an op whose inputs are live. Live results keep their place and are computed again.
   bool perform(int index, bool first) {
     const Op& what = op(index);
     std::int64_t wanted = what.scratch;
@@ -356,7 +355,7 @@ class Eviction {
       wanted += of(item).live ? 0 : problem_.items[at(item)];
     }
     for (const int item : there) ++of(item).locked;
-    // What goes to make room may need again what was to be taken over.
+    // An item that goes to make room may need an overwritten item again.
     std::vector<int> taken = taken_over(what, first);
     for (bool enough = false; !enough;) {
       if (!make_room(wanted - bytes_of(taken))) return false;
@@ -417,7 +416,7 @@ class Eviction {
     if (!bring_inputs(what) || !perform(index, true)) return false;
     let_go(what);
     pass(what);
-    // What dies here may go at once, and what a result has taken over is gone.
+    // Overwritten items are gone; dead ones may go at once.
     sort_by_place(taken_);
     for (const int item : taken_) drop(item);
     if (held_ <= bytes_) return true;
@@ -431,7 +430,7 @@ class Eviction {
     return true;
   }
 
-  // The op whose turn it is has read what it reads.
+  // Passes the uses of the current op.
   void pass(const Op& what) {
     from_ = now_ + 1;
     for (const int read : what.reads) {
@@ -450,13 +449,13 @@ class Eviction {
   const Effort effort_;
   const double least_;  // seconds
   std::int64_t looks_ = 0;
-  int now_ = 0, from_ = 0;  // the op whose turn it is; uses from this op on still come
+  int now_ = 0, from_ = 0;  // the current op; the first op whose uses are still to come
   std::vector<Item> items_;
   std::vector<int> here_;      // live items
-  std::int64_t held_ = 0;      // their bytes
-  std::vector<int> taken_;     // of the op whose turn it is: what it had to take over
+  std::int64_t held_ = 0;      // bytes of the live items
+  std::vector<int> taken_;     // items that the current op overwrites
   std::vector<int> touched_;   // items to weigh
-  std::vector<int> suspects_;  // whatever is dead is among these
+  std::vector<int> suspects_;  // a superset of the dead items
   std::vector<Entry> queue_;   // a heap
   Schedule schedule_;
 };

@@ -29,7 +29,7 @@ class Network {
     }
   }
 
-  // Whether the node lies on the source's side of the cut.
+  // True if the node lies on the source's side of the cut.
   bool reached(int node) const { return distance_[at(node)] != kNone; }
 
  private:
@@ -53,7 +53,7 @@ class Network {
     return reached(1);
   }
 
-  // One path more, of so much at most. How much.
+  // Pushes up to `most` along one more path; returns the amount.
   std::int64_t push(int node, std::int64_t most) {
     if (node == 1) return most;
     for (std::size_t& next = next_[at(node)]; next < edges_of_[at(node)].size(); ++next) {
@@ -68,15 +68,15 @@ class Network {
     return 0;
   }
 
-  std::vector<Edge> edges_;  // each one's way back behind it
+  std::vector<Edge> edges_;  // each edge is followed by its reverse
   std::vector<std::vector<int>> edges_of_;
   std::vector<int> distance_;
   std::vector<std::size_t> next_;  // by node: the first edge that may lead on
 };
 
-// `price`: seconds for each byte. Nodes: source, sink, items that are needed, ops that run again.
+// `price` is in seconds per byte. The nodes are the source, the sink, needed items and ops that run again.
 Choice best_at(const Problem& problem, const Exchange& exchange, double price) {
-  constexpr double kTogether = 1e17;  // of all edges that may be cut
+  constexpr double kTogether = 1e17;  // sum of the edges that may be cut
   const auto items = static_cast<int>(problem.items.size());
   const auto needed = [](int item) { return 2 + item; };
   const auto again = [&](int op) { return 2 + items + op; };
@@ -124,18 +124,18 @@ Choice best_at(const Problem& problem, const Exchange& exchange, double price) {
 
 std::vector<Choice> best_choices(const Problem& problem, const Exchange& exchange, std::size_t most) {
   constexpr double kNoBetter = 1e-9;
-  double seconds = 1e-9;  // if nothing takes time, what runs again is still better than bytes
+  double seconds = 1e-9;  // positive even if no op takes time, so that bytes have a price
   std::int64_t least = std::numeric_limits<std::int64_t>::max();
   for (const Op& op : problem.ops) seconds += op.seconds;
   for (const std::int64_t bytes : problem.items) least = bytes > 0 ? std::min(least, bytes) : least;
-  // At twice the seconds of all ops for the smallest item, every byte is worth running again whatever may.
+  // At twice the seconds of all ops for the smallest item, every byte is worth more than any op that may run again.
   std::vector<Choice> choices{best_at(problem, exchange, 0),
                               best_at(problem, exchange, 2 * seconds / static_cast<double>(least))};
   if (choices[0].bytes == choices[1].bytes) choices.pop_back();
   const auto area = [&](std::size_t i) {
     return (choices[i + 1].seconds - choices[i].seconds) * static_cast<double>(choices[i].bytes - choices[i + 1].bytes);
   };
-  std::vector<double> between(choices.size() - 1);  // what there may be to gain between a choice and the next one
+  std::vector<double> between(choices.size() - 1);  // upper bound of the gain between a choice and the next one
   if (!between.empty()) between[0] = area(0);
   while (!between.empty() && choices.size() < most) {
     const auto widest = static_cast<std::size_t>(std::max_element(between.begin(), between.end()) - between.begin());

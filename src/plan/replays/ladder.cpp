@@ -7,8 +7,8 @@
 namespace plimsoll::replays {
 namespace {
 
-constexpr int kFewest = 4, kMost = 8, kPerLevel = 16;  // levels, and schedules for each that make it worth to have more
-constexpr int kHalves = 6, kPartOfHalf = 24;           // between two levels, each with such a part of the work
+constexpr int kFewest = 4, kMost = 8, kPerLevel = 16;  // numbers of levels, and schedules per level that pay for twice as many
+constexpr int kHalves = 6, kPartOfHalf = 24;           // bisections between two levels, each with 1/24 of the work
 
 class Ladder {
  public:
@@ -51,10 +51,10 @@ class Ladder {
  private:
   std::int64_t level(int number) const { return keep_.peak / levels_ * number + keep_.peak % levels_ * number / levels_; }
 
-  // Every level gets as much of the work, and what the levels below it have found nothing with.
+  // Every level gets an equal part of the work, and the parts of the levels below it that found nothing.
   void climb(std::int64_t bytes) { missed_ = look(bytes, missed_ + 1, levels_) ? 0 : missed_ + 1; }
 
-  // With `parts` of so many parts of the work. Whether a schedule is found.
+  // Searches with `parts` / `of` of the work; returns true if a schedule is found.
   bool look(std::int64_t bytes, int parts, int of) {
     Work work;
     work.schedules = std::max(static_cast<int>(std::int64_t{all_.schedules} * parts / of), 1);
@@ -64,7 +64,7 @@ class Ladder {
     return search_.fastest(bytes, work).has_value();
   }
 
-  // Only what the judge accepts counts.
+  // Only schedules that the judge accepts count.
   void see(const Schedule& schedule) {
     const std::optional<Outcome> outcome = evaluate(problem_, schedule.replays);
     if (!outcome || outcome->seconds < least_seconds_) return;
@@ -84,10 +84,10 @@ class Ladder {
   const Outcome keep_;
   const std::int64_t least_;
   const Work all_;
-  int levels_ = kFewest, first_ = 1;  // the last of them keeps everything; the first is not below `least_`
-  int missed_ = 0;                    // levels since a schedule was found
+  int levels_ = kFewest, first_ = 1;  // the last level keeps everything; the first is at least `least_`
+  int missed_ = 0;                    // number of levels since the last schedule
   double least_seconds_ = 0;
-  std::map<std::int64_t, Schedule> known_;  // by peak: each faster than all with lower ones
+  std::map<std::int64_t, Schedule> known_;  // by peak: each is faster than all with lower peaks
   Search search_;
 };
 

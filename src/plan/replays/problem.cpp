@@ -7,7 +7,7 @@
 namespace plimsoll::replays {
 namespace {
 
-// One copy of an item: made by a run, read by later ones.
+// One copy of an item: one run makes it, later runs read it.
 struct Copy {
   int item, made, last;  // positions in the sequence of runs
 };
@@ -41,8 +41,8 @@ class Evaluation {
 
  private:
   struct Run {
-    int op, before;       // it runs right before that one, or is its own run
-    std::size_t end = 0;  // of what it reads, among all runs' reads
+    int op, before;       // the op runs right before `before`; equal for its own run
+    std::size_t end = 0;  // end of its reads in the reads of all runs
   };
 
   bool add(int op, int before) {
@@ -64,7 +64,7 @@ class Evaluation {
     return true;
   }
 
-  // Whether the copy that a run reads of an item has no later reader.
+  // True if the copy that a run reads has no later reader.
   bool dies(int position, int item) const {
     for (std::size_t i = position == 0 ? 0 : runs_[at(position - 1)].end; i < runs_[at(position)].end; ++i) {
       const Copy& read = copies_[at(reads_[i])];
@@ -73,7 +73,7 @@ class Evaluation {
     return false;
   }
 
-  // The bytes that results take over from what dies where they are made.
+  // The bytes of dying items that results overwrite.
   std::int64_t taken_over(int position) {
     const Op& op = problem_.ops[at(runs_[at(position)].op)];
     if (op.overwrites.empty()) return 0;
@@ -91,8 +91,8 @@ class Evaluation {
     return bytes;
   }
 
-  // What each pass through a unit needs of another tier comes while it uses what it needed before, and goes out while it uses
-  // what it needs next (plan/passes/fetching).
+  // Each pass through a unit fetches the next value while it uses the current one, and stores the last one during the next use
+  // (plan/passes/fetching).
   void add_transfers(std::vector<std::int64_t>& change) const {
     struct Use {
       int value, first, last;
@@ -148,13 +148,13 @@ class Evaluation {
   }
 
   const Problem& problem_;
-  std::vector<int> current_;   // by item: its newest copy
-  std::vector<char> written_;  // by item: whether an op makes it
+  std::vector<int> current_;   // by item: the newest copy
+  std::vector<char> written_;  // by item: an op makes it
   std::vector<Replay> by_place_;
   std::vector<Run> runs_;
-  std::vector<int> reads_;  // copies, of all runs
+  std::vector<int> reads_;  // copies that all runs read
   std::vector<Copy> copies_;
-  std::vector<int> given_;  // room
+  std::vector<int> given_;  // scratch for items that are overwritten
 };
 
 }  // namespace

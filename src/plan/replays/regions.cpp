@@ -11,13 +11,13 @@ using replays::Op;
 using replays::Pass;
 using replays::Problem;
 
-constexpr std::int64_t kSmall = 4096;  // bytes of what crosses unnoticed
-constexpr int kLong = 24;              // forward ops of a region that is worth to be cut further
+constexpr std::int64_t kSmall = 4096;  // bytes of values that do not prevent a cut
+constexpr int kLong = 24;              // forward ops above which a region is cut further
 constexpr int kNone = -1;
 
 class Cutter {
  public:
-  // `everywhere`: as of find_cuts.
+  // `everywhere`: as in find_cuts.
   explicit Cutter(const Problem& problem, bool everywhere = false)
       : problem_(problem),
         everywhere_(everywhere),
@@ -61,7 +61,7 @@ class Cutter {
     return regions;
   }
 
-  // Ends of the regions, as places of the forward order.
+  // The ends of the regions, as places in the forward order.
   std::vector<int> cuts() {
     const int longest = everywhere_ ? std::max(kLong, static_cast<int>(forward_.size()) / 4) : kLong;
     for (;;) {
@@ -77,7 +77,7 @@ class Cutter {
   }
 
  private:
-  // What ops that repeat each other for several micro-batches make counts as one value.
+  // Values of ops that repeat each other for several micro-batches count as one value.
   void find_alike() {
     for (int item = 0; item < static_cast<int>(first_.size()); ++item) first_[at(item)] = item;
     for (const Op& op : problem_.ops) {
@@ -87,7 +87,7 @@ class Cutter {
     for (int item = 0; item < static_cast<int>(first_.size()); ++item) alike_[at(first_[at(item)])] += {1, item};
   }
 
-  // A number of values, and the sum of their ids, which tells them apart from others of that number.
+  // A number of values, and the sum of their ids to compare sets of equal size.
   struct Crossing {
     int count = 0;
     std::int64_t sum = 0;
@@ -103,7 +103,7 @@ class Cutter {
 
   std::vector<int> simple_cuts() const {
     const auto count = static_cast<int>(forward_.size());
-    // By place: how much more crosses behind it than behind the one before; of all values, and of the first of those alike.
+    // By place: the change in the values that cross it; for all values, and for the first of each set of equals.
     std::vector<Crossing> all(at(count) + 1), first(at(count) + 1);
     for (int item = 0; item < static_cast<int>(problem_.items.size()); ++item) {
       const int made = made_[at(item)], last = last_[at(item)];
@@ -121,7 +121,7 @@ class Cutter {
       const bool inside = problem_.narrow && place + 1 < count && unit(place) >= 0 && unit(place) == unit(place + 1);
       const bool one = everywhere_ ? live.count <= 1 : live_first.count == 1 && held_[single] && live == alike_[single];
       const bool cut = place + 1 == count || one;
-      const bool alone = !everywhere_ && place == begin && place + 1 < count;  // a region of one op joins the next one
+      const bool alone = !everywhere_ && place == begin && place + 1 < count;  // regions of one op join the next one
       if (!cut || alone || inside) continue;
       ends.push_back(begin = place + 1);
     }
@@ -133,7 +133,7 @@ class Cutter {
     changes[at(last)] += {-1, -item};
   }
 
-  // Carries the values that live longest across a stretch until a cut divides it. Whether one does.
+  // Carries the longest-lived values across a stretch until a cut divides it. Returns true if one does.
   bool carry(int begin, int end) {
     constexpr int kMostCarried = 8;
     const std::vector<char> before = carried_;
@@ -153,7 +153,7 @@ class Cutter {
     return false;
   }
 
-  // Backward ops belong to the region of the op whose gradient they compute; all others to the one before them in time.
+  // Backward ops belong to the region of the op whose gradient they compute, all others to that of the op before them.
   void place_others(Regions& regions) const {
     const auto region_of_gradient = [&](const Op& op) { return op.of >= 0 ? regions.of[at(op.of)] : kOutside; };
     int last_backward = kNone;
@@ -174,7 +174,7 @@ class Cutter {
     }
   }
 
-  // The backward passes run in the reverse order of the forward passes, one after the other; what does not is one region.
+  // Backward passes run one after the other in reverse order. Regions that break this order become one region.
   void merge_mixed(Regions& regions, int count) const {
     std::vector<char> joins_next(at(std::max(count, 1)), 0);
     int lowest = count;
@@ -198,11 +198,11 @@ class Cutter {
   const Problem& problem_;
   bool everywhere_;
   std::vector<int> forward_;      // ops
-  std::vector<int> made_, last_;  // by item: places in the forward order of its maker and its last forward reader
-  std::vector<char> held_;        // by item: a backward op reads it, or it comes back for one
+  std::vector<int> made_, last_;  // by item: forward places of its maker and of its last reader
+  std::vector<char> held_;        // by item: a backward op reads it, or it is fetched for one
   std::vector<char> carried_;     // by item
-  std::vector<int> first_;        // by item: the one that stands for all alike
-  std::vector<Crossing> alike_;   // by item that stands for others: all of them
+  std::vector<int> first_;        // by item: the first of its equals
+  std::vector<Crossing> alike_;   // by first item: the set of its equals
 };
 
 }  // namespace

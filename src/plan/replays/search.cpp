@@ -14,13 +14,13 @@ namespace {
 constexpr std::array kWeights{Weights{1, 1, 1}, Weights{1, 0, 0}, Weights{0, 1, 1},   Weights{1, 0, 1},
                               Weights{2, 1, 1}, Weights{1, 1, 0}, Weights{0.5, 1, 1}, Weights{0, 0, 1}};
 
-constexpr int kSlowest = 10;     // times the seconds and the ops of keeping everything: a schedule of more is given up
-constexpr double kSlack = 0.01;  // of the seconds beyond those of keeping everything
-constexpr int kChoices = 8, kFewWalks = 60;  // of what stays, those that keep most within the bytes, where there is work for them
-constexpr double kLast = 1e-3;               // key of what stays: it goes last
-constexpr int kRounds = 3, kFewest = 300;    // walks from different weights, where there is work for them
+constexpr int kSlowest = 10;                 // upper bound for seconds and runs, relative to keeping everything
+constexpr double kSlack = 0.01;              // of the seconds beyond those of keeping everything
+constexpr int kChoices = 8, kFewWalks = 60;  // number of tried choices, the largest within the bytes; least work for them
+constexpr double kLast = 1e-3;               // key of items that stay: they go last
+constexpr int kRounds = 3, kFewest = 300;    // walks from different weights; least work for several walks
 
-// What may stay for the backward pass, whatever else there has to be room for.
+// Sets of items that may stay for the backward pass, without regard to the other items.
 std::vector<Choice> choices_between_passes(const Problem& problem) {
   constexpr std::size_t kMost = 24;
   const auto backward = [](const Op& op) { return op.pass == Pass::backward; };
@@ -45,7 +45,7 @@ Search::Search(const Problem& problem, std::function<void(const Schedule&)> seen
   }
 }
 
-// One to three keys, up or down by a factor of up to 30: of what the schedule makes again as often as of anything.
+// Scales one to three keys by a factor between 1/30 and 30. Half of them belong to ops that run again, on average.
 void Search::change(State& state) {
   constexpr double kSteps = 1024, kFarthest = 3.4;
   const std::vector<Replay>& replays = state.schedule.replays;
@@ -117,8 +117,7 @@ std::optional<Schedule> Search::fastest(std::int64_t bytes, Work given) {
   return std::move(best.schedule);
 }
 
-// What is a little slower than where the search stands is taken as well, ever less so: a single key often has to go the wrong way
-// first.
+// Also accepts slightly slower schedules, fewer towards the end: a key often has to pass through worse values.
 template <class Tried>
 void Search::walk(State now, State& best, int steps, Tried&& tried) {
   for (int left = steps; left > 0 && !best.schedule.replays.empty(); --left) {

@@ -19,11 +19,11 @@ bool contains(const Bits& bits, int i) {
   return at / 64 < bits.size() && (bits[at / 64] >> at % 64 & 1) != 0;
 }
 
-// What holds accumulators in a micro-step. They live through a window of several; in one of its own they begin with their first
-// writer and stay to its end, or where updates run early to the last one that adds to them.
+// The state of accumulators in a micro-step. In a window of several micro-steps they live through it. In a window of one they
+// begin with their first writer and end with the micro-step, or with their last writer if updates run early.
 enum class Accumulators : std::uint8_t { elsewhere, to_the_end, to_the_last_writer };
 
-// What covers a place: intervals of places, in lists of those that come near it.
+// Intervals of places. Lists hold those near each place.
 class Covering {
  public:
   // [begin, end], both places included.
@@ -32,7 +32,7 @@ class Covering {
     if (last >= near_.size()) near_.resize(last + 1);
     for (auto list = static_cast<std::size_t>(begin / kPlaces); list <= last; ++list) near_[list].push_back(what);
   }
-  // In the order in which they were added; others are among them.
+  // The intervals near a place in the order of their addition; some of them may not cover it.
   std::span<const int> near(int place) const {
     const auto list = static_cast<std::size_t>(place / kPlaces);
     return list < near_.size() ? std::span<const int>(near_[list]) : std::span<const int>();
@@ -43,8 +43,8 @@ class Covering {
   std::vector<std::vector<int>> near_;
 };
 
-// What any order of the backward pass obeys. A gradient that was made before a step and is read after it is live at that step;
-// so is an accumulator that was written before, and where it was not, the gradient that it waits for.
+// Facts about every order of the backward pass. A gradient made before a step and read after it is live at that step. So is an
+// accumulator with an earlier writer; before its first writer the gradient for it is live.
 class BackwardOrder {
  public:
   explicit BackwardOrder(const Graph& graph)
@@ -58,14 +58,14 @@ class BackwardOrder {
     }
   }
 
-  // Bytes beside `touched` at a moment after all that `from` depends on and before all that depends on `to`: both the node that
-  // runs, or `from` a gradient's producer and `to` its reader. 0 where `from` is no backward node.
+  // Bytes in addition to `touched` at a moment after all that `from` depends on and before all that depends on `to`. Both are the
+  // current node, or a gradient's producer and its reader. 0 if `from` is no backward node.
   std::int64_t held_beside(NodeId from, NodeId to, const std::set<ValueId>& touched, Accumulators accumulators) const {
     const int made = index_[from], read = index_[to];
     if (made < 0 || read < 0) return 0;
     prepare();
     std::int64_t bytes = 0;
-    // In the order of the graph what comes earlier in every order comes earlier, too.
+    // A node that is earlier in every order is earlier in the order of the graph.
     const auto earlier = [&](int node) { return node <= made && (before(node, made) || (from != to && node == made)); };
     const auto later = [&](int node) { return node >= read && (before(read, node) || (from != to && node == read)); };
     std::set<ValueId> held = touched;
@@ -94,15 +94,15 @@ class BackwardOrder {
     ValueId value;
     std::int64_t bytes = 0;
     std::vector<int> writers;                        // backward nodes, ascending
-    std::vector<std::pair<ValueId, int>> gradients;  // that the first of them reads, with the backward node that made each
+    std::vector<std::pair<ValueId, int>> gradients;  // inputs of the first writer, with the backward nodes that make them
   };
 
   std::int64_t bytes_of(ValueId value) const { return aligned_bytes(graph_.values[value]).n; }
 
-  // Whether a backward node runs earlier than another one in every order.
+  // True if a backward node runs before another one in every order.
   bool before(int node, int other) const { return contains(before_[static_cast<std::size_t>(other)], node); }
 
-  // Only where a moment comes close to the bound: ancestors are the square of the nodes.
+  // Computed only for moments close to the bound: the ancestors take memory quadratic in the nodes.
   void prepare() const {
     if (before_.size() == nodes_.size()) return;
     for (const NodeId id : nodes_) before_.push_back(ancestors(graph_.nodes[id]));
@@ -165,14 +165,14 @@ class BackwardOrder {
     return std::any_of(accumulator.writers.begin(), accumulator.writers.end(), [&](int writer) { return before(writer, at); });
   }
 
-  // The gradient that is there instead of an accumulator that has not begun; invalid where there is none yet.
+  // The live gradient in place of an accumulator that has not begun; invalid if there is none yet.
   ValueId waits_for(const Accumulator& accumulator, int at) const {
     const auto first = std::find_if(accumulator.gradients.begin(), accumulator.gradients.end(),
                                     [&](const auto& gradient) { return before(gradient.second, at); });
     return first == accumulator.gradients.end() ? ValueId{} : first->first;
   }
 
-  // Of all accumulators, or of the gradients that they wait for.
+  // Bytes of all accumulators, or of the gradients for them.
   std::int64_t bytes_of_all(int at) const {
     std::int64_t& bytes = bytes_of_all_[static_cast<std::size_t>(at)];
     if (bytes >= 0) return bytes;
@@ -182,7 +182,7 @@ class BackwardOrder {
     return bytes;
   }
 
-  // Of accumulators that wait for a gradient, but at most its own. Not of those in `touched`.
+  // Bytes of the accumulators that wait for a gradient, at most those of the gradient, without accumulators in `touched`.
   std::int64_t bytes_waiting(ValueId gradient, int at, const std::set<ValueId>& touched) const {
     const auto found = waiting_for_.find(gradient);
     if (found == waiting_for_.end()) return 0;
@@ -197,7 +197,7 @@ class BackwardOrder {
 
   std::int64_t accumulators_beside(int at, const std::set<ValueId>& touched, const std::set<ValueId>& held) const {
     std::int64_t bytes = bytes_of_all(at);
-    std::set<ValueId> changed = held;  // gradients whose accumulators count otherwise
+    std::set<ValueId> changed = held;  // gradients whose accumulators count differently
     for (const ValueId value : touched) {
       if (accumulator_of_[value] < 0) continue;
       const Accumulator& accumulator = accumulators_[static_cast<std::size_t>(accumulator_of_[value])];
@@ -221,14 +221,14 @@ class BackwardOrder {
   std::vector<ValueId> gradients_;      // made by backward nodes, in their order
   std::vector<Accumulator> accumulators_;
   PerValue<int> accumulator_of_;  // -1 for other values
-  // Of the rest, known once it is needed:
-  mutable std::vector<Bits> before_;  // of a backward node: those that run earlier in every order
+  // The other fields are computed on demand:
+  mutable std::vector<Bits> before_;  // by backward node: those that run before it in every order
   mutable Covering live_gradients_, live_accumulators_;
-  mutable std::unordered_map<ValueId, std::vector<int>> waiting_for_;  // by a gradient: accumulators
+  mutable std::unordered_map<ValueId, std::vector<int>> waiting_for_;  // by gradient: its accumulators
   mutable std::vector<std::int64_t> bytes_of_all_;                     // by backward node; -1: unknown
 };
 
-// The least that is live at one step.
+// The fewest live bytes at one step.
 class WorkingSets {
  public:
   WorkingSets(const Simulation& simulation, Bytes least_loss_scratch)
@@ -249,10 +249,10 @@ class WorkingSets {
     add_up_backward();
   }
 
-  // What does not exceed this need not be known exactly.
+  // Bounds up to this one need not be exact.
   void set_enough(std::int64_t bytes) { enough_ = bytes; }
 
-  // The norm or the first update needs all of them; where updates run early, none needs more than its own.
+  // The norm or the first update needs all accumulators; early updates need no more than their own.
   std::int64_t every_accumulator() const { return always_ + (simulation_.timeline.early_updates ? 0 : update_); }
 
   std::int64_t at(int step) const {
@@ -260,7 +260,7 @@ class WorkingSets {
     return needed(step, {}, what.node, what.node);
   }
 
-  // Two inputs of a step are both live when the later one of them was made, whichever that is.
+  // Two inputs of a step are both live when the later of them is made, in either order.
   std::int64_t before(int step) const {
     const Step& what = simulation_.timeline.steps[static_cast<std::size_t>(step)];
     if (what.kind != Step::Kind::node || what.section != Section::micro) return 0;
@@ -285,7 +285,7 @@ class WorkingSets {
     return read;
   }
 
-  // What a node reads, and nodes of a micro-step made.
+  // The inputs of a node that nodes of a micro-step make.
   std::vector<ValueId> transients(NodeId node) const {
     std::vector<ValueId> inputs;
     for (const ValueId input : graph_.nodes[node].inputs) {
@@ -297,7 +297,7 @@ class WorkingSets {
     return inputs;
   }
 
-  // When `value` is made while `other` exists, both for `reader`. Gradients are made once; the rest may be made again, as late.
+  // Bytes when `value` is made while `other` exists, both for `reader`. Gradients are made once; other values may be made again.
   std::int64_t while_made(ValueId value, ValueId other, NodeId reader) const {
     const NodeId producer = graph_.values[value].producer, others = graph_.values[other].producer;
     const bool again = !order_.backward(producer) && order_.backward(others);
@@ -329,7 +329,7 @@ class WorkingSets {
     return what.kind == Step::Kind::node ? needed + beside_node(step, values, from, to) : needed;
   }
 
-  // No less than what a step touches, beside what lives through the window.
+  // Upper bound for the bytes that a step touches and those that live through the window.
   std::int64_t most_touched(const StepAccess& access, ValueId beside) const {
     std::int64_t bytes = always_ + window_ + (beside.valid() ? aligned_bytes(graph_.values[beside]).n : 0);
     for (const auto* values : {&access.reads, &access.writes}) {
@@ -338,8 +338,8 @@ class WorkingSets {
     return bytes;
   }
 
-  // At each step, what backward nodes made, and accumulators that do not live through the window: what every order holds beside
-  // a node, this one does as well.
+  // At each step, the bytes of backward results and of accumulators that do not live through the window: an upper bound for the
+  // bytes that every order holds at a node.
   void add_up_backward() {
     const auto steps = static_cast<int>(simulation_.timeline.steps.size());
     backward_live_.resize(static_cast<std::size_t>(steps) + 1, 0);
@@ -361,7 +361,7 @@ class WorkingSets {
     return backward_live_[static_cast<std::size_t>(last)] + scratch.n;
   }
 
-  // What orders of the backward pass hold, and scratch.
+  // Bytes that every order of the backward pass holds at the node, and scratch.
   std::int64_t beside_node(int step, const std::set<ValueId>& values, NodeId from, NodeId to) const {
     const Step& what = simulation_.timeline.steps[static_cast<std::size_t>(step)];
     const Accumulators accumulators = simulation_.timeline.rounds > 1      ? Accumulators::elsewhere
@@ -377,10 +377,10 @@ class WorkingSets {
   BackwardOrder order_;
   Bytes least_loss_scratch_;
   std::int64_t always_ = 0, window_ = 0;  // bytes of persistent values, of accumulators
-  std::int64_t update_ = 0;               // of those that the optimizer reads
+  std::int64_t update_ = 0;               // bytes of the accumulators that the optimizer reads
   std::int64_t enough_ = 0;
   std::vector<std::int64_t> backward_live_;  // by step
-  PerNode<int> step_of_;                     // of nodes of the micro-step; -1 for the others
+  PerNode<int> step_of_;                     // by node of the micro-step; -1 for the others
 };
 
 }  // namespace

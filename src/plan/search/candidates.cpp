@@ -14,8 +14,7 @@ namespace plimsoll {
 
 namespace {
 
-// Plans that do the same in another order add the same costs in another order. Without the last bits, which only tell that order,
-// they take equally long.
+// Equal plans may add the same costs in different orders. The last bits tell only these orders, so they are rounded away.
 double without_last_bits(double seconds) {
   constexpr int kBits = 36;
   int exponent = 0;
@@ -55,7 +54,7 @@ BatchCandidates::BatchCandidates(BatchModel& model, const Residency& residency, 
 }
 
 void BatchCandidates::complete() {
-  const bool ends_suffice = residency_.by_matrix || window_.group > 1;  // for little memory; a level of so many nodes takes long
+  const bool ends_suffice = residency_.by_matrix || window_.group > 1;  // for little memory; their levels take long to plan
   if (offloads() && offloading_waits() && (only_offloaded_ || !ends_suffice)) {
     const int most = model_->blocks - 1;
     const Graph paged = apply_paging(model_->graph, model_->units, residency_);
@@ -69,7 +68,7 @@ void BatchCandidates::complete() {
   levels_.front().regions.end_schedules();
 }
 
-// True if offloading the inputs of all blocks costs time. Otherwise, offloading fewer of them holds more for nothing.
+// True if offloading the inputs of all blocks costs time. Otherwise offloading fewer of them saves no time.
 bool BatchCandidates::offloading_waits() const {
   const auto seconds = [&](std::size_t level) {
     return std::ranges::min(of_level(0, level), {}, &Candidate::update_seconds).update_seconds;
@@ -85,7 +84,7 @@ void BatchCandidates::forget_plans() {
   for (Level& level : levels_) level.regions.forget_plans();
 }
 
-// Every node decided on by itself: without repeated blocks, and where memory is short.
+// Schedules of single nodes: for graphs without repeated blocks, and for little memory.
 bool BatchCandidates::adds_schedules() const {
   constexpr std::int64_t kMostSteps = 1500;
   const bool wanted = decides_on_nodes() && (model_->blocks <= 1 || least_counts_.steps <= kMostSteps);
@@ -103,7 +102,7 @@ void BatchCandidates::add_level(int activations, const Simulation& keep) {
   if (levels_.size() > 1 || !adds_schedules()) levels_.back().regions.end_schedules();
 }
 
-// What crosses into the first blocks rests on another tier between the passes, if that has room for it.
+// Inputs of the first blocks rest on another tier between the passes, if it has room for them.
 void BatchCandidates::add_offloaded(const Graph& paged, int activations) {
   Graph graph = keeping_all(paged, activations);
   if (!has_room(stored_layout(graph), residency_, request_->beyond)) return;
@@ -152,7 +151,7 @@ Simulation BatchCandidates::simulate_window(Graph graph) {
   return plimsoll::simulate(std::move(graph), window_.rounds(), chunks_simulated_, request_->saves, model_->kernels);
 }
 
-// What does not depend on what runs again.
+// Finds the facts that do not depend on the nodes that run again.
 void BatchCandidates::look_at(const Simulation& keep, Floor floor) {
   find_chunks(keep);
   arena_bound_ = working_set_bound(keep, least_loss_scratch(), floor.enough);
@@ -173,7 +172,7 @@ void BatchCandidates::find_chunks(const Simulation& simulation) {
   const Costs costs = costs_of(simulation, residency_, *machine_);
   const bool write = window_.rounds() == 1;
   const LaneModel model(simulation, residency_, *machine_);
-  // With one number of chunks: of each loss the kernel, and what the kernels wait.
+  // For one number of chunks: the kernels of each loss, and their waits.
   const auto node_of = [&](int step) { return simulation.timeline.steps[static_cast<std::size_t>(step)].node; };
   const auto kernels = [&](int chunks) {
     std::vector<StepKernel> chosen;
@@ -190,7 +189,7 @@ void BatchCandidates::find_chunks(const Simulation& simulation) {
       LaneEvents own = model.events_of(losses[i]);
       const double kernel = chosen[i].of(write).seconds;
       for (LaneEvent& event : own) event.kernels = kernel;
-      // It streams with the one before, in the first micro-step of a window and in later ones.
+      // A loss without events streams with the one before, in all micro-steps of a window.
       for (LaneEvent& event : events) event.kernels += own.empty() && i > 0 ? kernel : 0;
       append(events, own);
     }

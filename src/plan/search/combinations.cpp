@@ -13,18 +13,18 @@
 namespace plimsoll {
 namespace {
 
-// All of this is looked at before what comes after it, which may then not be worth it.
+// The stages of the search, in order. Each may show that the later ones are not worth it.
 enum class Stage { ends, choices, middle_levels, levels };
 
 struct Combination {
   BatchModel* model;
   Residency residency;
   std::int64_t group;
-  bool floor;  // looks for the floor
+  bool floor;  // used to find the floor
   Stage stage;
 };
 
-// The last level of a paging has the fewest blocks that keep their values.
+// The last level of a paging keeps the values of the fewest blocks.
 Stage stage_of(const std::vector<Residency>& choices, std::size_t choice) {
   const Residency& residency = choices[choice];
   if (choice + 1 == choices.size() || !residency.active()) return Stage::ends;
@@ -35,7 +35,7 @@ Stage stage_of(const std::vector<Residency>& choices, std::size_t choice) {
   return level == levels / 2 ? Stage::middle_levels : Stage::levels;
 }
 
-// The floor is that of the smallest micro-batch, in memory alone or with as much as possible on the disk.
+// The floor comes from the smallest micro-batch, either all in memory or as much as possible on the disk.
 std::vector<Combination> combinations_of(BatchModel& model, bool smallest, const PlanRequest& request, const Machine& machine) {
   const Resting resting(model, smallest, request, machine);
   const std::vector<Residency> choices = resting.choices();
@@ -51,13 +51,13 @@ std::vector<Combination> combinations_of(BatchModel& model, bool smallest, const
   return list;
 }
 
-// The combinations of one micro-batch size after the other, as far as they may add to those before.
+// Finds combinations for one micro-batch size after the other, as far as they may add to the front.
 class Finder {
  public:
   Finder(const PlanRequest& request, const Machine& machine) : request_(request), machine_(machine) {}
 
-  // A larger micro-batch has larger activations, and waits less often. Where waits are short, and neither all in memory nor as
-  // much as possible elsewhere gains by it, what lies between these does not either.
+  // A larger micro-batch has larger activations and shorter waits. If waits are short and neither end (all in memory, as much as
+  // possible elsewhere) adds to the front, the levels between do not either.
   void find(const std::vector<Combination>& list) {
     const std::size_t before = batches_.size();
     find(list, Stage::ends);
@@ -85,7 +85,7 @@ class Finder {
   std::vector<BatchCandidates> batches() && { return std::move(batches_); }
 
  private:
-  static constexpr double kMargin = 0.02;  // for ops that run again, which may differ from all of them
+  static constexpr double kMargin = 0.02;  // for ops that run again, whose share may differ
 
   void find(const std::vector<Combination>& list, Stage stage) {
     std::vector<const Combination*> some;
@@ -95,7 +95,7 @@ class Finder {
     find(some);
   }
 
-  // Looks at combinations of larger pages, which take fewer instructions.
+  // Tries narrow combinations of large pages, which take fewer instructions.
   void find_narrow(const std::vector<Combination>& list) {
     std::vector<const Combination*> some;
     for (const Combination& each : list) {
@@ -105,7 +105,7 @@ class Finder {
   }
 
   void find(const std::vector<const Combination*>& some) {
-    // The least bound counts. A bound above the least known one need not be exact.
+    // Only the least bound counts: a bound above the least known one need not be exact.
     std::mutex mutex;
     std::vector<std::optional<BatchCandidates>> found(some.size());
     run_tasks(some.size(), [&](std::size_t i) {
@@ -138,7 +138,7 @@ class Finder {
 
   bool covered(const BatchCandidates& batch) const { return batch.exact() && front_.covers(batch.all(0), kLeastGain); }
 
-  // In memory alone kernels are all that takes time. What is slower with a larger micro-batch never pays.
+  // In memory alone only kernels take time. A slower batch with a larger micro-batch never pays.
   bool wanted(const BatchCandidates& batch) const {
     if (batch.residency().active()) return true;
     const auto beats = [&](const BatchCandidates& other) {
@@ -149,8 +149,8 @@ class Finder {
     return std::ranges::none_of(batches_, beats);
   }
 
-  // A level is worth a look if the middle level adds to the front, or if this level may. The estimate: each block that keeps its
-  // values takes the same bytes, and the level waits no longer than the middle one.
+  // A level is tried if the middle level adds to the front, or if this level may. The estimate gives equal bytes to each kept
+  // block, and to the level the waits of the middle one.
   bool gains_by_levels(const Combination& level, std::size_t middle) const {
     const BatchCandidates *few = nullptr, *some = nullptr;
     for (const BatchCandidates& batch : batches_) {
@@ -158,7 +158,7 @@ class Finder {
         continue;
       (&batch - batches_.data() < static_cast<std::ptrdiff_t>(middle) ? few : some) = &batch;
     }
-    constexpr int kFewBlocks = 8;  // each is a large step
+    constexpr int kFewBlocks = 8;  // each block is a large step
     if (few == nullptr || some == nullptr || level.model->blocks <= kFewBlocks || !covered(*some)) return true;
     const auto fastest = [](const BatchCandidates& batch) {
       return std::ranges::min(batch.all(0), {}, &Candidate::update_seconds);

@@ -43,7 +43,7 @@ std::vector<std::size_t> spread_rungs(const std::vector<Candidate>& ladder, int 
   for (std::size_t i = 1; i + 1 < ladder.size() && step <= count; ++i) {
     if (place(ladder, i) < length * step / (count + 1)) continue;
     chosen.push_back(i);
-    // A gap of the ladder may hold several steps; one rung stands for all of them.
+    // A gap of the ladder may span several steps; one rung stands for all of them.
     while (step <= count && place(ladder, i) >= length * step / (count + 1)) ++step;
   }
   return chosen;

@@ -29,7 +29,7 @@ bool allows(RestPolicy policy, bool on_disk) {
   return policy == RestPolicy::automatic || (policy == RestPolicy::disk) == on_disk;
 }
 
-// The graphs of groups that are larger than this take too long to look at.
+// Larger graphs of groups take too long to search.
 constexpr std::size_t kMostNodes = 6000;
 
 bool updates_early(const BatchModel& model, std::int64_t rounds, bool saves) {
@@ -61,14 +61,14 @@ Resting::Resting(BatchModel& model, bool smallest, const PlanRequest& request, c
       group_ends_(may_group_ && updates_early(model, 1, request.saves)),
       room_(room_of_host()) {}
 
-// What may rest beyond, from the least to the most, whatever its size. Large pages are for speed; narrow passes and small pages
-// are for little memory, which is where the smallest micro-batch is.
+// Candidates by rising bytes on other tiers, without regard to room. Large pages are for speed. Narrow passes and small pages are
+// for little memory, so only the smallest micro-batch has them.
 std::vector<Residency> Resting::listed(bool early, bool tables) const {
   std::vector<Residency> list;
   for (const bool accumulators : {false, true}) {
     for (const bool parameters : {false, true}) {
       if (!allows(request_->parameters, parameters) || !allows(request_->gradients, accumulators)) continue;
-      // Left to the planner, accumulators follow the parameters, and stay where an update ends them within the backward pass.
+      // Accumulators without a setting follow the parameters. They stay if an update ends them within the backward pass.
       const bool open = request_->gradients == RestPolicy::automatic;
       if (open && accumulators && (early || !parameters)) continue;
       list.push_back({.pages = {kLargePage, kPageSlots},
@@ -91,7 +91,7 @@ std::vector<Residency> Resting::listed(bool early, bool tables) const {
   return list;
 }
 
-// Whether some blocks may keep what leaves the others: what is left to the planner, and pages are for speed.
+// True if some blocks may keep values that leave memory for others: pages are for speed, and the planner has the choice.
 bool Resting::may_divide(const Residency& residency) const {
   if (residency.tables.beyond || residency.by_matrix || residency.pages.elements != kLargePage) return false;
   if (!residency.parameters.beyond) return !residency.accumulators.beyond && request_->optimizer_state == RestPolicy::automatic;
@@ -99,7 +99,7 @@ bool Resting::may_divide(const Residency& residency) const {
   return request_->parameters == RestPolicy::automatic && gradients;
 }
 
-// With as few blocks that keep theirs as the tiers have room for, and levels between that and all blocks.
+// The fewest kept blocks for which the tiers have room, and levels from there to all blocks.
 std::vector<Resting::Beside> Resting::levels_of(Residency residency) const {
   constexpr int kLevels = 4;
   std::optional<Beside> most = beside_process(residency);
@@ -118,8 +118,8 @@ std::vector<Resting::Beside> Resting::levels_of(Residency residency) const {
   return list;
 }
 
-// Bytes of the process on a host for each micro-batch that goes together: four times the steps, as all may be made again and
-// parameters, accumulators and activations come and go, with two launches each; and what is fed.
+// Bytes of the host process for each micro-batch of a group, fed values included. There are up to four times the steps: all may
+// run again, and parameters, accumulators and activations move. Each has two launches.
 Bytes Resting::steps_of_host() const {
   const Graph& graph = model_->graph;
   const Bytes each = machine_->host_reserve.per_step + machine_->host_reserve.per_launch * 2;
@@ -128,7 +128,7 @@ Bytes Resting::steps_of_host() const {
   return steps + pinned_bytes(graph, make_timeline(graph, model_->accumulation, true)) - kPinnedPart;
 }
 
-// What the budget of a host leaves beside its process, which is counted with the kernels of a loss in chunks.
+// The host's budget without its process, which includes the kernels of a chunked loss.
 Bytes Resting::room_of_host() const {
   if (!has_host(*machine_) || request_->beyond.empty()) return Residency::kAllNear;
   const Bytes budget = request_->beyond.front();
@@ -146,9 +146,9 @@ Bytes Resting::room_of_host() const {
                      "a budget that holds it", {Change("memory.host_memory", process.n)});
 }
 
-// What transfers take of the process on a host. What blocks fetch is not in this graph yet: as much again as what streams, twice.
+// Host bytes of the transfers. Fetches of blocks are not in this graph yet: they add twice the bytes of streaming.
 Bytes Resting::transfers_of_host(const Graph& paged, const Residency& residency) const {
-  constexpr Bytes kThreads{128 << 10};  // of the host's memory, beside those of the disk
+  constexpr Bytes kThreads{128 << 10};  // host bytes of threads other than those of the disk
   const std::vector<ReserveItem> items = paging_reserve(paged, residency, *machine_, 1);
   Bytes needed = total(items) + kThreads;
   for (const ReserveItem& item : items) {
@@ -169,9 +169,9 @@ Error Resting::no_room(Bytes least) const {
 
 std::optional<Resting::Beside> Resting::beside_process(Residency residency) const {
   const auto paged = [&] { return apply_paging(model_->graph, model_->units, residency); };
-  Bytes process;  // of the host's budget
+  Bytes process;  // part of the host's budget
   if (room_ != Residency::kAllNear) {
-    if (request_->beyond.size() > 1) residency.near = Bytes{0};  // as if all passed the disk
+    if (request_->beyond.size() > 1) residency.near = Bytes{0};  // as if all values passed to the disk
     const Bytes transfers = transfers_of_host(paged(), residency);
     process = request_->beyond.front() - room_ + transfers;
     residency.near = std::max(Bytes{0}, room_ - transfers);
@@ -193,7 +193,7 @@ std::vector<Residency> Resting::choices() const {
   }
   std::vector<Residency> list;
   if (!wants_disk(*request_)) list.emplace_back();
-  std::optional<Bytes> least;  // that has to leave memory
+  std::optional<Bytes> least;  // fewest bytes that have to leave memory
   for (const Residency& residency : wanted) {
     for (const Beside& beside : levels_of(residency)) {
       if (beside.has_room) list.push_back(beside.residency);
@@ -215,7 +215,7 @@ std::vector<std::int64_t> Resting::groups(const Residency& residency) const {
   }
   std::vector<std::int64_t> list{1};
   const bool fetches = residency.parameters.beyond && residency.kept() == 0;
-  // Gradients of blocks that are fetched stay here only where an update ends them.
+  // Gradients of fetched blocks stay in memory only if an update ends them.
   const bool all = residency.parameters.beyond && !residency.accumulators.beyond &&
                    request_->gradients == RestPolicy::automatic &&
                    (residency.kept() > 0 || residency.tables.beyond || residency.by_matrix);

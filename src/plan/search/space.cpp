@@ -30,7 +30,7 @@ constexpr Bytes kNoBound{std::numeric_limits<std::int64_t>::max()};
 
 bool takes(const PlanRequest& request, std::int64_t accumulation) { return !request.group || accumulation % *request.group == 0; }
 
-// The smallest numbers of rows with which a window of those expected takes 2, 3, 4, 6, 8, 12, ... micro-steps.
+// The smallest numbers of rows for which an expected window takes 2, 3, 4, 6, 8, 12, ... micro-steps.
 std::vector<std::int64_t> ragged_micro_batches(const PlanRequest& request) {
   if (request.micro_batch) return {*request.micro_batch};
   std::set<std::int64_t> sizes{1};
@@ -70,7 +70,7 @@ std::vector<std::int64_t> micro_batches(const PlanRequest& request) {
   return sizes;
 }
 
-// The fewest rungs with which no budget gets a plan that is slower by more than this share, and the smallest one.
+// Rungs are dropped while no budget gets a plan that is slower by more than this share; the smallest rung stays.
 constexpr double kLeastSlowdown = 0.0005;
 
 std::vector<std::size_t> without_close_rungs(const std::vector<Candidate>& all, const std::vector<std::size_t>& rungs) {
@@ -92,10 +92,10 @@ struct PlanSpace::State {
   Machine machine;
   std::vector<std::unique_ptr<BatchModel>> models;  // by micro-batch size
   std::vector<BatchCandidates> batches;
-  std::vector<bool> beaten;  // by another batch, so that it gives no candidates
+  std::vector<bool> beaten;  // by batch: another one is at least as good, so it has no candidates
   std::vector<Candidate> ladder;
-  std::vector<Bytes> least_process;   // by rung: its process takes no less
-  std::map<std::size_t, Plan> plans;  // by rung of the ladder, in outline
+  std::vector<Bytes> least_process;   // by rung: lower bound for its process
+  std::map<std::size_t, Plan> plans;  // outlines by rung
   std::optional<Bytes> floor, knee, ceiling;
   int simulated_rungs = 0;
 
@@ -114,10 +114,10 @@ struct PlanSpace::State {
   bool exact(const Candidate& candidate) const { return candidate.simulated || batches[candidate.batch].exact(candidate); }
   Bytes least_process_of(const Candidate& candidate) const;
   std::vector<std::size_t> rungs_by_process() const;
-  // What a budget has to have for a rung: no less than what was known before there was a plan.
+  // The budget that a rung needs, at least the bound known before its plan.
   Bytes needs(std::size_t index) { return agrees(index) ? std::max(rung(index).process, least_process[index]) : kNoBound; }
   bool agrees(std::size_t index);
-  // What rests there was chosen so that its process fits beside it: for what that could not know.
+  // The bytes on the host leave room for its process as estimated; its actual size is checked here.
   bool fits_host(const Plan& plan) const { return !limits_host(request, machine) || plan.host <= request.beyond[0]; }
 };
 
@@ -143,9 +143,9 @@ PlanSpace::PlanSpace(GraphSource source, PlanRequest request, Machine machine, K
 PlanSpace::~PlanSpace() = default;
 PlanSpace::PlanSpace(PlanSpace&&) noexcept = default;
 
-// A batch whose fastest end is no faster and whose smallest end holds no less than one plan of another one. What lies between its
-// ends may hold a little less than both; no ladder that was looked at had a rung of that kind. A plan may be too much for a host
-// in ways that only all of it shows, so that with one none is left out.
+// A batch is beaten if another batch has a plan at least as fast as its fastest end and as small as its smallest. Candidates
+// between its ends may hold slightly less, but no measured ladder had such a rung. Plans may exceed a host in ways that only a
+// whole plan shows, so with a limited host no batch is left out.
 void PlanSpace::State::leave_out_beaten() {
   for (const BatchCandidates& batch : batches) beaten.push_back(batch.levels() == 0);
   if (request.activations == RestPolicy::disk || limits_host(request, machine)) return;
@@ -163,7 +163,7 @@ void PlanSpace::State::leave_out_beaten() {
   }
 }
 
-// Candidates by time, each holding fewer bytes than all faster ones.
+// Candidates by time; each holds fewer bytes than all faster ones.
 std::vector<std::size_t> undominated(const std::vector<Candidate>& all) {
   std::vector<std::size_t> order(all.size());
   for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
@@ -177,7 +177,7 @@ std::vector<std::size_t> undominated(const std::vector<Candidate>& all) {
   return without_close_rungs(all, kept);
 }
 
-// Candidates of one batch are simulated together, as they start from the same graph.
+// Candidates of one batch are simulated together, since they start from the same graph.
 void PlanSpace::State::simulate(std::vector<Candidate*> candidates) const {
   std::ranges::stable_sort(candidates, {}, &Candidate::batch);
   std::vector<std::span<Candidate* const>> parts;
@@ -191,8 +191,8 @@ void PlanSpace::State::simulate(std::vector<Candidate*> candidates) const {
   run_tasks(parts.size(), [&](std::size_t i) { batches[parts[i].front()->batch].simulate(parts[i]); });
 }
 
-// The ladder does not depend on any budget. Where only a simulation tells what a rung comes to, it is simulated, and the ladder
-// made anew. Of more than there are simulations for, half are spread over the rungs each time; candidates that are left go.
+// The ladder does not depend on the budget. Rungs without exact seconds are simulated, and the ladder is built again. If they are
+// too many, each round spends half of the simulations left on them, spread evenly; candidates never simulated are dropped.
 void PlanSpace::State::climb() {
   const std::size_t most_simulated = request.floor_only ? 24 : 200;  // each takes about 20 ms
   std::vector<Candidate> all;
@@ -225,7 +225,7 @@ void PlanSpace::State::climb() {
     const std::size_t count = open.size() <= left ? open.size() : ceil_div(left, std::size_t{2});
     left -= count;
     simulated_rungs += static_cast<int>(count);
-    std::vector<Candidate*> chosen;  // the smallest is among them
+    std::vector<Candidate*> chosen;  // includes the smallest
     for (std::size_t i = 0; i < count; ++i) chosen.push_back(&all[open[open.size() - 1 - i * open.size() / count]]);
     simulate(std::move(chosen));
   }
@@ -236,7 +236,7 @@ const Plan& PlanSpace::State::rung(std::size_t index) {
   return found != plans.end() ? found->second : plans.emplace(index, outline_of(index)).first->second;
 }
 
-// Enough to judge a rung and, by its offsets, to make all of its plan again: a search looks at many.
+// The facts that judge a rung, and the offsets from which its plan can be made again: a search looks at many rungs.
 Plan PlanSpace::State::outline_of(std::size_t index) {
   Plan plan = plan_of(ladder[index]);
   std::vector<Bytes> offsets = std::move(plan.offsets);
@@ -246,7 +246,7 @@ Plan PlanSpace::State::outline_of(std::size_t index) {
   return plan;
 }
 
-// Side by side, for when it is known that they are wanted.
+// Builds in parallel the rungs that are certain to be used.
 void PlanSpace::State::build_rungs(std::vector<std::size_t> indices) {
   std::sort(indices.begin(), indices.end());
   indices.erase(std::unique(indices.begin(), indices.end()), indices.end());
@@ -266,26 +266,26 @@ Plan PlanSpace::State::plan_of(const Candidate& candidate, const std::vector<Byt
                                 .residency = batch.residency(candidate),
                                 .replays = batch.replays(candidate)};
   Plan plan = build_plan(model.graph, model.units, decisions, request, machine, model.kernels, offsets);
-  // The sum that put the rung into its place, not the same sum in another order: no rung is faster than those before it.
+  // The sum that ordered the rungs, not the same sum in another order: no rung is faster than those before it.
   plan.update_seconds = candidate.update_seconds;
   return plan;
 }
 
-// Whether the simulator finds the bytes that put the rung into its place. If not, no budget gets it.
+// True if the simulator confirms the bytes that placed the rung. No budget gets a rung without that.
 bool PlanSpace::State::agrees(std::size_t index) {
   const Plan& plan = rung(index);
   const Candidate& candidate = ladder[index];
   return exact(candidate) ? plan.live == candidate.live : plan.live <= candidate.live;
 }
 
-// Bytes that are only an upper bound count without the instructions of what runs again.
+// Bytes that are only an upper bound count without the instructions of ops that run again.
 Bytes PlanSpace::State::least_process_of(const Candidate& candidate) const {
   const BatchCandidates& batch = batches[candidate.batch];
   if (candidate.simulated) return candidate.held() + candidate.reserve;
   return candidate.held() + (exact(candidate) ? batch.least_reserve(candidate) : batch.least_reserve());
 }
 
-// From the one whose process may be the smallest on.
+// Rungs by the lower bound of their process, the smallest first.
 std::vector<std::size_t> PlanSpace::State::rungs_by_process() const {
   std::vector<std::size_t> order(ladder.size());
   std::iota(order.rbegin(), order.rend(), std::size_t{0});
@@ -293,7 +293,7 @@ std::vector<std::size_t> PlanSpace::State::rungs_by_process() const {
   return order;
 }
 
-// The bytes after layout need not fall with every rung, so each is judged by its plan.
+// Bytes after layout need not fall from rung to rung, so each rung is judged by its plan.
 std::optional<std::size_t> PlanSpace::State::fastest_within(Bytes memory) {
   for (std::size_t i = 0; i < ladder.size(); ++i) {
     if (least_process[i] <= memory && needs(i) <= memory && fits_host(rung(i))) return i;
@@ -311,7 +311,7 @@ Bytes PlanSpace::floor() {
   return least;
 }
 
-// Of all micro-batch sizes and groups of them, whatever else is decided.
+// The least bound over all micro-batch sizes and groups, for all other decisions.
 TimeBound PlanSpace::State::time_bound(Bytes memory) {
   std::vector<TimeBound> bounds(models.size());
   run_tasks(models.size(), [&](std::size_t i) {
@@ -369,7 +369,7 @@ const std::vector<Candidate>& PlanSpace::ladder() const { return state_->ladder;
 static double nodes_of(const BatchModel& model) { return static_cast<double>(model.graph.nodes.size()); }
 
 PlanningEffort PlanSpace::effort() const {
-  // The work for each node of a graph that is built, of a level of a combination, of a simulated rung; and for each label.
+  // Work per node of a built graph, of a combination's level and of a simulated rung; work per label.
   constexpr double kOfGraph = 10, kOfCombination = 6, kOfRung = 2.5, kOfLabel = 1.0 / 150;
   PlanningEffort effort{.simulations = state_->simulated_rungs};
   for (const BatchCandidates& batch : state_->batches) {
@@ -389,12 +389,12 @@ std::vector<FrontierPoint> PlanSpace::frontier(int most, std::span<const Bytes> 
   for (const Bytes budget : budgets) {
     if (budget >= floor()) wanted.push_back(budget);
   }
-  std::set<std::size_t, std::greater<>> rungs;  // slowest, and thus smallest, first
+  std::set<std::size_t, std::greater<>> rungs;  // slowest and thus smallest first
   const auto add = [&](Bytes budget) {
     if (const std::optional<std::size_t> rung = state_->fastest_within(budget)) rungs.insert(*rung);
   };
   for (const Bytes budget : wanted) add(budget);
-  // A rung that layout has made larger than a faster one gives way to that one.
+  // A faster rung replaces one that layout has made larger.
   for (const std::size_t i : spread_rungs(state_->ladder, most - static_cast<int>(rungs.size()))) {
     if (state_->agrees(i)) add(state_->needs(i));
   }

@@ -13,7 +13,7 @@ namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
-// Which nodes of a micro-step run after a node in every order, and which before.
+// Nodes of a micro-step that run after a node in every order, and those that run before it.
 struct Around {
   PerNode<char> later, earlier;
 
@@ -40,7 +40,7 @@ std::int64_t padding_of(const Value& value) { return (aligned_bytes(value) - val
 
 bool is_frozen(const Value& value) { return value.parameter && value.parameter->kind == ParameterKind::frozen; }
 
-// The step at which most is live of those that run what the loss's gradient leads to.
+// The step with the most live bytes among nodes that depend on the loss's gradient.
 std::optional<int> highest_backward(const Simulation& simulation, const Around& loss) {
   const LiveProfile steady = live_profile(simulation.lifetimes, simulation.timeline, Phase::steady);
   const int first = simulation.timeline.micro.begin;
@@ -119,7 +119,7 @@ TimeCuts::Cut TimeCuts::cut_at(const Simulation& simulation, int step, const Per
   };
   const Node& node = graph.nodes[middle];
   std::ranges::for_each(node.inputs, touch);
-  // What may lie on an input counts with that one.
+  // An output that may lie on an input counts with the input.
   const std::vector<NodeAlias> aliases = aliases_of(graph, node);
   for (const ValueId output : node.outputs) {
     if (std::ranges::find(aliases, output, &NodeAlias::output) == aliases.end()) touch(output);
@@ -134,7 +134,7 @@ TimeCuts::Cut TimeCuts::cut_at(const Simulation& simulation, int step, const Per
 
   const Around around(graph, middle);
   const PerNode<int> unit_of = units_of_nodes(graph, model.units);
-  std::map<ValueId, bool> saved;  // whether a block reads it
+  std::map<ValueId, bool> saved;  // true if a block reads it
   for (const NodeId id : graph.section_order(Section::micro)) {
     if (!graph.nodes[id].backward || around.later[id] == 0) continue;
     for (const ValueId input : graph.nodes[id].inputs) {
@@ -145,7 +145,7 @@ TimeCuts::Cut TimeCuts::cut_at(const Simulation& simulation, int step, const Per
       saved[value] |= unit_of[id] >= 0 && unit_of[id] < model.blocks;
     }
   }
-  // What one node made counts together, and where blocks read some of it, that part alone.
+  // Values of one node count together. If blocks read some of them, only these count.
   std::map<NodeId, Saved> made;
   for (const auto& [value, by_block] : saved) {
     const NodeId producer = graph.values[value].producer;
@@ -161,8 +161,8 @@ TimeCuts::Cut TimeCuts::cut_at(const Simulation& simulation, int step, const Per
   return cut;
 }
 
-// The losses of a group run one after the other, when everything that their micro-batches have saved is still to be read; past
-// them a group goes block by block. The first round of a window has no sums yet.
+// The losses of a group run one after the other, while all saved values of its micro-batches are still needed. After them a group
+// goes block by block. The first round of a window has no sums yet.
 TimeCuts::Moments TimeCuts::moments(const Cut& cut, std::int64_t group) const {
   const std::int64_t each = cut.loss ? 1 : group;
   return {(accumulation_ / group - 1) * each, each, cut.loss ? group : 1};
@@ -184,15 +184,14 @@ double TimeCuts::all_again(const Cut& cut, const Moments& moments, double bytes)
          static_cast<double>(moments.without_sums) * once(bytes - static_cast<double>(sums_));
 }
 
-// What may leave memory within some seconds. Persistent values pass a link once each way, whatever the number of micro-batches,
-// and frozen ones once on the way in: they go first. What blocks hold passes it at each moment. Past a tier's room the next link
-// is passed as well.
+// Bytes that may leave memory within a time. Persistent values pass a link once each way for any number of micro-batches, frozen
+// ones once inwards: they go first. Saved values pass it at each moment. Bytes past a tier's room pass the next link, too.
 struct TimeCuts::Links {
   struct Way {
     const Link *in, *out;
-    double before;  // bytes that rest nearer
+    double before;  // bytes on nearer tiers
 
-    // The most bytes that come in within some seconds where all go out again but `frozen` of them, and the other way round.
+    // The most bytes that come in within `seconds` if all but `frozen` of them go out again, and the inverse.
     double most_within(double seconds, double frozen) const {
       return std::min(in->alone() * seconds, out->alone() * seconds + frozen);
     }
@@ -205,7 +204,7 @@ struct TimeCuts::Links {
 
   Links(const PlanRequest& request, const Machine& machine, std::int64_t movable, std::int64_t frozen, std::int64_t moments)
       : persistent(static_cast<double>(movable)), frozen(static_cast<double>(frozen)), moments(static_cast<double>(moments)) {
-    if (request.optimizer_state == RestPolicy::memory) return;  // then all else stays as well
+    if (request.optimizer_state == RestPolicy::memory) return;  // then all other values stay as well
     for (std::size_t i = 0; i < request.beyond.size(); ++i) {
       const auto *in = link_between(machine, i + 1, i), *out = link_between(machine, i, i + 1);
       if (in == nullptr || out == nullptr) break;
@@ -214,7 +213,7 @@ struct TimeCuts::Links {
     }
   }
 
-  // Bytes that rest elsewhere at each moment: every round of a window runs the same instructions.
+  // Bytes on other tiers at each moment: every round of a window runs the same instructions.
   double most_within(double seconds) const {
     if (links.empty()) return 0;
     const double passes = links.front().most_within(seconds, frozen), once = std::min(persistent + frozen, passes);
@@ -230,7 +229,7 @@ struct TimeCuts::Links {
     return seconds;
   }
 
-  // Of bytes that come in and others that go out, both ways at once as long as that is faster than one after the other.
+  // Seconds for bytes that come in and others that go out. Both directions overlap as long as that is faster.
   double both_ways(double in, double out) const {
     double seconds = 0;
     for (const Way& link : links) {
@@ -257,13 +256,12 @@ TimeBound TimeCuts::at(const Cut& cut, const Moments& moments, Bytes arena, doub
   const bool in_memory = links.links.empty();
   std::int64_t live = persistent_ + (moments.with_sums > 0 ? sums_ : 0) + cut.touched + (cut.loss ? scratch.n : 0);
   std::int64_t padding =
-      padding_ + (moments.with_sums > 0 ? sums_padding_ : 0);  // which leaves memory with what moves, and does not pass a link
+      padding_ + (moments.with_sums > 0 ? sums_padding_ : 0);  // it leaves memory with its values and passes no link
   for (const Saved& saved : cut.saved) {
     live += saved.bytes * (saved.by_block ? moments.copies : 1);
     padding += saved.padding * (saved.by_block ? moments.copies : 1);
   }
-  // Left out beside another tier: accumulators may leave memory as they are written, and scratch is less where operands come in
-  // ranges.
+  // Not counted with another tier: accumulators may leave memory when written, and operands in ranges need less scratch.
   live += in_memory ? cut.own : -padding;
   const auto short_of = static_cast<double>(std::max<std::int64_t>(0, live - arena.n));
   const double waits = waits_behind(moments.with_sums > 0 ? rounds_ : one_round_, arena, links);

@@ -40,7 +40,7 @@ double LaneModel::kernel_seconds(int step) const {
   return simulation_.kernels[static_cast<std::size_t>(step)].of(simulation_.timeline.rounds == 1).seconds;
 }
 
-// Each way is a lane of its own, and a slot is refilled while the next pieces are worked on.
+// Each direction is a lane of its own. A slot is refilled while the next pieces are used.
 LaneEvent LaneModel::streamed(const Node& node, const std::vector<StreamedInput>& inputs, double seconds,
                               bool first_round) const {
   const int passes = ranges_of(simulation_.graph, node).passes;
@@ -73,7 +73,7 @@ LaneEvent LaneModel::streamed(const Node& node, const std::vector<StreamedInput>
     }
     if (room == 0) continue;
     const bool both = way_in.beside_compute && way_out.beside_compute;
-    // As long as both lanes are busy, each has its rate of then; the rest has the link for itself.
+    // While both lanes are busy each has its shared rate; the rest of the longer one has the link alone.
     const bool inward = event.in[i] > event.out[i];
     const double longer = inward ? event.in[i] : event.out[i], by_itself = inward ? in_alone : out_alone;
     const double rest = longer > 0 ? std::abs(event.in[i] - event.out[i]) * by_itself / longer : 0;
@@ -109,7 +109,7 @@ LaneEvents LaneModel::transfer(const Node& node) const {
   return {event};
 }
 
-// What streams together moves once, when the first of its steps comes.
+// Values that stream together move once, at the first of their steps.
 LaneEvents LaneModel::stream(int step, const std::vector<StreamedInput>& inputs) const {
   const StepRange together = streams_with(simulation_.graph, simulation_.timeline, step);
   if (step != together.begin) return {};
@@ -169,7 +169,7 @@ void LaneClock::run(const LaneEvent& event) {
   }
 }
 
-// When it is there: over on every link that it passes.
+// Returns the time at which the transfer has passed every link on its way.
 double LaneClock::start(const LaneEvent& event) {
   const std::size_t way = event.outward ? 1 : 0;
   double end = now_;
@@ -184,7 +184,7 @@ double LaneClock::start(const LaneEvent& event) {
   return end + event.tail;
 }
 
-// What starts early may be needed late, so what is waited for need not be the oldest on its lane.
+// Early transfers may be needed late, so the one to wait for may not be the oldest on its lane.
 void LaneClock::wait(const LaneEvent& event) {
   std::vector<Underway>& underway = underway_[event.outward ? 1 : 0];
   const auto found =
