@@ -18,8 +18,7 @@ namespace plimsoll {
 enum class TiedTables : std::uint8_t { equal, apart };
 
 // Refuses a folder whose tensors are not those of the adapter in the graph: data_error E-ADAPTER-TENSOR names one; E-ADAPTER-TIED
-// if a tied table has two different tensors; E-ADAPTER-TWICE if the base has this adapter already. Reads headers and tied
-// tensors.
+// if the tensors of a tied table differ; E-ADAPTER-TWICE if the base has this adapter already. Reads headers and tied tensors.
 void check_adapter(const Graph& graph, const ModelConfig& config, const AdapterSettings& settings,
                    const std::filesystem::path& base, TiedTables tied = TiedTables::equal);
 
