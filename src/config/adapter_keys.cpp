@@ -79,7 +79,7 @@ bool has_adapter(const C& c) { return c.adapter.active(); }
 // The keys below are written for configurations with an adapter.
 KeyAccess of_adapter(KeyAccess access) { return written_if(has_adapter, std::move(access)); }
 
-// Lists of names in any order are the same.
+// The order of names in a list has no effect.
 AdapterSettings sorted(AdapterSettings settings) {
   for (std::vector<std::string>* list : {&settings.targets.names, &settings.excluded, &settings.modules_to_save}) {
     std::ranges::sort(*list);

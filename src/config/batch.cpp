@@ -10,7 +10,7 @@
 namespace plimsoll {
 namespace {
 
-// The divisor of n that lies nearest to `wish`, the smaller one of two.
+// The divisor of n nearest to `wish`; of two, the smaller one.
 std::int64_t nearest_divisor(std::int64_t n, std::int64_t wish) {
   std::int64_t best = 1;
   const auto consider = [&](std::int64_t divisor) {

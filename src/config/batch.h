@@ -1,4 +1,4 @@
-// effective_batch = micro_batch x accumulation: any of the three may be left out, and no two answers are possible.
+// effective_batch = micro_batch x accumulation. Any of the three may be absent; the answer is unique.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ struct BatchSplit {
 };
 
 // Absent means "auto". micro x accumulation alone define the effective batch; micro alone is a window of one micro-batch. Throws
-// config_error E-BATCH-3 with the nearest values that work, E-CONFIG-MISSING where nothing says how large a window is.
+// config_error E-BATCH-3 with the nearest values that work, and E-CONFIG-MISSING if nothing gives the size of a window.
 BatchSplit resolve_batch(std::optional<std::int64_t> effective, std::optional<std::int64_t> micro,
                          std::optional<std::int64_t> accumulation, const std::string& where);
 

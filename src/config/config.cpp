@@ -14,7 +14,7 @@
 namespace plimsoll {
 namespace {
 
-// One setting per key; what comes later overrides what came before.
+// One setting per key; a later setting overrides an earlier one.
 class Merged {
  public:
   Merged() : settings_(config_keys().size()) {}
@@ -46,10 +46,10 @@ class Merged {
     }
   }
 
-  // Values that no key takes are faults; they are left out from here on.
+  // A value that its key refuses is a fault, and is left out from here on.
   void leave_out_faulty(ConfigFaults& faults) {
     for (std::optional<KeySetting>& each : settings_) {
-      if (!each || each->key->name == "model.init" || each->key->name == "adapter.init") continue;  // which reads files
+      if (!each || each->key->name == "model.init" || each->key->name == "adapter.init") continue;  // these read files
       if (!faults.attempt({each->key->name}, [&] { each->alone(); })) each.reset();
     }
   }

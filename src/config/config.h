@@ -30,7 +30,7 @@ namespace plimsoll {
 struct ModelSettings {
   std::string preset;               // "" if keys or a folder give the shape
   std::filesystem::path init;       // a Hugging Face folder; empty: random weights
-  ModelConfig config;               // of a preset, a folder, or its keys
+  ModelConfig config;               // from a preset, a folder, or its keys
   std::int64_t context = 0;         // tokens of a sample, at most the positions of the model
   std::vector<std::string> freeze;  // regular expressions for names of parameters and modules
 
@@ -39,7 +39,7 @@ struct ModelSettings {
 
 struct DataSettings {
   DataPaths train, validation;          // validation may be empty
-  double validation_share = 0;          // of the training data, which is held out; 0: none
+  double validation_share = 0;          // held-out share of the training data; 0: none
   std::string format = "auto";          // "auto", "bytes", "u16", "u32", "llmc", "bpe", "chat"
   std::filesystem::path chat_template;  // empty: that of the vocabulary's folder
   TrainedTurns loss = TrainedTurns::assistant;
@@ -52,7 +52,7 @@ struct DataSettings {
 
 enum class OnDivergence : std::uint8_t { stop, proceed };  // numbers that are not finite stop a run in any case
 
-// Between checkpoints: updates, or seconds, or with neither only at the end.
+// The interval between checkpoints, in updates or in seconds. If both are 0, the only checkpoint is made at the end.
 struct SaveInterval {
   std::int64_t updates = 0, seconds = 600;
 
@@ -60,24 +60,24 @@ struct SaveInterval {
 };
 
 struct BatchSettings {
-  std::int64_t tokens = 0;  // of a micro-batch at most, padding included; 0: no bound
+  std::int64_t tokens = 0;  // maximum tokens of a micro-batch, padding included; 0: no bound
   bool packing = false;     // rows hold several samples
 
   friend bool operator==(const BatchSettings&, const BatchSettings&) = default;
 };
 
 struct TrainSettings {
-  std::int64_t effective_batch = 0;                       // samples of an update; with effective_tokens: those of whole contexts
-  std::int64_t effective_tokens = 0;                      // of an update, at most; 0: updates have a number of samples
+  std::int64_t effective_batch = 0;                       // samples of an update; with effective_tokens: samples of full context
+  std::int64_t effective_tokens = 0;                      // maximum tokens of an update; 0: updates have a number of samples
   std::optional<std::int64_t> micro_batch, accumulation;  // both or none; none: the planner's choice
   std::int64_t updates = 100;
   std::optional<double> epochs;    // passes over the data
   bool open = false;               // the number of updates follows from epochs, and is not known yet
-  double gradient_clip = 1.0;      // of the global norm; 0: none
-  double gradient_clip_value = 0;  // of each element, instead; 0: none
+  double gradient_clip = 1.0;      // maximum global norm; 0: no clipping
+  double gradient_clip_value = 0;  // maximum magnitude of each element; 0: no clipping
   double label_smoothing = 0, z_loss = 0;
-  std::int64_t evaluate_every = 0;    // updates; 0: at the end only
-  std::int64_t evaluate_samples = 0;  // 0: all of data.validation
+  std::int64_t evaluate_every = 0;    // updates between evaluations; 0: at the end only
+  std::int64_t evaluate_samples = 0;  // samples of an evaluation; 0: all of data.validation
   SaveInterval save_every;
   OnDivergence on_divergence = OnDivergence::stop;
 
@@ -129,14 +129,14 @@ struct PrecisionSettings {
   std::optional<std::vector<DType>> allowed;  // the choices for compute; absent after loading
   Rounding rounding = Rounding::stochastic;
   bool force_nearest = false;            // permits nearest
-  double loss_scale = 65536;             // of fp16: at the start
-  Duration loss_scale_growth{2000, {}};  // without an overflow, after which it doubles
+  double loss_scale = 65536;             // fp16: initial scale
+  Duration loss_scale_growth{2000, {}};  // fp16: length without overflow after which the scale doubles
 
-  // Sums that are rounded.
+  // True if stored numbers are narrower than fp32, so that sums are rounded.
   bool has_narrow_numbers() const { return parameters != DType::f32 || gradients != DType::f32 || optimizer_state != DType::f32; }
   friend bool operator==(const PrecisionSettings&, const PrecisionSettings&) = default;
 };
-// "fp32", "bf16", "8bit": as the configuration and plans name them.
+// The name in configurations and plans: "fp32", "bf16", "8bit".
 std::string_view precision_name(DType dtype);
 
 struct Config {
@@ -152,7 +152,7 @@ struct Config {
   MemorySettings memory;
   PrecisionSettings precision;
   BaseFormat base = BaseFormat::none;  // [quantize]: how frozen linear layers are stored
-  int threads = 0;                     // [machine]; after loading at least 1
+  int threads = 0;                     // [machine]; at least 1 after loading
   DeviceChoice device = DeviceChoice::cpu;
   LinkRates links;
   bool unverified = false;  // permits a device without a complete proof
@@ -189,9 +189,9 @@ std::string config_hash(const Config& config);
 std::vector<std::string> config_differences(const Config& from, const Config& to);
 
 RunLength run_length(const Config& config);
-// The rate of an update that `samples_before` samples come before; see Schedule.
+// The rate of an update after `samples_before` samples; see Schedule.
 double learning_rate_at(const Config& config, std::int64_t samples_before);
-// The momentum, or the first beta of AdamW and Lion, likewise.
+// The momentum, or the first beta of AdamW and Lion, of the same update.
 double momentum_at(const Config& config, std::int64_t samples_before);
 
 }  // namespace plimsoll

@@ -34,7 +34,7 @@ Error foreign_value(const Setting& s, std::string_view advice) {
                       std::string(advice));
 }
 
-// A value of Transformers: ours, or "" and what to write instead.
+// A value of Transformers: our value, or "" and the advice.
 struct Scheduler {
   std::string_view name, ours, advice;
   Implied implied;
@@ -120,7 +120,7 @@ void set_optim(Config& c, const Setting& s) {
   config_key("optimizer.name").set(c, named);
 }
 
-// With the optimizer come the defaults of TrainingArguments.
+// The optimizer brings the defaults of TrainingArguments.
 Implied implied_by_optim(const Setting& s) {
   const Optim* found = find_optim(s);
   const bool sgd = text(s) == "sgd";
@@ -132,10 +132,10 @@ Implied implied_by_optim(const Setting& s) {
   return implied;
 }
 
-// A name of LoRA's settings says that there is an adapter.
+// A name of LoRA's settings implies an adapter.
 Implied implied_by_lora(const Setting&) { return {{"adapter.kind", Kind::usual, std::string("lora")}}; }
 
-// Axolotl's: lora, qlora.
+// Axolotl's values: lora, qlora.
 void set_adapter(Config& c, const Setting& s) {
   Setting named = s;
   if (text(s) == "qlora") named.value = std::string("lora");

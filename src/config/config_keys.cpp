@@ -238,7 +238,7 @@ std::string disk_text(const Config& c) {
   return toml_text(fmt::format("{}:{}", c.memory.disk->folder.native(), c.memory.disk->size.n));
 }
 
-// A number alone counts bytes; few of them are most likely meant as something else.
+// A number without a unit counts bytes. A small one is most likely a mistake.
 void set_size(Config& c, std::optional<Bytes>& out, const Setting& s) {
   constexpr std::int64_t kFew = 1 << 20;
   out.reset();

@@ -52,7 +52,7 @@ struct ImpliedSetting {
   };
   std::string_view key;
   Kind kind;
-  SettingValue value;  // of always and usual
+  SettingValue value;  // for always and usual
 };
 
 // A setting whose key is known.

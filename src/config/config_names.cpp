@@ -15,7 +15,7 @@ bool is_section(std::string_view name) {
                      [&](const ConfigKey& key) { return section_of(key.name) == name && !name.empty(); });
 }
 
-// A key may stand at the top level or in [train] instead of in its own section, where its name alone says which it is.
+// A key may stand at the top level or in [train] instead of its own section, if its name is unique.
 bool may_stand_in(std::string_view section, const ConfigKey& key) {
   constexpr std::string_view kAdapters[] = {"lora", "qlora", "peft", "peft_config", "lora_config"};
   const bool adapter = section_of(key.name) == "adapter" && std::ranges::find(kAdapters, section) != std::end(kAdapters);
@@ -32,7 +32,7 @@ const ConfigKey* only_key_called(std::string_view leaf) {
   return found;
 }
 
-// The key that is close to such a name, or "". Sections count only where the rest is one and the same.
+// The key nearest to a name, or "". Of equally near keys, one of the same section is preferred.
 std::string suggestion(std::string_view name, std::string_view leaf) {
   if (const ConfigKey* key = only_key_called(leaf)) return std::string(key->name);
   std::vector<std::string> keys, leaves;
@@ -76,7 +76,7 @@ Error unknown_key(const Setting& setting, std::string_view name, ConfigFaults& f
   return error(fmt::format("the nearest is {}", nearest));
 }
 
-// Nothing for a flag that says nothing.
+// Nothing for a flag without effect.
 std::optional<KeySetting> find_key(Setting setting, std::vector<std::string>& notes, ConfigFaults& faults) {
   for (const ConfigKey& key : config_keys()) {
     if (key.name == setting.name) return KeySetting{std::move(setting), &key, key.access.set};

@@ -21,7 +21,7 @@
 namespace plimsoll {
 namespace {
 
-// "model.layers", of every family, for keys of which `which` holds.
+// The names ("model.layers") of the keys of all families for which `which` holds.
 std::vector<std::string> model_keys(bool ModelKey::*which) {
   std::vector<std::string> names;
   for (const Family* family : families()) {
@@ -42,7 +42,7 @@ Error missing(const GivenSettings& given, std::string what, std::string expected
   return config_error("E-CONFIG-MISSING", given.file(), what + " is not given", std::move(expected), {std::move(remedy)});
 }
 
-// A share is one of this machine's memory.
+// A percentage refers to this machine's memory.
 void check_shares(const Config& config, const GivenSettings& given) {
   const Setting* budget = given.find("memory.budget");
   if (config.device != DeviceChoice::cuda || budget == nullptr || budget->text.find('%') == std::string::npos) return;
@@ -144,7 +144,7 @@ void check_products(const Config& config, const GivenSettings& given) {
 void check_samples(const Config& config, const GivenSettings& given) {
   const DataSettings& data = config.data;
   if (data.format == "chat") return;
-  const bool stated = data.format != "auto";  // how conversations become samples may be said before there are any
+  const bool stated = data.format != "auto";  // with "auto", the keys of conversations may be given without conversations
   const std::array says{std::pair{"batch.packing", config.batch.packing},
                         std::pair{"data.template", stated && !data.chat_template.empty()},
                         std::pair{"data.loss", stated && data.loss != TrainedTurns::assistant},
@@ -162,7 +162,7 @@ void check_samples(const Config& config, const GivenSettings& given) {
       "a file, or JSON samples, data.format = \"chat\"", {Change("data.format", "chat")});
 }
 
-// Updates of a number of tokens, and rows with several samples: how many micro-steps there are follows from the rows.
+// Updates of a number of tokens, and rows with several samples: the number of micro-steps follows from the rows.
 void complete_ragged(Config& config, const GivenSettings& given) {
   TrainSettings& train = config.train;
   const bool tokens = train.effective_tokens > 0;
@@ -243,7 +243,7 @@ void check_clips(Config& config, const GivenSettings& given) {
                      {Change("train.gradient_clip", 0), Change("train.gradient_clip_value", 0)});
 }
 
-// The default of the end of a schedule, or of the lowest point of its cycles.
+// The default of schedule.final_fraction.
 double usual_end(const Schedule& schedule) {
   constexpr double kOneCycleDepth = 1e4;  // as in PyTorch
   switch (schedule.kind) {
@@ -260,7 +260,7 @@ double usual_end(const Schedule& schedule) {
   return 0;
 }
 
-// One-cycle swings momentum as well, by default.
+// By default, one_cycle varies momentum as well.
 void complete_momentum(Config& config, const GivenSettings& given) {
   Schedule& schedule = config.schedule;
   const OptimizerKind kind = config.optimizer.kind;
@@ -323,7 +323,7 @@ void choose_precision(Config& config, const GivenSettings& given, const Bf16Spee
   }
   const std::vector<DType> allowed = *std::exchange(config.precision.allowed, {});
   const auto may = [&](DType dtype) { return std::find(allowed.begin(), allowed.end(), dtype) != allowed.end(); };
-  // A processor's speed says nothing of a GPU's.
+  // The speed of a processor is no measure of a GPU.
   const Bf16Speed speed =
       config.device == DeviceChoice::cuda ? Bf16Speed{true, "GPUs multiply bf16 at several times the rate"} : bf16;
   const DType order[] = {speed.fast ? DType::bf16 : DType::f32, speed.fast ? DType::f32 : DType::bf16, DType::f16};
@@ -372,7 +372,7 @@ void check_precision(const Config& config, const GivenSettings& given) {
                      "adamw, lion, sgd with momentum, or fp32", {Change("precision.optimizer_state", "fp32")});
 }
 
-// Choices that are taken as they are, and are most likely a mistake.
+// Notes on choices that are accepted, and are most likely a mistake.
 void note_doubtful(Config& config, const GivenSettings& given) {
   note_doubtful_optimizer(config, given);
   const auto note = [&](bool doubtful, std::string_view key, const std::string& what) {
@@ -456,7 +456,7 @@ std::string text_of(const ConfigKey& key, const Config& config) {
 
 namespace {
 
-// A setting, and another one that it excludes where the configuration says something by it.
+// A setting `key`, and the setting `other` that it excludes if `says` holds for the configuration of `key` alone.
 struct Rivals {
   std::string_view key, other;
   bool (*says)(const Config&);

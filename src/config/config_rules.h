@@ -32,24 +32,25 @@ class GivenSettings {
   std::string file_;
 };
 
-// True if a key applies to such a schedule, and for keys of other sections.
+// True if a key applies to the schedule, and for keys of other sections.
 bool schedule_has(ScheduleKind kind, std::string_view key);
-// The value of a key as TOML; "" if it is absent, or of another schedule.
+// The value of a key as TOML; "" if the key is absent, or belongs to another schedule.
 std::string text_of(const ConfigKey& key, const Config& config);
 
-// The default rate: that of most models with such an optimizer.
+// The default rate, the usual one of most models with the optimizer.
 double usual_learning_rate(OptimizerKind kind);
 
-// True if the optimizer keeps anything between updates.
+// True if the optimizer keeps state between updates.
 bool keeps_state(const Config& config);
 
-// The effect of a key on a run of this configuration. Without a schedule, more updates are the same ones and others after them.
+// The effect of a key on a run of this configuration. With a constant rate, a longer run begins with the same updates.
 OnResume on_resume(const ConfigKey& key, const Config& config);
 
-// Typed settings count before those of a file, and settings typed now before those typed when the run began.
+// True if `one` overrides `other`. Typed settings override those of a file; settings typed now override those typed when the run
+// began.
 bool counts_before(const Setting& one, const Setting& other);
 
-// If two choices exclude each other, that of the command line counts: the file's setting is removed, with a note.
+// If two choices exclude each other, the command line wins: the file's setting is removed, with a note.
 void leave_aside(KeySettings& settings, std::vector<std::string>& notes);
 
 // E-CONFIG-INIT if keys of the shape accompany an init folder. Runs before any file is read.

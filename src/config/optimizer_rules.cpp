@@ -12,7 +12,7 @@
 namespace plimsoll {
 namespace {
 
-// From half-lives.
+// Computes the betas from half-lives.
 void complete_betas(Config& config, const GivenSettings& given) {
   OptimizerChoice& optimizer = config.optimizer;
   if (!optimizer.half_lives) return;
@@ -48,7 +48,7 @@ UsualSettings usual_settings(OptimizerKind kind) {
     case OptimizerKind::adamw: return {3e-4, 0.1, 0.95};
     case OptimizerKind::lion: return {1e-4, 0.3, 0.99};
     case OptimizerKind::sgd: return {1e-2, 0, 0.95};
-    case OptimizerKind::adafactor: return {1e-2, 0, 0.95};  // of the size of a parameter
+    case OptimizerKind::adafactor: return {1e-2, 0, 0.95};  // relative to the size of a parameter
   }
   return {};
 }
@@ -101,7 +101,7 @@ void note_doubtful_optimizer(Config& config, const GivenSettings& given) {
   note(betas && std::max(o.beta1, o.beta2) > 0.99999, "optimizer.betas",
        fmt::format("betas of {:g} and {:g} hardly take in any gradient", o.beta1, o.beta2));
   note(adamw && o.epsilon >= 0.1, "optimizer.epsilon", fmt::format("an epsilon of {:g} outweighs most gradients", o.epsilon));
-  // Keys of another optimizer; those that the resolved file writes for all say what holds anyway.
+  // Keys of another optimizer. Defaults are no mistake: the resolved file writes these keys for all optimizers.
   const OptimizerChoice none;
   const auto unused = [&](bool given_in_vain, std::string_view key) {
     note(given_in_vain, key, fmt::format("{} is not used: {} has no such thing", key, name));

@@ -7,7 +7,7 @@ namespace plimsoll {
 
 // Fills rate, decay and betas. E-CONFIG-CONFLICT, E-CONFIG-RANGE.
 void complete_optimizer(Config& config, const GivenSettings& given);
-// Adds notes on what the learning rate, the decay and the betas do to each weight.
+// Adds notes on the effect of the learning rate, the decay and the betas on each weight.
 void note_doubtful_optimizer(Config& config, const GivenSettings& given);
 
 }  // namespace plimsoll

@@ -15,7 +15,7 @@ namespace {
 using nlohmann::json;
 
 std::filesystem::path whole(const std::filesystem::path& path) {
-  std::error_code gone;  // the current folder, perhaps
+  std::error_code gone;  // the current folder may be gone
   const std::filesystem::path absolute = std::filesystem::absolute(path, gone);
   return (gone ? path : absolute).lexically_normal();
 }
@@ -33,7 +33,7 @@ json to_json(const std::vector<Setting>& settings, const std::filesystem::path& 
   return list;
 }
 
-// The base of a relative path: as it lies from the run's folder, if it exists there.
+// The base of a relative path moves with the run's folder if the file exists there.
 void settle_base(Setting& setting, const std::string& from_run, const std::filesystem::path& run) {
   const auto* text = std::get_if<std::string>(&setting.value);
   if (text == nullptr || text->empty() || from_run.empty()) return;

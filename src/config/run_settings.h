@@ -23,11 +23,11 @@ inline constexpr const char* kRunSettings = "settings.json";
 // Keeps the typed settings that are in force, and drops the others.
 Config load_config(RunSettings& settings, const Bf16Speed& bf16 = bf16_speed_here());
 
-// Folders that relative paths start from are kept as they are and as they lie from the run's folder, which may move with them.
+// The folders at which relative paths start are stored as they are, and relative to the run's folder, which may move with them.
 std::string to_json(const RunSettings& settings, const std::filesystem::path& run);
 
-// Nothing if the folder has none that can be read. A relative path of something that has moved starts from the present place of
-// the run's folder.
+// Nothing if the folder has no readable settings. If files have moved with the run's folder, relative paths start at the folder's
+// present place.
 std::optional<RunSettings> stored_settings(const std::filesystem::path& run);
 
 }  // namespace plimsoll

@@ -46,7 +46,7 @@ double take_multiple(std::string_view& text) {
   return 1;
 }
 
-// From 1 to 0 along half a wave.
+// Falls from 1 to 0 along half a cosine wave.
 double half_wave(double progress) { return (1 + std::cos(std::numbers::pi * progress)) / 2; }
 
 // The level of a schedule between its lowest rate, a fraction of the peak, and the peak.
@@ -56,7 +56,7 @@ struct Height {
 };
 
 struct Cycle {
-  double before = 0, progress = 0;  // cycles that are over; the share of this one
+  double before = 0, progress = 0;  // number of completed cycles; completed share of the current cycle
 };
 
 Cycle cycle_at(double samples, double length, std::int64_t growth) {
@@ -73,7 +73,7 @@ Cycle cycle_at(double samples, double length, std::int64_t growth) {
   return {before, samples / length};
 }
 
-// Both clocks begin when the warm-up is over.
+// `samples` and `total` are counted from the end of the warm-up.
 Height height_at(const Schedule& schedule, const RunLength& run, std::int64_t samples_before) {
   const double warmup = in_samples(schedule.warmup, run);
   const double samples = std::max(0.0, static_cast<double>(samples_before) - warmup);

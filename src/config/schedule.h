@@ -1,5 +1,5 @@
-// Schedules of the learning rate and of momentum. Clocks run in samples: the rate of an update depends on how many
-// samples come before it, so it is the same for every micro-batch and accumulation, and after a restart.
+// Schedules of the learning rate and of momentum. Clocks run in samples: the rate of an update depends on the number of samples
+// before it, so it is the same for every micro-batch and accumulation, and after a restart.
 #pragma once
 
 #include <array>
@@ -16,7 +16,7 @@ enum class ScheduleKind : std::uint8_t {
   cosine,
   cosine_restarts,  // Loshchilov and Hutter 2017 (arXiv 1608.03983)
   triangular,       // Smith 2017 (arXiv 1506.01186)
-  triangular2,      // the same, each cycle half as high as the one before
+  triangular2,      // the same, each cycle half as high as the previous one
   one_cycle,        // Smith and Topin 2018 (arXiv 1708.07120)
   wsd,              // warm-up, stable, decay: Hu et al. 2024 (arXiv 2404.06395)
   polynomial,
@@ -37,14 +37,14 @@ enum class DecayShape : std::uint8_t { linear, sqrt };  // 1 - p, 1 - sqrt(p): H
 struct Schedule {
   ScheduleKind kind = ScheduleKind::constant;
   Duration warmup;
-  double final_fraction = 1;      // of the peak, at the end of the run; with cycles at their lowest point
-  Duration cycle;                 // cosine_restarts: the first; triangular: up and down again
-  std::int64_t cycle_growth = 1;  // cosine_restarts: length of a cycle / length of the one before
-  double start_fraction = 0.04;   // one_cycle: of the peak
+  double final_fraction = 1;      // final rate / peak rate; with cycles: lowest rate / peak rate
+  Duration cycle;                 // cosine_restarts: length of the first cycle; triangular: of each
+  std::int64_t cycle_growth = 1;  // cosine_restarts: length of a cycle / length of the previous one
+  double start_fraction = 0.04;   // one_cycle: initial rate / peak rate
   double peak_at = 0.3;           // one_cycle: the share of the run in which the rate rises
-  Duration decay;                 // wsd: at the end of the run
+  Duration decay;                 // wsd: length of the decay at the end of the run
   DecayShape decay_shape = DecayShape::sqrt;
-  double power = 1;  // polynomial
+  double power = 1;  // polynomial: exponent
   // one_cycle, triangular: momentum, or the first beta, at the lowest and at the highest rate.
   std::optional<std::array<double, 2>> momentum;
 
@@ -76,7 +76,7 @@ double in_samples(const Duration& duration, const RunLength& run);
 //     wsd 1, and over the last `decay` 1 - q or 1 - sqrt(q), where q is the share of the decay that is over
 double schedule_factor(const Schedule& schedule, const RunLength& run, std::int64_t samples_before);
 
-// The momentum of that update: between the two, by the level. `usual` if the schedule has none.
+// The momentum of that update: between the two of the range, by the level. `usual` if the schedule has no range.
 double scheduled_momentum(const Schedule& schedule, const RunLength& run, std::int64_t samples_before, double usual);
 
 }  // namespace plimsoll
