@@ -67,10 +67,10 @@ std::optional<DiskBudget> proposed_disk(const std::filesystem::path& runs, const
 
 bool may_narrow_state(const Config& config) { return keeps_state(config) && config.precision.optimizer_state == DType::f32; }
 
-// Alternatives of one kind, the least first: the first that fits is enough. Kinds that leave results as they are come first.
+// Alternatives of one kind, the smallest change first; the first that fits is enough. Kinds that keep the results come first.
 struct Kind {
   std::vector<Alternative> alternatives;
-  bool free = false;  // changes no results and needs nothing more of the machine
+  bool free = false;  // changes no result and needs no further resource of the machine
 };
 
 // The decisions made by hand apart from the micro-batch, each undone.
@@ -100,7 +100,7 @@ Changes all_automatic(const PlanRequest& request) {
   return changes;
 }
 
-// The micro-batch alone, then with all other decisions.
+// Undoes the micro-batch alone, then all decisions.
 std::vector<Alternative> automatic_batch(const PlanRequest& request) {
   if (!request.micro_batch) return {};
   std::vector<Alternative> list{
@@ -113,7 +113,7 @@ Change disk_change(const std::filesystem::path& folder, Bytes size) {
   return {"memory.disk", fmt::format("{}:{}", folder.string(), budget_text(size))};
 }
 
-// Room for what leaves memory: on a host if the machine has one, else on a disk. The given disk may be too small.
+// Room for values that leave memory: on a host if the machine has one, else on a disk. The given disk may be too small.
 std::optional<Alternative> more_room(const Config& config, const PlanningInput& input, const Leaving& leaving) {
   if (leaving.state.n == 0) return {};
   // Values that cross into the blocks may leave as well.
@@ -195,14 +195,14 @@ struct Outcome {
   Bytes process;
   double seconds = 0;
   std::int64_t micro_batch = 1;
-  bool assumed_disk = false;  // nobody has measured it
-  bool floors_alone = false;  // the memory limit had no room for other plans: a plan of its own may find a faster one
+  bool assumed_disk = false;  // the disk has not been measured
+  bool floors_alone = false;  // the memory limit had no room for other plans; planning the change alone may find a faster one
 };
 
 Outcome outcome_of(const Plan& plan) { return {plan.process, plan.update_seconds, plan.decisions.micro_batch}; }
 
-// The outcome of a change; empty if it does not fit. Throws if it asks for the impossible: a disk that is too small for the
-// state.
+// The outcome of a change; empty if it does not fit. Throws if the change is impossible, such as a disk that is too small for
+// the state.
 std::optional<Outcome> outcome_of(const ChangedConfig& changed, const PlanningInput& input, const Machine& machine,
                                   const std::vector<Budget>& budgets, double& work) {
   OpCatalogue catalogue = catalogue_of(input.machine);
@@ -214,7 +214,7 @@ std::optional<Outcome> outcome_of(const ChangedConfig& changed, const PlanningIn
   return {};
 }
 
-// Empty if the configuration refuses it as well.
+// The outcome of an attempt; empty also if the configuration refuses the change.
 template <class Try>
 std::optional<Outcome> unless_refused(const Try& attempt) {
   try {
@@ -225,7 +225,7 @@ std::optional<Outcome> unless_refused(const Try& attempt) {
   }
 }
 
-// Plans the changed configuration; empty if it does not fit either. Measures no disk: that takes seconds.
+// Plans the changed configuration; empty if it does not fit. Measures no disk, which would take seconds.
 std::optional<Outcome> try_change(const Alternative& alternative, const Config& config, const PlanningInput& input,
                                   bool floors_alone, double& work) {
   return unless_refused([&] {
@@ -252,7 +252,7 @@ Leaving leaving_of(const Config& config, const PlanningInput& input) {
   Residency residency{.pages = {kStoredAlignment.n, 2}, .optimizer_state = kBeyond};
   const Bytes state = stored_layout(apply_paging(graph, {}, residency)).total();
   Bytes all = state;
-  // Gradients and moments are as many as parameters, which may all leave.
+  // Parameters and accumulators may rest on other tiers as well.
   for (const Value& value : graph.values) {
     if (value.persistent() && (value.role == Role::parameter || value.role == Role::accumulator)) all += value.bytes();
   }
@@ -261,11 +261,11 @@ Leaving leaving_of(const Config& config, const PlanningInput& input) {
 
 namespace {
 
-// Runs body(i), which returns its work, for one alternative after the other, as long as the next ones are not expected to exceed
-// the limit together with the `work` so far. The expected work of one is `each`, the work of the plan that it changes, or the
-// largest work so far, if that is less. If nothing came before, one is looked at in any case. Some run side by side; the
+// Runs body(i), which returns its work, for one alternative after the other, as long as the expected work of the next ones and
+// the `work` so far stay within the limit. The expected work of one is the smaller of `each`, the work of the plan that it
+// changes, and the largest work so far. The first one runs in any case if there was no work before. Some run in parallel; the
 // selection does not depend on the number of threads. Returns the skipped ones. `floors_alone`, if given, becomes true when the
-// memory limit has no room for one: that one and those after it are then looked at by their smallest plans.
+// memory limit has no room for one; this one and the following ones then get their smallest plans alone.
 std::vector<std::size_t> look_at_alternatives(std::size_t count, double work, double each,
                                               const std::function<double(std::size_t)>& body,
                                               const std::function<void(std::size_t)>& forget, bool* floors_alone = nullptr) {
@@ -376,7 +376,7 @@ void add_remedies(json& object, const Config& config, const PlanningInput& input
 
 namespace {
 
-// Values on the next tier, the least often read first.
+// Moves values to the next tier, the least often read first.
 std::vector<Alternative> tier_levers(const std::string& tier) {
   return {{"optimizer state on the " + tier,
            {{"plan.optimizer_state", "disk"}, {"plan.parameters", "memory"}, {"plan.gradients", "memory"}}},
@@ -386,7 +386,7 @@ std::vector<Alternative> tier_levers(const std::string& tier) {
            {{"plan.optimizer_state", "disk"}, {"plan.activations", "disk"}, {"plan.recompute", "all"}}}};
 }
 
-// Narrower numbers and smaller state: changes beyond the rounding of another split of the batch.
+// Narrower numbers and smaller state. Another split of the batch changes the rounding of sums alone; these change more.
 std::vector<Alternative> number_levers(const Config& config) {
   std::vector<Alternative> list;
   if (config.precision.compute == DType::f32) {

@@ -8,7 +8,7 @@
 
 namespace plimsoll {
 
-// The bytes that a training can leave to other tiers: all of it, and the optimizer state alone.
+// The bytes of a training that can rest on other tiers: in all, and of the optimizer state alone.
 struct Leaving {
   Bytes all, state;
 };
@@ -25,14 +25,14 @@ struct Spent {
   Bytes memory;
 };
 
-// Adds the array `levers` to an object of plimsoll.plan/1: what each lever changes of `plan`, which `space` gave for the budget.
+// Adds the array `levers` to an object of plimsoll.plan/1: the effect of each lever on `plan`, which `space` gave for the budget.
 // A lever is planned within the budget if it fits, else without a budget. The fastest comes first; levers that change neither
 // bytes nor seconds are left out.
 void add_levers(nlohmann::json& object, const Config& config, const PlanningInput& input, PlanSpace& space, const Plan& plan,
                 const Spent& spent);
-// Adds the array `infeasible.remedies`: remedies that leave results unchanged come first, then by cost. `space` and `floor`
-// (process bytes) belong to the request. No disk is measured: an unmeasured one counts as kAssumedDiskRate, which the remedy
-// says. With little memory, or if the request asks for floors alone, only the smallest plan of each is looked at.
+// Adds the array `infeasible.remedies`: remedies that leave results unchanged come first, then the order is by cost. `space` and
+// `floor` (process bytes) belong to the request. No disk is measured: an unmeasured disk counts with kAssumedDiskRate, and the
+// remedy says so. With little memory, or if the request is for floors alone, only the smallest plan of each is made.
 void add_remedies(nlohmann::json& object, const Config& config, const PlanningInput& input, PlanSpace& space, Bytes floor,
                   const Spent& spent);
 

@@ -10,17 +10,18 @@ namespace plimsoll {
 
 struct Tried {
   bool fits = false;
-  std::optional<double> needs;  // its share of `room`, if known
+  std::optional<double> needs;  // the need of the case, compared with `room`; nothing: unknown
 };
 
-// The last case that fits; the one after it has been tried as well. Nothing if case 0, which has been tried, does not fit. The
-// search begins at `start` and at least doubles until a case does not fit, or looks at case 0. Then it goes to where a straight
-// line between the needs of two cases meets `room`, or to the middle if that gains little. Each case is tried once.
+// The last case that fits; the next case has been tried as well. Nothing if case 0 has been tried and does not fit. The search
+// begins at `start` and at least doubles until a case does not fit; if `start` does not fit, case 0 is next. The next case is the
+// one where a straight line between the needs of two cases meets `room`, or the middle if lines gain little. Each case is tried
+// once.
 std::optional<std::int64_t> last_that_fits(std::int64_t start, double room, const std::function<Tried(std::int64_t)>& attempt);
 
 struct Enough {
   bool fits = false;
-  std::int64_t used = 0;  // a case that should do as well
+  std::int64_t used = 0;  // a case that most likely fits as well
 };
 
 // The first case that fits, if larger ones fit as well; the one before it has been tried, unless it is case 0. Nothing if `most`

@@ -12,14 +12,14 @@
 namespace plimsoll {
 namespace {
 
-// Saturates below the maximum of 64 bits.
+// once + each * times, saturated below the maximum of 64 bits.
 Bytes sum(Bytes once, Bytes each, std::int64_t times) {
   constexpr Bytes kMost{std::int64_t{1} << 62};
   const double all = static_cast<double>(once.n) + static_cast<double>(each.n) * static_cast<double>(times);
   return all > static_cast<double>(kMost.n) ? kMost : once + each * times;
 }
 
-// A resumed run may have lost the folder that it began from; then new files are as large, or nearly so.
+// A resumed run may have lost the folder from which it began; new files then have nearly the same size.
 WeightLayout layout_of(const Config& config, const Graph& graph) {
   if (config.adapter.active() || config.model.init.empty()) return {};
   try {
@@ -30,7 +30,7 @@ WeightLayout layout_of(const Config& config, const Graph& graph) {
   }
 }
 
-// The last checkpoint is made at the end, whatever came before.
+// The last checkpoint is always made at the end.
 std::int64_t checkpoints_of(const Config& config, double update_seconds) {
   const SaveInterval& every = config.train.save_every;
   const std::int64_t before = config.train.updates - 1;

@@ -30,7 +30,8 @@ std::string budget_text(Bytes size) {
 
 namespace {
 
-// The windows come from the data if updates are cut as they were when these were read, else they are assumed as for missing data.
+// The windows come from the data if the updates are cut as when the data were read. Otherwise they are assumed, as for missing
+// data.
 DataFacts facts_of(const Config& config, const PlanningInput& input) {
   DataFacts facts = input.facts;
   const bool same = input.request.units_per_sample == config.model.context &&
@@ -50,7 +51,7 @@ ChangedConfig with_changes(const PlanningInput& input, const Changes& changes) {
   std::ranges::move(typed_settings(changes), std::back_inserter(settings.typed));
   ChangedConfig changed{load_config(settings, input.source->bf16), {}, {}, {}, {}};
   const bool splits = std::ranges::find(changes, "train.micro_batch", &Change::key) != changes.end();
-  // A resumed run has decided it.
+  // The micro-batch of a resumed run is fixed.
   if (!splits && !changed.config.train.micro_batch) changed.config.train.micro_batch = input.request.micro_batch;
   changed.facts = facts_of(changed.config, input);
   changed.request = plan_request(changed.config, changed.facts.ragged);

@@ -21,7 +21,7 @@ std::string budget_text(Bytes size);
 struct ChangedConfig {
   Config config;
   PlanRequest request;
-  Budget budget;         // without one of memory: the one that was settled before
+  Budget budget;         // without a budget of memory: the one that was settled before
   RunSettings settings;  // with the changes
   DataFacts facts;
 };

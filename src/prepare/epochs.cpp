@@ -67,7 +67,7 @@ EpochFacts epoch_facts(const Config& config, const TokenFile& train) {
     epoch.rows += window.rows;
     epoch.most_rows = std::max(epoch.most_rows, window.rows);
   }
-  // No order of another epoch needs more: of two rows that first fit has begun, one is more than half full.
+  // The maximum over the orders of all epochs: first fit fills every second row more than half.
   if (rule.samples > 0) {
     epoch.most_rows = rule.samples;
   } else {
@@ -101,7 +101,7 @@ struct Sums {
 
 constexpr std::int64_t kMostRead = 1 << 20;  // samples
 
-// The sums over `count` samples from the begin of an epoch. All samples of a stream but the last one are as long as the context.
+// The sums over the first `count` samples of an epoch. All samples of a stream except the last one are as long as the context.
 Sums sums_of(const SampleSource& source, const SampleOrder& order, std::int64_t epoch, std::int64_t count, bool stream) {
   Sums sums;
   const std::int64_t begin = epoch * order.samples;
@@ -127,7 +127,7 @@ std::int64_t samples_of_updates(const SampleSource& source, const SampleOrder& o
   std::int64_t first = 0, done = 0;
   for (; done < updates && first < kMostRead; ++done, first = window.end()) cut_window(order, source, unpacked, first, window);
   if (done == updates) return first;
-  if (rule.span > 0) return rule.span;  // the number of updates follows from it
+  if (rule.span > 0) return rule.span;  // the number of updates follows from the span
   return std::llround(static_cast<double>(first) / static_cast<double>(done) * static_cast<double>(updates));
 }
 

@@ -21,11 +21,11 @@ std::unique_ptr<SampleSource> source_over(const Config& config, const TokenFile&
 // The windows of the first epoch.
 struct EpochFacts {
   std::int64_t samples = 0, units = 0, positions = 0;
-  std::int64_t updates = 0, all_rows = 0;  // of all windows; the last one may be short
-  std::int64_t windows = 0, rows = 0;      // without the last one, unless it is the only one
-  std::int64_t most_rows = 0;              // of a window of any epoch, at the most
+  std::int64_t updates = 0, all_rows = 0;  // totals of all windows; the last one may be short
+  std::int64_t windows = 0, rows = 0;      // totals without the last window, unless it is the only one
+  std::int64_t most_rows = 0;              // maximum rows of a window of any epoch
 };
-// Reads the length of each sample.
+// Reads the lengths of all samples.
 EpochFacts epoch_facts(const Config& config, const TokenFile& train);
 // The number of updates for train.epochs passes over the data. Reads the lengths of all samples of all epochs if windows have a
 // number of tokens.
@@ -36,7 +36,7 @@ struct RunCounts {
   std::int64_t samples = 0, units = 0, positions = 0;
   double epochs = 0;
 };
-// `epoch`: of the same data, if known. Windows of a number of tokens are extrapolated past the first million samples.
+// `epoch`: the facts of the same data, if known. Windows of a number of tokens are extrapolated past the first million samples.
 RunCounts counts_of_run(const Config& config, const TokenFile& train, const EpochFacts* epoch);
 
 // The windows of an evaluation in micro-batches of n rows. It reads the first `samples` samples in order.

@@ -16,10 +16,10 @@ struct Alternative {
   bool changes_result = false;
 };
 
-// For a training of all weights: adapters instead, the least change first. Empty if there is an adapter, or if parts are frozen
-// by hand.
+// For a training of all weights: adapters instead, the smallest change first. Empty if there is an adapter, or if parts are
+// frozen by hand.
 std::vector<Alternative> new_adapters(const Config& config);
-// For a training with a new adapter: half its rank, and twice its rank.
+// For a training with a new adapter: half the rank, and twice the rank.
 std::vector<Alternative> other_ranks(const Config& config);
 // Formats for frozen weights other than the current one, from the widest to the narrowest.
 std::vector<Alternative> other_bases(const Config& config);

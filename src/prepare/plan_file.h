@@ -10,7 +10,7 @@ namespace plimsoll {
 
 // E-PLAN-FILE: `why` this file is no plan.
 Error not_a_plan(const std::string& path, const std::string& why);
-// An object of the schema plimsoll.plan/1 and no more than that; E-PLAN-FILE otherwise.
+// An object of the schema plimsoll.plan/1; other fields are not checked. E-PLAN-FILE otherwise.
 nlohmann::json read_plan(const std::string& path);
 
 }  // namespace plimsoll

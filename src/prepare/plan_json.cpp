@@ -363,7 +363,7 @@ json to_json(const PlanRecord& record) {
 }
 
 PlanRecord record_from_json(const json& object) {
-  constexpr std::int64_t kMost = 1 << 24, kFarthest = std::int64_t{1} << 60;  // far from overflow, past any memory
+  constexpr std::int64_t kMost = 1 << 24, kFarthest = std::int64_t{1} << 60;  // far below overflow; larger than any memory
   const auto count = [&](const char* key) {
     const std::int64_t value = object.at(key).get<std::int64_t>();
     if (value >= 1 && value <= kMost) return value;

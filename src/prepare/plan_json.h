@@ -1,5 +1,5 @@
-// A plan as JSON (schema plimsoll.plan/1): what `plan --json` prints and plan.json stores, and the part of it that a replay
-// needs.
+// A plan as JSON (schema plimsoll.plan/1), the output of `plan --json` and the content of plan.json; and the part of it that a
+// replay needs.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>

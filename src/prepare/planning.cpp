@@ -117,7 +117,7 @@ OpCatalogue catalogue_of(const MachineRecord& record) {
 
 namespace {
 
-// A transfer that waits for a GPU's kernels would keep the single thread of a ring from all others.
+// A transfer that waits for a GPU's kernels would block the single thread of a ring for all other transfers.
 TransferPolicy transfers_for(const Config& config) {
   return config.device == DeviceChoice::cuda ? TransferPolicy::threads : config.plan.transfers;
 }
@@ -355,7 +355,7 @@ PlanningResult plan_with_extras(const Config& config, const PlanningInput& input
 
 namespace {
 
-// A plan runs in the micro-batches that it was made for, whatever a configuration or a resumed run asks for.
+// A plan runs only in the micro-batches that it was made for: E-PLAN-REPLAY if a configuration or a resumed run requests others.
 void check_replayed_batch(const PlanningInput& input, const PlanRecord& record) {
   const std::optional<std::int64_t> asked = input.request.micro_batch;
   if (!asked || *asked == record.decisions.micro_batch) return;

@@ -42,15 +42,15 @@ struct PlanningInput {
   std::optional<ConfigSource> source = {};  // absent: no levers or remedies
 };
 
-// The machine that a plan is for, and whether the plan is to run now.
+// The machine of a plan, and the circumstances of planning.
 struct PlanningPlace {
   std::optional<MachineRecord> machine;  // absent: this one
   Probe probe = {};                      // measures this machine if no file has it
   bool runs_now = true;
   std::filesystem::path tokens = {};  // folder for token files where the cache cannot be written; empty: none
-  bool begins = true;                 // from the weights of model.init, not from a checkpoint
+  bool begins = true;                 // the training begins from the weights of model.init, not from a checkpoint
   bool tells_assumed = true;          // reports assumptions about missing data
-  Repeat repeat = Repeat::never;      // of a measurement next to other work
+  Repeat repeat = Repeat::never;      // repetition of a measurement that ran next to other work
 };
 
 // The inputs of graphs in addition to the configuration: read from data files that exist, assumed for missing ones.
@@ -60,10 +60,10 @@ DataFacts planned_facts(const Config& config, const std::filesystem::path& cache
 // a GPU.
 std::optional<Bytes> planning_memory(const Config& config, const PlanningPlace& place = {});
 
-// Reads what costs no time (the header of the weights, the vocabulary, the validation tokens), measures the machine if no file
-// has it, opens (and tokenises) the data, and settles the budget: without one, the memory that the machine has. A larger budget
-// is reported; E-MEM-MACHINE (exit 3) if the plan is to run now. A plan that is not to run now needs no data: the assumptions
-// about missing files are reported.
+// Reads the header of the weights, the vocabulary and the validation tokens, measures the machine if no file has it, opens (and
+// tokenises) the data, and settles the budget: by default the memory that the machine has. A larger budget is reported;
+// E-MEM-MACHINE (exit 3) if the plan is to run now. A plan that is not to run now needs no data: the assumptions about missing
+// files are reported.
 PlanningInput planning_input(const Config& config, const std::filesystem::path& cache,
                              const std::function<void(const std::string&)>& say, const PlanningPlace& place = {});
 

@@ -99,7 +99,7 @@ void save_companions(const Config& config, const PrepareOptions& options) {
 }
 
 std::string prepare_in_child(const Config& config, const PrepareOptions& options, bool floors_alone, const Say& say) {
-  // A replayed plan belongs to the machine as measured then.
+  // A replayed plan belongs to the machine as it was measured for the plan.
   const bool replays = !options.plan_file.empty();
   const Say first = [&](const std::string& line) {
     if (!floors_alone) say(line);  // the first child has said the same

@@ -44,12 +44,12 @@ struct PrepareOptions {
   Probe probe;                              // measures this machine if no file has it
   std::filesystem::path cache;              // for machine files and tokens
   std::filesystem::path plan_file;          // replay this plan; empty: plan anew
-  std::optional<std::int64_t> micro_batch;  // of the run that is resumed
-  std::filesystem::path runs = ".";         // the folder that the run folder lies in
+  std::optional<std::int64_t> micro_batch;  // micro-batch of the resumed run
+  std::filesystem::path runs = ".";         // the parent of the run folder
   std::filesystem::path tokens;             // for tokens if the cache cannot be written; empty: nowhere
-  std::filesystem::path weights_folder;     // of the run: gets the companion files of its weights; empty: not saved
+  std::filesystem::path weights_folder;     // folder of the run's weights, for their companion files; empty: not saved
   bool resumes = false;                     // existing files stay
-  std::optional<RunSettings> settings;      // from which the configuration was made
+  std::optional<RunSettings> settings;      // the settings from which the configuration was made
   std::function<bool()> stopped;            // polled while planning: E-INTERRUPTED once it returns true
   std::function<void(const nlohmann::json& plan)> decided;  // called for a refusal, in the child, before the search for remedies
 };
@@ -61,8 +61,8 @@ DataFiles open_data(const Prepared& prepared);
 // Rebuilds the plan that prepare_training decided, in this process.
 Plan rebuild_plan(const Config& config, const TrainingGraph& model, const Prepared& prepared);
 
-// Throws E-PLAN-CHANGED if a library chose another algorithm for a kernel than when the machine was measured: the plan names that
-// one. Kernels without an entry in the machine's file may have any algorithm.
+// Throws E-PLAN-CHANGED if a library chose another algorithm for a kernel than when the machine was measured; the plan names the
+// measured one. Kernels without an entry in the machine's file may have any algorithm.
 void require_algorithms(const std::map<std::string, std::string>& planned, const std::map<std::string, std::string>& bound);
 
 }  // namespace plimsoll

@@ -14,10 +14,11 @@ namespace plimsoll {
 struct PlaceRequest;
 
 OptimizerSettings optimizer_settings(const Config& config);
-// For a machine whose kernels run on the host; saves stays true. `ragged`: of the data (prepare/epochs.h).
+// The request for a machine whose kernels run on the host; `saves` stays true. `ragged`: the windows of the data
+// (prepare/epochs.h).
 PlanRequest plan_request(const Config& config, const std::optional<RaggedWindows>& ragged = {});
 Budget plan_budget(const Config& config);
-// The place where its plan runs; a GPU runs at the pace of one kernel at a time.
+// The place where the plan runs. A GPU launches its kernels one by one.
 PlaceRequest place_request(const Config& config);
 // The training graph for each micro-batch. `config` outlives it.
 GraphSource source_of(const Config& config, DataFacts facts);

@@ -35,10 +35,10 @@ double evaluation_seconds(const Plan& plan, const Machine& machine) {
 
 struct Evaluations {
   std::int64_t count = 0;
-  std::optional<double> seconds;  // of all; absent if the data are missing
+  std::optional<double> seconds;  // seconds of all evaluations; absent if the data are missing
 };
 
-// The last evaluation follows the last update, whatever came before.
+// The last evaluation always follows the last update.
 Evaluations evaluations_of(const Config& config, const PlanningInput& input, const Plan& plan) {
   if (!input.facts.validation) return {0, 0};
   const std::int64_t every = config.train.evaluate_every, before = config.train.updates - 1;

@@ -29,10 +29,10 @@ using nlohmann::json;
 
 // The outcome of a value.
 struct Trial {
-  std::optional<Bytes> floor;    // of the plan
-  Bytes memory;                  // its budget
-  Bytes used;                    // on the tier whose budget is solved, by the fastest plan
-  std::optional<Error> refused;  // by the rules of the configuration, or by a tier without room
+  std::optional<Bytes> floor;    // floor of the plan, process bytes
+  Bytes memory;                  // memory budget of the plan
+  Bytes used;                    // bytes of the fastest plan on the tier of the solved budget
+  std::optional<Error> refused;  // refusal by the rules of the configuration, or for lack of room on a tier
 
   bool fits() const { return !refused && floor && *floor <= memory; }
 };
@@ -41,7 +41,7 @@ std::size_t tier_of(SolvedBudget budget, const Machine& machine) {
   return budget == SolvedBudget::disk ? disk_of(machine) : budget == SolvedBudget::host_memory ? 1 : 0;
 }
 
-// The plan's use of that budget; for a host, its process included.
+// The bytes of the plan that count for the budget; on a host, the process is included.
 Bytes used_of(SolvedBudget budget, const Plan& plan, const Machine& machine) {
   return budget == SolvedBudget::host_memory ? plan.host : plan.stored[tier_of(budget, machine)];
 }
@@ -75,7 +75,7 @@ class Solver {
   }
 
  private:
-  // The changes come before those of its levers and remedies.
+  // The changes precede the changes of the plan's levers and remedies.
   PlanningResult whole_plan(const Changes& changes, const PlanExtras& extras) {
     ChangedConfig changed = with_changes(input_, changes);
     ++plans_;
@@ -90,8 +90,8 @@ class Solver {
     return plan_with_extras(changed.config, input_, extras);
   }
 
-  // Counts of an epoch and the number of updates follow from the context and the batch. Samples of another context are not made
-  // for a plan.
+  // Counts of an epoch and the number of updates follow from the context and the batch. A plan alone does not make samples for
+  // another context.
   void renew_data(ChangedConfig& changed) {
     const bool other_rows = changed.config.model.context != config_.model.context;
     const bool other_windows = other_rows || changed.config.train.effective_batch != config_.train.effective_batch;
@@ -153,7 +153,7 @@ class Solver {
     return key_.value_of(*last);
   }
 
-  // Budgets come from the configuration, whatever the value.
+  // Budgets come from the configuration and do not depend on the value.
   std::optional<std::int64_t> largest_from(std::int64_t start) {
     const double room = static_cast<double>(input_.budget.memory.value_or(Bytes{}).n);
     return last_that_fits(start, room, [&](std::int64_t number) {
@@ -172,7 +172,7 @@ class Solver {
     return floor.n;
   }
 
-  // As much as all of the training takes, plus a process.
+  // The bytes of all of the training, plus a process.
   std::int64_t most_room() {
     constexpr Bytes kBeside{8 * kGiB.n};
     if (most_ == 0) most_ = std::max(key_.now, (leaving_of(config_, input_).all * 4 + kBeside).n) / key_.step * key_.step;
@@ -222,13 +222,13 @@ class Solver {
   const Config& config_;
   PlanningInput input_;
   SolveKey key_;
-  std::map<std::int64_t, Trial> trials_;  // by value
+  std::map<std::int64_t, Trial> trials_;  // the trials by value
   bool floors_alone_ = false;
   std::optional<std::int64_t> next_;
-  std::vector<std::string> notes_;  // on the value that was found
+  std::vector<std::string> notes_;  // notes on the found value
   std::int64_t most_ = 0;
   int plans_ = 0;
-  double work_ = 0;  // of all trials
+  double work_ = 0;  // work of all trials
 };
 
 }  // namespace

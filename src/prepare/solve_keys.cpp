@@ -45,7 +45,7 @@ SolveKey micro_batch_key(const Config&, const PlanningInput& input) {
   return key;
 }
 
-// With the configured micro-batch, if there is one.
+// Keeps the configured micro-batch, if there is one.
 SolveKey effective_batch_key(const Config&, const PlanningInput& input) {
   const std::optional<std::int64_t> micro = input.request.micro_batch;
   SolveKey key{.name = "train.effective_batch", .step = micro.value_or(1), .now = input.request.effective_batch, .with = {}};
@@ -121,7 +121,7 @@ std::vector<Entry> entries(const Config& config) {
 
 std::int64_t SolveKey::value_of(std::int64_t number) const {
   if (values.empty()) return (budget == SolvedBudget::none ? number + 1 : number) * step;
-  // Past the last value: numbers that are no values.
+  // Numbers past the last value stand for no value.
   return number < std::ssize(values) ? values[static_cast<std::size_t>(number)] : values.back() + number + 1 - std::ssize(values);
 }
 

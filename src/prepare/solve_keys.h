@@ -14,10 +14,10 @@ namespace plimsoll {
 enum class SolvedBudget : std::uint8_t { none, memory, host_memory, disk };
 
 struct SolveKey {
-  std::string name;                           // "model.context"; of a budget "memory"
+  std::string name;                           // "model.context"; for a budget "memory"
   SolvedBudget budget = SolvedBudget::none;   // a budget is minimised, all else maximised
-  std::int64_t step = 1;                      // between values, which are multiples of it; the first is one step, for budgets 0
-  std::vector<std::int64_t> values = {};      // used instead, if any: all values, in order
+  std::int64_t step = 1;                      // values are multiples of it; the first value is one step, for budgets 0
+  std::vector<std::int64_t> values = {};      // all values, in order; empty: multiples of step
   std::int64_t now = 1;                       // the configured value: start of the search
   std::function<Changes(std::int64_t)> with;  // the changes for a value
 

@@ -37,21 +37,21 @@ namespace {
 
 constexpr std::int64_t kLookedAt = 1000, kStep = 64, kLeastContext = 128, kMostContext = 4096;
 constexpr std::int64_t kFewestHeldOut = 50;  // least number of samples for which a share becomes validation
-constexpr std::size_t kShares = 3;           // one, two and three times the usual share
+constexpr std::size_t kShares = 3;           // number of tried shares: one, two and three times the usual one
 
 // ---- model and data ----
 
-// Statistics of JSON samples. The lengths are in tokens, of the samples that were looked at.
+// Statistics of the JSON samples that were read. Lengths are in tokens.
 struct SampleLook {
   std::int64_t samples = 0, looked_at = 0, untrained = 0;
   std::array<std::int64_t, kSampleFormats> formats{};
-  std::int64_t median = 0, most = 0, longest = 0;  // most: 99 of 100 are no longer
-  std::int64_t trained = 0;                        // samples that are trained on: not held out, with a token that counts
+  std::int64_t median = 0, most = 0, longest = 0;  // most: the 99th percentile
+  std::int64_t trained = 0;                        // training samples: not held out, with at least one trained token
   std::vector<std::int64_t> split;                 // lengths of training samples that are split if they are too long
-  std::string held_out;                            // a share, or nothing
-  Recurring recurring;                             // of the held-out samples
+  std::string held_out;                            // share for validation ("5%"); empty: none
+  Recurring recurring;                             // recurrence of the held-out samples
 
-  // The number of training samples that all samples become.
+  // The number of training samples from all samples.
   std::int64_t samples_of(std::int64_t context) const {
     std::int64_t pieces = trained;
     for (const std::int64_t length : split) pieces += std::max<std::int64_t>(1, ceil_div(length - 1, context)) - 1;
@@ -59,16 +59,16 @@ struct SampleLook {
   }
 };
 
-// A sample that was looked at.
+// A sample that was read.
 struct LookedAt {
   std::int64_t tokens = 0;
   bool splits = false;
-  std::vector<std::uint64_t> answers;    // none: it trains nothing
-  std::array<bool, kShares> held_out{};  // with each share
+  std::vector<std::uint64_t> answers;    // empty: the sample trains nothing
+  std::array<bool, kShares> held_out{};  // by share
 };
 
-// Equal samples stay together, so small sets depend on chance: a share that holds out less than half of the usual number gives
-// way to a larger one. Nothing for samples that cannot be parted.
+// Equal samples stay together, so the split of a small set is a matter of chance: if a share holds out less than half of the
+// usual number, the next larger share is tried. Nothing for samples that cannot be split.
 std::optional<std::size_t> share_of(const std::vector<LookedAt>& looked, double usual) {
   for (std::size_t share = 0; share < kShares; ++share) {
     std::array<std::int64_t, 2> sides{};
@@ -163,7 +163,7 @@ std::string samples_text(const SampleLook& look) {
 
 // ---- the search for a method ----
 
-// A way to train the model: its keys in addition to those common to all ways.
+// A way to train the model: its keys in addition to the keys common to all ways.
 struct Method {
   std::string text;  // "LoRA over layers in bf16"
   std::vector<StartingKey> keys;
@@ -225,7 +225,7 @@ class Chooser {
   std::optional<Bytes> full() const { return full_; }
 
  private:
-  // Nothing if the configuration refuses it: blocks of a file that has none.
+  // Nothing if the configuration refuses the method, such as blocks of a file for a file without blocks.
   std::optional<Bytes> floor_of(const Method& method, std::int64_t context, bool disk) {
     Changes changes = both({{"model.context", context}}, changes_of(method.keys));
     if (disk) changes.emplace_back("memory.disk", *disk_);
@@ -338,7 +338,7 @@ void check_there(const DataPaths& data) {
     throw data_error("E-DATA-MISSING", missing->string(), "there is no such file or folder", "text, tokens or JSON samples");
 }
 
-// The keys that are decided so far. They are planned, and written in the end.
+// The keys that are decided so far. They are planned with, and written at the end.
 class Decided {
  public:
   explicit Decided(const StartingRequest& request) : request_(request) {}
@@ -349,7 +349,7 @@ class Decided {
     known != keys_.end() ? void(*known = std::move(key)) : keys_.push_back(std::move(key));
   }
 
-  // With the typed settings except those of the key `except`.
+  // The keys with the typed settings, except settings of the key `except`.
   RunSettings settings(std::string_view except = {}) const {
     RunSettings all{.file = {}, .in_file = {}, .typed = typed_settings(changes_of(keys_))};
     std::ranges::copy_if(request_.typed, std::back_inserter(all.typed), [&](const Setting& one) { return one.name != except; });
@@ -448,7 +448,7 @@ StartingPoint starting_point(const StartingRequest& request, const std::function
   };
   const std::optional<std::string> disk = typed("memory.disk");
   input.source = ConfigSource{decided.settings(/*except=*/"memory.disk")};
-  keep_freed_memory();  // after this machine has been measured, which counts what the heap keeps
+  keep_freed_memory();  // after the measurement of this machine, which counts kept memory
   Chooser chooser(std::move(input), disk, least);
   const Chosen chosen = chooser.choose(first);
 

@@ -1,6 +1,6 @@
-// A first configuration for a given model and data, written by `plimsoll init FOLDER DATA`. It looks at both, and plans until
-// something fits the budget: all of the model, else LoRA over frozen layers in ever fewer bytes, else with a disk, else with
-// shorter samples.
+// A first configuration for a given model and data, written by `plimsoll init FOLDER DATA`. Candidates are planned until one fits
+// the budget: all parameters, then LoRA over frozen layers in ever fewer bytes, then the same with a disk, then with shorter
+// samples.
 #pragma once
 
 #include <filesystem>
@@ -27,13 +27,13 @@ struct StartingPoint {
 
 struct StartingRequest {
   std::filesystem::path model;  // a Hugging Face folder, or a GGUF file
-  DataPaths data;               // `typed` may name others
+  DataPaths data;               // data files; settings of `typed` may name others
   std::vector<Setting> typed;   // keys of the data, which become part of the configuration, and budgets (else: all memory)
   std::filesystem::path cache;
   Probe probe = {};  // measures this machine if no file has it
 };
 
-// Errors are those of load_config and of the readers of model and data, E-USAGE for a key of another section or a name that a
+// Throws the errors of load_config and of the readers of model and data, E-USAGE for a key of another section or a name that a
 // configuration cannot hold, and E-PLAN-FIT if nothing fits. `say` may be empty.
 StartingPoint starting_point(const StartingRequest& request, const std::function<void(const std::string&)>& say);
 

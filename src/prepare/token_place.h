@@ -16,7 +16,7 @@ namespace plimsoll {
 struct TokenPartPlace {
   std::string path, name;
   std::int64_t offset = 0, tokens = 0;
-  FileStamp stamp;  // of the file that was looked at
+  FileStamp stamp;  // stamp of the file that was opened
 };
 
 struct TokenFilePlace {
@@ -30,7 +30,7 @@ struct TokenFilePlace {
 };
 
 TokenFilePlace place_of(const TokenFile& file);
-// data_error E-DATA-CHANGED if a file is not the one that was looked at, or has been written to since.
+// data_error E-DATA-CHANGED if a file is another one than the opened one, or has been written to since.
 TokenFile open_place(const TokenFilePlace& place);
 
 // {"samples": ..., "cut": ...}: kSampleCounts.
@@ -42,7 +42,7 @@ TokenFilePlace place_from(const nlohmann::json& object);
 
 // Opens a data file in a child, since tokenising takes memory of its own.
 TokenFile open_in_child(const Config& config, const DataPaths& paths, const std::filesystem::path& cache);
-// The training data without the held-out share; and the held-out share, or the training data if there is none.
+// The training data without the held-out share, and the held-out share itself, or the training data if there is none.
 TokenFile open_training_in_child(const Config& config, const std::filesystem::path& cache);
 TokenFile open_validation_in_child(const Config& config, const std::filesystem::path& cache);
 

@@ -33,7 +33,7 @@ std::array<ValueId, 2> add_staging(Graph& graph, std::int64_t batch, std::int64_
           builder.add_persistent("data.staging.1", type, Role::staging)};
 }
 
-// The gradient removes nodes, and ids move: feeds are found again by name.
+// The gradient removes nodes and renumbers ids, so feeds are found again by name.
 TrainingValues train_on(Graph& graph, Pass& pass, const OptimizerSettings& optimizer, std::int64_t accumulation) {
   std::vector<LossRoot> roots;
   for (const LossTerm& loss : pass.losses) {
@@ -68,7 +68,7 @@ Error nothing_stored(const Config& config) {
 
 namespace {
 
-// Weights stored as neither fp32 nor fp16: no kernel reads an fp16 matrix.
+// The weights that are stored as neither fp32 nor fp16. No kernel reads an fp16 matrix.
 std::map<std::string, StoredForm> stored_forms(const ModelConfig& model, const std::filesystem::path& folder) {
   if (folder.empty()) {
     throw config_error("E-CONFIG-CONFLICT", "quantize.base", "it is file, and the model begins as random numbers",
@@ -189,7 +189,7 @@ SourceRequest source_request(const Config& config, const DataPaths& paths) {
 
 namespace {
 
-// A sample leaves half of the budget to the tokenizer and the program.
+// The maximum bytes of a sample, which leave half of the budget to the tokenizer and the program.
 std::int64_t most_sample_bytes(const Config& config) {
   constexpr std::int64_t kShare = 32, kLeast = 1 << 20;
   if (!config.memory.budget) return kMostSampleBytes;

@@ -25,7 +25,7 @@ namespace plimsoll {
 struct DataFacts {
   std::int64_t bytes_per_token = 1;
   bool validation = false;
-  std::int64_t bytes_per_row = 0;       // data other than a stream of tokens: raw, in staging
+  std::int64_t bytes_per_row = 0;       // raw bytes of a row in staging; 0: a stream of tokens
   bool packed = false;                  // rows hold several samples
   std::optional<RaggedWindows> ragged;  // windows have different numbers of rows
 
@@ -35,12 +35,12 @@ struct DataFacts {
 
 struct TrainingGraph {
   Graph graph;
-  // The feeds and the losses; in `micro` their sums over a window, without losses of single samples, which the gradient makes.
+  // Feeds and losses. The losses of `micro` are sums over a window; the gradient makes the losses of single samples.
   Pass micro;
   std::optional<Pass> evaluate;
   TrainingValues training;
-  std::optional<UnderflowMeter> underflow;  // of fp16
-  std::array<ValueId, 2> staging;           // raw bytes of a micro-batch, one filled while the other is unpacked
+  std::optional<UnderflowMeter> underflow;  // for fp16
+  std::array<ValueId, 2> staging;           // raw bytes of a micro-batch; one is filled while the other is unpacked
 };
 
 TrainingGraph build_training_graph(const Config& config, DataFacts data, std::int64_t micro_batch);
@@ -60,14 +60,14 @@ InferenceGraph build_generation_graph(const ModelConfig& model, const Generation
                                       const FrozenBase& base = {});
 InferenceGraph build_forward_graph(const ModelConfig& model, std::int64_t tokens, const ForwardShape& shape,
                                    const AdapterSettings& adapter = {}, const FrozenBase& base = {});
-// The frozen base for the weights of a model in that folder; without a folder, for random numbers. Weights that are stored as nf4
-// keep their kind of scales. Format `file` comes from the headers of the files: E-CONFIG-CONFLICT if there are none.
+// The frozen base for the weights of a model in the folder; without a folder, for random numbers. Weights stored as nf4 keep
+// their kind of scales. Format `file` takes the formats from the headers of the files: E-CONFIG-CONFLICT if there are none.
 FrozenBase base_of(BaseFormat format, const ModelConfig& model, const std::filesystem::path& folder);
 
 struct DataFiles {
   TokenFile train;
   std::optional<TokenFile> validation;
-  // For streams of tokens.
+  // The facts of streams of tokens.
   DataFacts facts() const;
 };
 // The assumptions of planning about a missing data file.
