@@ -12,14 +12,14 @@ namespace plimsoll {
 // The configuration and its options as words of the shell.
 std::string config_words(const ConfigArguments& config);
 
-// Of a command with CONFIG, CONFIG becomes the file and those options that the command takes. A command that resumes gets the
-// file alone: a run keeps its settings.
+// In a command with CONFIG, CONFIG becomes the file and the options that the command takes. A command that resumes gets the file
+// alone, as a run keeps its settings.
 void complete_advice(Error& error, const ConfigArguments& config);
 
 // DIR, the folder of the run, becomes its path.
 void name_run(Error& error, std::string_view run);
 
-// For commands that read no training data: their settings are no advice there.
+// Drops advice on settings of the data, for commands that read no training data.
 void drop_data_advice(Error& error);
 
 }  // namespace plimsoll

@@ -1,5 +1,5 @@
-// plimsoll generate --chat. One plan and one run serve all turns. A child process renders and encodes each of them, so that the
-// tokenizer is no part of this process; its caches keep what a turn has in common with the one before.
+// plimsoll generate --chat. One plan and one run serve all turns. A child process renders and encodes each turn, so the tokenizer
+// takes no memory of this process. The caches of the run keep the tokens that a turn has in common with the previous one.
 #include <fmt/core.h>
 #include <poll.h>
 #include <unistd.h>
@@ -50,7 +50,7 @@ using nlohmann::json;
 
 constexpr std::int64_t kUsualContext = 4096, kLeastContext = 512, kUsualTokens = 512;
 constexpr std::size_t kMostLine = std::size_t{1} << 20;
-// Beside the tokens: a line while it is read, and the turns, with what a child says of them.
+// Heap bytes in addition to the tokens: a line while it is read, and the turns with the replies of a child.
 constexpr std::int64_t kLineHeap = 3 << 20, kTextPerToken = 32, kJsonPerToken = 32;
 
 std::string dumped(const json& value) { return value.dump(-1, ' ', false, json::error_handler_t::replace); }
@@ -66,10 +66,10 @@ void check_text(std::string_view where, std::string_view text) {
   throw data_error("E-DATA-TEXT", std::string(where), fmt::format("byte {} is not UTF-8", good), "text in UTF-8");
 }
 
-// Lines of stdin, one by one.
+// The lines of stdin.
 class Lines {
  public:
-  // Nothing at the end, or where Ctrl-C ends the reading.
+  // Nothing at the end, or if Ctrl-C ends the reading.
   std::optional<std::string> next() {
     while (true) {
       if (const std::size_t end = buffer_.find('\n'); end != std::string::npos) {
@@ -89,7 +89,7 @@ class Lines {
         ended_ = true;
         if (buffer_.empty()) return {};
         buffer_ += '\n';
-      } else if (errno == EINTR || errno == EAGAIN) {  // some programs leave a terminal that does not make readers wait
+      } else if (errno == EINTR || errno == EAGAIN) {  // some programs leave the terminal non-blocking
         if (interrupted()) return {};
         pollfd input{STDIN_FILENO, POLLIN, 0};
         ::poll(&input, 1, -1);
@@ -114,7 +114,7 @@ class Chat {
       throw config_error("E-USAGE", "--json", "stdin is a terminal", "turns from elsewhere", {"--prompt TEXT"});
     }
     turns_ = arguments.prompts;
-    // One object tells all turns, so their number is known before the plan.
+    // The JSON object holds all turns, so they are read before planning.
     if (arguments.json && turns_.empty()) {
       while (std::optional<std::string> line = lines_.next()) turns_.push_back(*std::move(line));
     }
@@ -150,7 +150,7 @@ class Chat {
   }
 
  private:
-  // The tokenizer and the template as a child has them.
+  // The tokenizer and the template in a child process.
   struct Encoding {
     explicit Encoding(const Chat& chat)
         : tokenizer(Tokenizer::load(chat.model_.tokenizer())),
@@ -161,7 +161,7 @@ class Chat {
       const std::filesystem::path& adapter = chat.model_.adapter.init;
       std::optional<ChatTemplates> found;
       if (chat.arguments_.chat_template.empty() && !adapter.empty()) found = load_chat_templates(adapter);
-      // A template alone speaks of the special tokens of the base.
+      // A template without special tokens uses those of the base.
       if (found && found->tokens.empty() && is_there(adapter / "chat_template.jinja")) {
         found = load_chat_templates(chat.model_.folder, adapter / "chat_template.jinja");
       }
@@ -182,8 +182,8 @@ class Chat {
     ChatEncoder encoder;
   };
 
-  // Where the template is, and which tokens end an answer: those that the folder names, the tokenizer's end token, and what the
-  // template writes behind an answer.
+  // Finds the template and the tokens that end an answer: those that the folder names, the tokenizer's end token, and the token
+  // that the template writes after an answer.
   void open_template(const ModelFacts& facts) {
     if (facts.bytes) {
       throw data_error("E-CHAT-TEMPLATE", model_.folder.string(), "the model reads bytes and has no tokenizer",
@@ -251,7 +251,7 @@ class Chat {
     }
   }
 
-  // Nothing where a person may try again. Turns that have no room any more are forgotten.
+  // The prompt of the next answer; nothing if the user may try again. Turns without room in the context are dropped.
   std::optional<DialoguePrompt> prompt_for(const std::string& user) {
     dialogue_.push_back({"user", user});
     try {
@@ -281,7 +281,7 @@ class Chat {
     }
   }
 
-  // Takes the turn and the answer to it into the dialogue.
+  // Answers a turn, and appends the turn and the answer to the dialogue.
   std::optional<json> answer(InferenceRun& run, const Vocabulary& vocabulary, const std::string& user) {
     const std::optional<DialoguePrompt> prompt = prompt_for(user);
     if (!prompt) return {};
@@ -342,14 +342,14 @@ class Chat {
   const GenerateArguments& arguments_;
   const bool interactive_;
   Lines lines_;
-  std::vector<std::string> turns_;  // that are known from the beginning
+  std::vector<std::string> turns_;  // turns known from the beginning
   std::size_t turn_ = 0;
   ModelSource model_;
-  std::string source_;     // of the template
-  std::int64_t rows_ = 0;  // of the model, for tokens
+  std::string source_;     // source of the template
+  std::int64_t rows_ = 0;  // token rows of the model
   GenerationRequest request_;
   std::vector<Turn> dialogue_;
-  std::vector<std::int32_t> held_;  // in the caches
+  std::vector<std::int32_t> held_;  // the tokens in the caches
 };
 
 }  // namespace

@@ -21,7 +21,7 @@ struct PlanArguments {
   ConfigArguments config;
   std::string machine, out, svg, instance, solve;
   std::vector<std::string> at;    // budgets that the frontier shows
-  std::vector<std::string> diff;  // two files; then nothing is planned
+  std::vector<std::string> diff;  // two plan files to compare; nothing is planned
   bool values = false, frontier = false, json = false;
 };
 int run_plan(const PlanArguments& arguments);
@@ -66,7 +66,7 @@ struct GenerateArguments {
   std::int64_t context = 0;           // tokens; 0: what fits, up to a usual number
 };
 int run_generate(const GenerateArguments& arguments);
-// Its conversations; common arguments have been checked.
+// generate --chat; the arguments common with `generate` have been checked.
 int run_chat(const GenerateArguments& arguments);
 
 struct ForwardArguments {

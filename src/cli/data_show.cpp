@@ -19,8 +19,8 @@
 namespace plimsoll {
 namespace {
 
-// The text of a run of tokens. Decoding holds the texts of all of its tokens; after the first ones each adds its bytes by
-// itself.
+// The text of a run of tokens. Decoding holds the texts of all its tokens in memory, so it takes the first 65,536 alone; each
+// further token is decoded by itself.
 void add_text(std::span<const Token> tokens, const Tokenizer& tokenizer, std::string& text) {
   constexpr std::size_t kMost = 1 << 16;
   text += tokenizer.decode(tokens.first(std::min(tokens.size(), kMost)), /*skip_special=*/false);
@@ -29,7 +29,7 @@ void add_text(std::span<const Token> tokens, const Tokenizer& tokenizer, std::st
   }
 }
 
-// A list of numbers in JSON, where each would be a value.
+// A list of numbers as JSON text, without a JSON value for each number.
 template <class Number>
 void add_list(const std::vector<Number>& numbers, std::string& text) {
   text += '[';
@@ -38,7 +38,7 @@ void add_list(const std::vector<Number>& numbers, std::string& text) {
   text += ']';
 }
 
-// A sample's text, with marks around the trained parts: runs of tokens, as single ones need not be whole characters.
+// A sample's text with marks around the trained parts. Parts are runs of tokens, as a single token need not be a whole character.
 std::string marked_text(const EncodedSample& sample, const Tokenizer& tokenizer, bool colours) {
   const std::string open = colours ? "\x1b[32m" : "⟦", close = colours ? "\x1b[0m" : "⟧";
   std::string text;
@@ -53,7 +53,7 @@ std::string marked_text(const EncodedSample& sample, const Tokenizer& tokenizer,
   return text;
 }
 
-// A remark on the begin and end tokens that a text has of its own. They are not added a second time.
+// A remark on begin and end tokens that the text already has. They are not added a second time.
 std::string own_text(const EncodedSample& sample) {
   if (!sample.own_begin && !sample.own_end) return "";
   const char* what = sample.own_begin && sample.own_end ? "begin and end tokens"
@@ -75,7 +75,7 @@ int run_data_show(const DataShowArguments& arguments) {
   }
   const bool colours = !arguments.json && colour_allowed_in_output();
   std::int64_t shown = 0;
-  std::string samples;  // in JSON
+  std::string samples;  // JSON text
   show_samples(sample_request(config, config.data.train, 0, {}), [&](const ChatSample& sample, const EncodedSample& encoded,
                                                                      const Tokenizer& tokenizer) {
     if (arguments.json) {

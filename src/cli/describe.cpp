@@ -42,7 +42,7 @@ std::string value_text(const json& value) {
   return text;
 }
 
-// By name or id. A name may stand for several values: recomputed copies of one, for example.
+// The values with a name or an id. A name may stand for several values, such as recomputed copies of one.
 std::string values_text(const std::string& what, const std::string& path) {
   std::vector<std::string> names;
   std::string text;

@@ -35,7 +35,7 @@ std::string variable(const char* name) {
 }  // namespace
 
 void hold_standard_streams() {
-  // The lowest free descriptor is taken, so the order makes each open() fill the gap that was found.
+  // open() takes the lowest free descriptor, so in ascending order it fills the gap that was found.
   for (const auto& [fd, flags] : {std::pair{STDIN_FILENO, O_RDONLY}, {STDOUT_FILENO, O_RDONLY}, {STDERR_FILENO, O_WRONLY}}) {
     if (::fcntl(fd, F_GETFD) < 0) [[maybe_unused]]
       const int held = ::open("/dev/null", flags);
@@ -46,7 +46,7 @@ void prepare_environment(char** argv) {
   if (std::getenv(kMark) != nullptr) return;
   for (const auto& [name, value] : kSettings) setenv(name, value, 1);
   execv("/proc/self/exe", argv);
-  // A process that may not start itself again goes on with the defaults of the libraries.
+  // A process that cannot start itself again continues with the defaults of the libraries.
 }
 
 void limit_kernels() {
@@ -56,7 +56,7 @@ void limit_kernels() {
 namespace {
 
 std::filesystem::path temporary_folder() {
-  std::error_code none;  // TMPDIR may name no folder
+  std::error_code none;  // TMPDIR may name a missing folder
   const std::filesystem::path folder = std::filesystem::temp_directory_path(none);
   return none ? std::filesystem::path("/tmp") : folder;
 }

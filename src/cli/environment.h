@@ -6,19 +6,19 @@
 
 namespace plimsoll {
 
-// Gives descriptors 0 to 2 something where the caller closed them: the next file that is opened would otherwise take their place,
-// and diagnostics would be written into it. Output to a closed stdout still fails.
+// Opens descriptors 0 to 2 if the caller closed them. Otherwise the next opened file would take their place, and diagnostics
+// would be written into it. Output to a closed stdout still fails.
 void hold_standard_streams();
 
-// Passive waiting between parallel regions (another process on the machine would otherwise cost a scheduler quantum a region), no
-// dynamic teams, small stacks. Returns in the process that has them.
+// Sets passive waiting between parallel regions (active waiting costs a scheduler quantum per region if another process runs), no
+// dynamic teams and small stacks. Returns in the process that has these settings.
 void prepare_environment(char** argv);
 
 // PLIMSOLL_MAX_ISA: kernels use at most "avx2" or "sse4". Before the first kernel.
 void limit_kernels();
 
-// $XDG_CACHE_HOME/plimsoll, else ~/.cache/plimsoll, else plimsoll-cache in the temporary folder. Where another user owns that
-// folder, or may write into it, a note says so once, and the folder is one that goes with this process.
+// $XDG_CACHE_HOME/plimsoll, else ~/.cache/plimsoll, else plimsoll-cache in the temporary folder. If another user owns that folder
+// or may write into it, a note says so once, and the folder is one that is removed with this process.
 std::filesystem::path cache_folder();
 
 // True if stderr is a terminal and the user has not asked for plain text.

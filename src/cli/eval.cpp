@@ -33,8 +33,8 @@
 namespace plimsoll {
 namespace {
 
-// The largest of these batches that fits is taken. Evaluation keeps nothing, so more than a few rows gain nothing, and packed
-// rows may be fewer.
+// The candidates for the batch; the largest that fits is taken. Evaluation keeps no activations, so more than a few rows gain
+// nothing. Packed rows may be fewer.
 std::vector<std::int64_t> batches_for(const Config& config, const TokenFile& source) {
   std::vector<std::int64_t> batches{8, 4, 2, 1};
   if (!config.batch.packing) return batches;
@@ -43,7 +43,7 @@ std::vector<std::int64_t> batches_for(const Config& config, const TokenFile& sou
   return batches;
 }
 
-// No change may be ignored: an evaluation takes the model from the weights, and trains nothing.
+// Refuses changes without effect: an evaluation takes the model from the weights, and trains nothing.
 void check_used(const ConfigArguments& config) {
   constexpr std::string_view kUsed[] = {
       "data.", "memory.", "machine.", "quantize.", "batch.packing", "model.context", "train.evaluate_samples"};
@@ -61,7 +61,7 @@ void check_used(const ConfigArguments& config) {
   faults.check();
 }
 
-// The base of an adapter that the configuration begins with may have moved. It is the model that is evaluated.
+// If the base of the configuration's adapter has moved, the evaluated model stands for it.
 Config load_for(const ConfigArguments& arguments, const ModelSource& model) {
   try {
     return load_settings(arguments);
@@ -83,7 +83,7 @@ int run_eval(const EvalArguments& arguments) {
   read_as_trained(config, model);
   std::optional<MemoryLimit> limit(std::in_place, planning_memory(config));
   const MachineRecord machine = calibrated_machine(config.threads, cache_folder(), probe_shape, say_line);
-  // A model of a GPU or of a simulated device is evaluated on this computer, within the sum of both budgets.
+  // Evaluation of a configuration for a GPU or a simulated device runs on this computer, within the sum of both budgets.
   if (config.device == DeviceChoice::cuda && !is_typed(arguments.config.changes, "memory.budget"))
     config.memory.budget = config.memory.host_memory;
   if (config.device == DeviceChoice::sim && config.memory.budget) {

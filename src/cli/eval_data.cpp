@@ -20,8 +20,8 @@ namespace {
 
 using nlohmann::json;
 
-// The folder or file that the weights have their vocabulary from: that of an adapter is the one that it was trained with. Empty
-// where they have none.
+// The folder or file with the vocabulary of the weights. An adapter carries the vocabulary of its training. Empty if there is
+// none.
 std::filesystem::path vocabulary_of(const ModelSource& model) {
   for (const std::filesystem::path& folder : {model.adapter.init, model.folder}) {
     if (!folder.empty() && has_vocabulary(folder)) return folder;
@@ -42,7 +42,7 @@ struct Difference {
   bool vocabulary = false, chat_template = false;
 };
 
-// Vocabularies take memory of their own.
+// Compared in a child process, since vocabularies take memory.
 Difference difference(const Config& config, const std::filesystem::path& own) {
   const json found = json::parse(run_in_child([&] {
     const bool templates = has_samples(config) && !config.data.chat_template.empty();
@@ -74,7 +74,7 @@ void read_as_trained(Config& config, const ModelSource& model) {
   const std::filesystem::path own = vocabulary_of(model), given = config.data.vocabulary;
   if (own.empty()) {
     if (given.empty()) {
-      config.model.init = model.folder;  // text is refused: nobody knows its tokens
+      config.model.init = model.folder;  // text is refused, as its tokens are unknown
     } else if (through_vocabulary(config.data.format) || config.data.format == "auto") {
       say_line(fmt::format("note: {} carries no vocabulary: that of {} is taken for it", model.folder.string(), given.string()));
     }

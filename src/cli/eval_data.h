@@ -7,11 +7,11 @@
 
 namespace plimsoll {
 
-// Makes the configuration one for data of these weights: their vocabulary, where they carry one. What the configuration names
-// beside it is told on stderr. E-CONFIG-CONFLICT (exit 2): weights of bytes, and a format that goes through a vocabulary.
+// Adapts the configuration to the data of these weights: their vocabulary, if they carry one. A different vocabulary or template
+// of the configuration is reported on stderr. E-CONFIG-CONFLICT (exit 2) for weights of bytes with a format of a vocabulary.
 void read_as_trained(Config& config, const ModelSource& model);
 
-// Tells on stderr what must be known of the data before their loss means something.
+// Reports properties of the data on stderr that limit the meaning of their loss.
 void tell_data(const TokenFile& data, const ModelSource& model);
 
 }  // namespace plimsoll

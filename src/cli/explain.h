@@ -32,7 +32,7 @@ std::span<const WordExplanation> word_explanations();
 // True for a word of plans, such as "knee".
 bool is_plan_word(const std::string& what);
 // The explanation of a code or a word of a plan. Case, hyphens and a final "s" do not matter. config_error E-EXPLAIN-CODE names
-// the nearest; E-EXPLAIN-VALUE where it may be a value, which only a plan's file can explain.
+// the nearest; E-EXPLAIN-VALUE if it may be a value, which only a plan's file can explain.
 std::string explain_word(const std::string& what);
 
 }  // namespace plimsoll

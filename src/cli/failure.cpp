@@ -15,7 +15,7 @@ namespace plimsoll {
 
 namespace {
 
-// One line for each part, even if a file or a template has put line ends into it.
+// One line per part, even if a file or a template has put line ends into it.
 std::string text_of(const Error& error) {
   const auto shown = [](const std::string& text) { return shown_text(text, ShownAs::line); };
   std::string text = fmt::format("{}  [{}] {}\n", error.code, shown(error.where), shown(error.message));

@@ -70,7 +70,8 @@ GenerationRequest request_of(const GenerateArguments& arguments, const Vocabular
                        "a prompt that leaves room for a token");
   }
   const auto shortest = std::ranges::min(request.prompts, {}, [](const auto& prompt) { return prompt.size(); });
-  request.tokens = std::min(arguments.tokens.value_or(kUsualTokens), request.context - std::ssize(shortest));  // more has no room
+  request.tokens =
+      std::min(arguments.tokens.value_or(kUsualTokens), request.context - std::ssize(shortest));  // the room for the answer
   return request;
 }
 
@@ -88,7 +89,7 @@ nlohmann::json to_json(const GenerateArguments& arguments, const Vocabulary& voc
   return list;
 }
 
-// One text comes as it is made; several one after the other, when all have ended.
+// A single text is printed while it is generated; several texts are printed at the end, one after the other.
 class Writer {
  public:
   Writer(const GenerateArguments& arguments, const Vocabulary& vocabulary) : arguments_(arguments), vocabulary_(vocabulary) {

@@ -25,7 +25,7 @@
 namespace plimsoll {
 namespace {
 
-// Paths stay relative: the file shall lie next to its data.
+// Paths stay relative, for a file next to its data.
 Config starting_point(std::string_view preset) {
   Config config;
   config.model.preset = preset;
@@ -46,7 +46,7 @@ Config starting_point(std::string_view preset) {
   return config;
 }
 
-// Keys that a preset answers are shown, and left out by a comment sign.
+// True for a key whose value follows from the preset. Such keys are shown as comments.
 bool answered_by_preset(std::string_view key) {
   return section_of(key) == "model" && key != "model.preset" && key != "model.init";
 }
@@ -56,7 +56,7 @@ std::string value_of(const ConfigKey& key, const Config& config) {
   return text_of(key, config);
 }
 
-// Keys of another choice, and alternatives to other keys.
+// True for a key of another schedule, optimizer or precision, and for an alternative to another key.
 bool of_another_choice(std::string_view key, const Config& config) {
   return !schedule_has(config.schedule.kind, key) || key == "optimizer.half_lives" || key == "data.template" ||
          key == "precision.allow" || key.starts_with("precision.loss_scale") || key.starts_with("adapter.");
@@ -65,7 +65,7 @@ bool of_another_choice(std::string_view key, const Config& config) {
 std::string line_of(const ConfigKey& key, const Config& config) {
   const std::string value = value_of(key, config);
   const bool absent = value.empty() || answered_by_preset(key.name);
-  const bool of_another_kind = value.empty() && answered_by_preset(key.name);  // of model
+  const bool of_another_kind = value.empty() && answered_by_preset(key.name);  // a key of another kind of model
   const std::string_view sign = of_another_kind || of_another_choice(key.name, config) ? "## " : absent ? "# " : "";
   const std::string setting = fmt::format("{}{} = {}", sign, leaf_of(key.name), value.empty() ? std::string(key.example) : value);
   return fmt::format("{:<32} # {}\n", setting, key.comment);
@@ -145,7 +145,7 @@ void check_preset_alone(const InitArguments& arguments) {
   }
 }
 
-// A folder that is not there may be a preset, or a name of a model elsewhere.
+// The error for a missing folder, which may be meant as a preset or as the name of a model on a hub.
 void check_model(const InitArguments& arguments) {
   if (std::filesystem::exists(arguments.what)) return;
   throw data_error("E-IO-MISSING", arguments.what, "there is no such folder or file",

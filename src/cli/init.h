@@ -1,5 +1,5 @@
-// The texts of `plimsoll init`. Of a preset: a configuration with every key, each with a line on what it is. Of a model and data:
-// one with the keys that matter for them.
+// The texts of `plimsoll init`: for a preset, a configuration with every key and its comment; for a model and data, a
+// configuration with the keys that matter for them.
 #pragma once
 
 #include <string>
@@ -14,7 +14,7 @@ inline constexpr std::string_view kInitPreset = "byte-3m";
 // TOML that load_config reads. "byte-*" trains on a text file as it is, "gpt2*" on tokens of GPT-2. E-CONFIG-PRESET for other
 // names.
 std::string init_text(std::string_view preset = kInitPreset);
-// `command`: as it was typed.
+// `command`: the typed command line.
 std::string init_text(const StartingPoint& start, std::string_view command);
 
 }  // namespace plimsoll

@@ -26,13 +26,13 @@
 namespace plimsoll {
 namespace {
 
-// From a child process: the seconds of kernels, what libraries chose for them, and the share of others where that kept a step
-// from being measured.
+// The result of a child process: the seconds of kernels, the algorithms of libraries, and the load of other processes if it
+// prevented the measurement of a step.
 struct Measured {
   KernelSeconds seconds;
   std::map<std::string, std::string> algorithms;
   double busy = 0;
-  KernelNames shared = {};  // kernels that found no quiet moment
+  KernelNames shared = {};  // kernels measured only under load
 };
 
 template <class Work>
@@ -47,7 +47,7 @@ Measured measured_in_child(const Work& work) {
           numbers.at("busy").get<double>(), numbers.at("shared").get<KernelNames>()};
 }
 
-constexpr double kMostSeconds = 120;  // for the kernels of a configuration
+constexpr double kMostSeconds = 120;  // for all kernels of a configuration
 
 // The number of measured kernels of a micro-batch.
 struct MeasuredMicro {
@@ -57,10 +57,10 @@ struct MeasuredMicro {
 
 struct MeasuredConfig {
   MachineRecord record;
-  std::vector<MeasuredMicro> micros;  // in the order in which they were measured
+  std::vector<MeasuredMicro> micros;  // in the order of measurement
 };
 
-// The micro-batches that a plan may take. The present choice comes first, as the last ones may be left out.
+// The micro-batches that a plan may take. The present choice comes first, as time may run out before the last ones.
 std::vector<std::int64_t> micros_of(const Config& config) {
   const PlanRequest request = plan_request(config);
   std::vector<std::int64_t> micros;
@@ -69,7 +69,7 @@ std::vector<std::int64_t> micros_of(const Config& config) {
     micros.push_back(micro);
   }
   if (micros.size() < 2) return micros;
-  Config in_memory = config;  // no disk is measured for it
+  Config in_memory = config;  // so that no disk is measured
   in_memory.memory.disk.reset();
   const nlohmann::json plan = nlohmann::json::parse(run_in_child([&] {
     return plan_with_extras(
@@ -99,9 +99,8 @@ class ConfigMeasurement {
     memory_ = std::min(config.memory.budget.value_or(most), most);
   }
 
-  // Kernels of the plans that a budget may lead to: nothing, something and everything recomputed come to the same kernels. Steps
-  // run twice, all of them and then again, and the lesser time counts: what guests of the same host take comes in bursts of
-  // seconds.
+  // Measures the kernels of all plans: plans that recompute nothing, some or all nodes have the same kernels. All steps run once,
+  // then once more, and the lesser time counts: other guests of the host take time in bursts of seconds.
   MeasuredConfig measure() {
     end_ = seconds_now() + kMostSeconds;
     const std::vector<std::int64_t> micros = micros_of(config_);
@@ -125,7 +124,7 @@ class ConfigMeasurement {
     return limits;
   }
 
-  // One of `many` that share the remaining time.
+  // Measures one of `many` micro-batches that share the remaining time.
   void measure(std::int64_t micro, double many) {
     const Graph graph = graph_of(micro);
     const KernelSeconds quiet = quiet_kernels();
@@ -160,7 +159,7 @@ class ConfigMeasurement {
     return quiet;
   }
 
-  // A kernel that was never measured in a quiet moment keeps its least time.
+  // A kernel without a measurement in a quiet moment keeps its least time.
   void take(KernelSeconds measured, const KernelNames& shared) {
     for (const auto& [key, seconds] : measured) {
       const bool before = record_.shared_kernels.contains(key), now = shared.contains(key);
@@ -206,7 +205,7 @@ class ConfigMeasurement {
   std::vector<std::int64_t> again_;
 };
 
-// Tells whether other work ran while the rates and the kernels were measured.
+// Reports other work on the machine during the measurement of rates and kernels.
 std::string sharing_line(const MachineRecord& record) {
   const char* again = "; the same command measures again once nothing else runs";
   std::string text;
@@ -220,7 +219,7 @@ std::string sharing_line(const MachineRecord& record) {
   return text;
 }
 
-// One line for each micro-batch, and what to do where something is missing.
+// One line per micro-batch, and advice if kernels are missing.
 std::string kept_text(const std::vector<MeasuredMicro>& micros) {
   std::string text;
   bool all = true;
@@ -233,7 +232,7 @@ std::string kept_text(const std::vector<MeasuredMicro>& micros) {
   return text;
 }
 
-// The object of the machine file with keys on top: `plan --machine` takes either.
+// The object of the machine file with further keys. `plan --machine` accepts both.
 nlohmann::json machine_json(const MachineRecord& record, const std::vector<MeasuredMicro>& micros, Bytes memory, Bytes available,
                             const std::filesystem::path& file) {
   nlohmann::json object = nlohmann::json::parse(machine_file_text(record));

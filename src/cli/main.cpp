@@ -38,12 +38,12 @@ namespace {
 constexpr const char* kFreeMemory = "95% of what is free";
 constexpr const char* kFileOrFree = "the file's, or else 95% of what is free";
 
-// `otherwise`: the budget of memory that counts where none is given.
+// `otherwise`: the memory budget that applies if none is given.
 void add_budgets(CLI::App& command, std::vector<Change>& changes, const std::string& otherwise) {
   const auto add = [&](const Change& example, const std::string& help) {
     const std::string option = option_of(example);
     const auto take = [&changes, example, option](const std::string& text) {
-      if (text.find_first_not_of(" \t") == std::string::npos) {  // a variable of a script that is not set is no wish for no limit
+      if (text.find_first_not_of(" \t") == std::string::npos) {  // an unset variable of a script does not mean "no limit"
         throw config_error("E-CONFIG-SIZE", option, "it is empty", "a size; leave the option out where there is no budget",
                            {example});
       }
@@ -69,7 +69,7 @@ CLI::Option* add_config_file(CLI::App& command, ConfigArguments& config) {
   return command.add_option("CONFIG", config.file, "a TOML file; `plimsoll init` writes one");
 }
 
-// For a command without a configuration.
+// --set of a command without a configuration takes quantize.base alone.
 void add_base(CLI::App& command, std::vector<Change>& changes) {
   add_sets(command, changes, "--set quantize.base=nf4 (or int8, bf16, file): how linear layers are stored in memory");
 }
@@ -83,7 +83,7 @@ void add_device(CLI::App& command, ConfigArguments& config) {
       "use a device whose tests have not all passed yet");
 }
 
-// Names of other programs, by the key that each stands for.
+// The names of other programs, by key.
 std::string aliases_footer() {
   std::string text = "Aliases from Hugging Face, DeepSpeed and others work in the file and in --set:\n";
   for (const ConfigKey& key : config_keys()) {
@@ -417,7 +417,7 @@ void check_command(const CLI::App& app, int argc, char** argv) {
                     nearest.empty() ? "" : "plimsoll " + nearest);
 }
 
-// The option that was probably meant by the first word that the command does not know.
+// The option nearest to the first word that the command does not know.
 std::string nearest_option(const CLI::App& command) {
   std::vector<std::string> names;
   for (const CLI::Option* option : command.get_options()) names.push_back(option->get_name());

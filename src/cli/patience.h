@@ -1,5 +1,5 @@
-// Planning, tokenising and measuring may take a while. On a terminal one line says what goes on, and for how long, once two
-// seconds have passed; it goes when the work ends or something else is said. Elsewhere nothing is drawn.
+// The progress of planning, tokenising and measuring. After two seconds, one line on a terminal shows the work and its duration;
+// it vanishes with the end of the work or with another message. Elsewhere nothing is drawn.
 #pragma once
 
 #include <condition_variable>
@@ -16,7 +16,7 @@ class Patience {
   Patience(const Patience&) = delete;
   Patience& operator=(const Patience&) = delete;
 
-  // From here on this is what goes on.
+  // Sets the text of the current work.
   void now(std::string work);
 
  private:

@@ -13,10 +13,10 @@
 namespace plimsoll {
 namespace {
 
-// A log gets a line at most this often, and at most for every hundredth of the run; a terminal ten a second.
+// Seconds between lines of a log, which gets at most one line per hundredth of the run; seconds between states of a live line.
 constexpr double kPlainInterval = 10, kLiveInterval = 0.1;
 constexpr std::int64_t kMostPlainLines = 100;
-// The first live line stays, and one after each twentieth of the run or after a minute.
+// A terminal keeps the first live line, and one per twentieth of the run or per minute.
 constexpr double kKeptInterval = 60;
 constexpr std::int64_t kKeptLines = 20;
 constexpr double kSmoothing = 0.9;
@@ -49,7 +49,7 @@ std::string trained_rate_text(double trained_per_second, double all_per_second) 
 std::string progress_text(const Metrics& metrics, const ProgressFacts& facts, int columns) {
   struct Part {
     std::string text;
-    int rank;  // the highest goes first
+    int rank;  // parts with the highest rank are dropped first
   };
   const auto rate = [&](std::int64_t tokens) {
     return facts.mean_seconds > 0 ? static_cast<double>(tokens) / facts.mean_seconds : 0;
@@ -72,7 +72,7 @@ std::string progress_text(const Metrics& metrics, const ProgressFacts& facts, in
 }
 
 double RemainingTime::after(std::int64_t update, double update_seconds) const {
-  // Multiples of `every` from this update on; the last update has an evaluation and a save in any case.
+  // The number of multiples of `every` after this update. The last update always has an evaluation and a save.
   const auto due = [&](std::int64_t every) {
     return every > 0 && update < updates ? (updates - 1) / every - (update - 1) / every : 0;
   };
@@ -114,7 +114,7 @@ void ProgressLine::say(const std::string& text) {
   if (!line_.empty()) draw();
 }
 
-// The line stays where it is, and the live one goes on below.
+// Makes the line permanent; the live line continues below it.
 void ProgressLine::keep(const std::string& text, std::int64_t update, double time) {
   say_marked(fmt::format("\r\033[K{}\n", text));
   line_.clear();

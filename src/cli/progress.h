@@ -1,5 +1,5 @@
-// The progress of a training on stderr: one live line on a terminal, of which some stay for who scrolls back; plain lines now
-// and then otherwise.
+// The progress of a training on stderr. A terminal shows one live line, and keeps some of its states above it. A log gets plain
+// lines at intervals.
 #pragma once
 
 #include <cstdint>
@@ -13,26 +13,25 @@ namespace plimsoll {
 
 // The facts of a progress line in addition to the metrics of an update.
 struct ProgressFacts {
-  std::int64_t updates = 0;  // of the run
+  std::int64_t updates = 0;  // length of the run
   Bytes budget;
   double mean_seconds = 0, mean_loss = 0;
   double seconds_left = 0;
 };
 
-// One line of at most `columns` characters. Update, loss, speed, memory and the time that is left stay longest on a narrow
-// terminal.
+// One line of at most `columns` characters. A narrow terminal keeps update, loss, speed, memory and the remaining time longest.
 std::string progress_text(const Metrics& metrics, const ProgressFacts& facts, int columns);
 
-// The time that a run still takes: updates, evaluations and saves. What an evaluation or a save takes is first what the plan
-// expects, then what the last one took.
+// The remaining time of a run: updates, evaluations and saves. The duration of an evaluation or a save is the planned one at
+// first, then the last measured one.
 struct RemainingTime {
-  std::int64_t updates = 0;  // after which the run ends
-  bool evaluates = false;    // at the end, too
+  std::int64_t updates = 0;  // updates of the run
+  bool evaluates = false;    // true: the run evaluates, also at its end
   std::int64_t evaluate_every = 0;
   SaveInterval save_every;
   double evaluation_seconds = 0, save_seconds = 0;
 
-  // After an update, before its own evaluation and save.
+  // The remaining seconds after an update, before the evaluation and save of that update.
   double after(std::int64_t update, double update_seconds) const;
 };
 
@@ -40,7 +39,7 @@ struct RemainingTime {
 std::string duration_text(double seconds);
 // "3680", "98.8k", "1.2M".
 std::string rate_text(double per_second);
-// "340 trained tok/s, 1.1k of all tokens"; the first alone where all tokens are trained on.
+// "340 trained tok/s, 1.1k of all tokens"; the first part alone if all tokens are trained on.
 std::string trained_rate_text(double trained_per_second, double all_per_second);
 
 // The progress of a long evaluation: a line every ten seconds.
@@ -53,7 +52,7 @@ class EvaluationProgress {
   }
 
  private:
-  // "" where it is too early.
+  // The next line; "" if it is too early.
   std::string next(std::int64_t done, std::int64_t samples);
 
   double begun_ = -1, shown_ = 0;
@@ -67,7 +66,7 @@ class ProgressLine {
   void show(const Metrics& metrics);
   void evaluated(double seconds) { remaining_.evaluation_seconds = seconds; }
   void saved(double seconds) { remaining_.save_seconds = seconds; }
-  // A line that stays, above the live one.
+  // Prints a permanent line above the live one.
   void say(const std::string& text);
 
  private:
@@ -77,7 +76,7 @@ class ProgressLine {
   RemainingTime remaining_;
   Bytes budget_;
   bool live_, colour_;
-  std::string line_;  // the live one; empty: none is drawn
+  std::string line_;  // the live line; empty: none is drawn
   double last_shown_ = 0, last_kept_ = 0;
   std::int64_t kept_update_ = 0;
   std::int64_t last_update_ = 0;

@@ -56,7 +56,7 @@ std::string RunCommands::slower(bool good) const {
 
 namespace {
 
-// Read in a child, as the memory of the run is that of its plan.
+// Read in a child process, as the plan accounts for all memory of the run.
 bool has_template(const std::filesystem::path& weights) {
   try {
     return !run_in_child([&] { return std::string(load_chat_templates(weights) ? "yes" : ""); }).empty();
@@ -67,7 +67,7 @@ bool has_template(const std::filesystem::path& weights) {
 
 }  // namespace
 
-// Weights of tokens that no vocabulary gives a text can be evaluated, not asked for text.
+// Weights without a vocabulary can be evaluated, but cannot generate text.
 std::string RunCommands::use() const {
   const std::string weights = shell_quoted(folder_.weights().string());
   if (config_.data.format == "chat" && has_template(folder_.weights()))

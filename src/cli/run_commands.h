@@ -1,4 +1,4 @@
-// The commands that a user may type next: to go on with a run, to begin it anew, to use its weights. Each can be pasted.
+// The next commands of a user: to resume a run, to begin it anew, to use its weights. Each can be pasted into a shell.
 #pragma once
 
 #include <filesystem>
@@ -18,7 +18,7 @@ class RunCommands final : public NextCommands {
   RunCommands(const TrainArguments& arguments, const RunFolder& folder, const Config& config)
       : arguments_(arguments), folder_(folder), config_(config) {}
 
-  // "plimsoll train CONFIG --run DIR --resume", with those options of this command that a run does not keep.
+  // "plimsoll train CONFIG --run DIR --resume", with the options of this command that a run does not keep.
   std::string resume() const override;
   std::string begin_beside(std::span<const Change> changes) const override;
   std::string again() const override;

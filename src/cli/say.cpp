@@ -17,7 +17,7 @@
 namespace plimsoll {
 namespace {
 
-// True if a terminal or pipe that does not block its writers takes more.
+// Waits until a non-blocking terminal or pipe accepts more; false if it does not.
 bool takes_more_soon() {
   constexpr int kMilliseconds = 1000;
   pollfd stream{STDERR_FILENO, POLLOUT, 0};
@@ -34,7 +34,7 @@ void print_dump(const Json& object) {
 
 }  // namespace
 
-// stderr has no buffer, so what others print there keeps its place.
+// stderr is unbuffered, so output of other code keeps its order.
 void say_marked(std::string_view text) noexcept {
   while (!text.empty()) {
     const ssize_t put = ::write(STDERR_FILENO, text.data(), text.size());
@@ -48,7 +48,7 @@ void say_marked(std::string_view text) noexcept {
 
 void say_text(std::string_view text) noexcept { put_shown(text, ShownAs::block, say_marked); }
 
-// A live line gives way, whichever process has drawn it.
+// Removes the live line, even if another process has drawn it.
 void say_line(std::string_view line) {
   if (live_terminal()) say_marked("\r\033[K");
   say_text(std::string(line) + "\n");

@@ -8,20 +8,20 @@
 
 namespace plimsoll {
 
-// Onto stderr, without a line end. Nothing throws, and the error flag of stderr stays as it is. Where nobody reads the pipe any
-// more, a training stops (see signals.h).
+// Writes to stderr, without a line end. Never throws, and leaves the error flag of stderr unchanged. A pipe without a reader
+// stops a training (signals.h).
 void say_text(std::string_view text) noexcept;
 void say_line(std::string_view line);
-// As it stands: with control characters of our own. What is foreign in it has been through shown_text().
+// Writes the text unchanged, with our own control characters. Foreign parts have passed through shown_text().
 void say_marked(std::string_view text) noexcept;
 
-// Onto stdout, without a line end.
+// Writes to stdout, without a line end.
 void print_text(std::string_view text);
 void print_marked(std::string_view text);
-// One line. Bytes that are not UTF-8 come as U+FFFD.
+// Writes one line of JSON. Bytes that are not UTF-8 become U+FFFD.
 void print_json(const nlohmann::json& object);
 void print_json(const nlohmann::ordered_json& object);
-// A document that may hold such characters in its strings alone, in JSON or TOML.
+// Writes a JSON or TOML document. Only its strings may hold control characters.
 void print_document(std::string_view text);
 
 }  // namespace plimsoll

@@ -23,7 +23,7 @@ void tell_notes(const Config& config) {
   for (const std::string& note : config.notes) say_line(fmt::format("note: {}", note));
 }
 
-// A configuration with these keys alone; E-USAGE for others.
+// A configuration with these keys alone; E-USAGE for other keys.
 Config with_keys(const std::vector<Change>& changes, std::initializer_list<std::string_view> keys, std::string_view command,
                  const char* expected) {
   Config config;

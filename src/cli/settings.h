@@ -1,5 +1,5 @@
-// The configuration of a command line: its file and its changes. Notes go to stderr; the folder of a disk budget is made if
-// something runs.
+// The configuration of a command line: its file and its changes. Notes go to stderr. The folder of a disk budget is created for
+// commands that run a plan.
 #pragma once
 
 #include <optional>
@@ -15,15 +15,15 @@ namespace plimsoll {
 
 // E-DISK-FOLDER (exit 5) if the folder of the disk budget neither exists nor can be created.
 Config load_settings(const ConfigArguments& arguments, const Bf16Speed& bf16 = bf16_speed_here());
-// The same for commands that run nothing: the folder is not made. Keeps the typed settings that are in force.
+// The same for commands that run nothing: the folder is not created. Keeps the typed settings that are in force.
 Config read_settings_only(RunSettings& settings, const Bf16Speed& bf16 = bf16_speed_here());
 
-// The settings alone, and then what follows from them, as above.
+// The settings of a command line, and their configuration, as above.
 RunSettings read_settings_of(const ConfigArguments& arguments);
 Config load_settings(RunSettings& settings);
 
-// If train.epochs gives the length of a run: adds the number of updates as a change. Opens the data in a child. If they are
-// missing, a note says so, and nothing is added.
+// Adds the number of updates as a change if train.epochs gives the length of a run. Opens the data in a child process. If data
+// are missing, a note says so, and nothing is added.
 ConfigArguments with_length(ConfigArguments arguments);
 // The same number for a configuration that has been read.
 std::optional<Change> length_of_epochs(const Config& config);
@@ -33,10 +33,10 @@ std::vector<Setting> typed_settings_of(const std::vector<Change>& changes);
 // True if a key is among them by its own name.
 bool is_typed(const std::vector<Change>& changes, std::string_view key);
 
-// Tells the notes of a configuration that was loaded, and makes the folder of its disk budget.
+// Prints the notes of a loaded configuration, and creates the folder of its disk budget.
 void settle(const Config& config);
 
-// Before a GPU is used: E-CUDA-UNVERIFIED (exit 2) unless the user has agreed to an unproved device.
+// Must precede the use of a GPU: E-CUDA-UNVERIFIED (exit 2) unless the user has agreed to an unproved device.
 void demand_verified(const Config& config);
 
 // The same for the device of a command line without a configuration.

@@ -29,7 +29,7 @@ std::uint32_t number_of(std::string_view symbol) {
              : (static_cast<std::uint32_t>(static_cast<unsigned char>(symbol[0]) & 0x0F) << 12) | bits(1) << 6 | bits(2);
 }
 
-// Bytes at the front that stay as they are; 0: the first symbol is to be escaped.
+// The number of leading bytes that need no escape; 0: the first symbol is to be escaped.
 std::size_t bytes_that_stay(std::string_view text, ShownAs as) {
   std::size_t at = 0;
   while (at < text.size()) {
@@ -80,7 +80,7 @@ std::string shown_text(std::string_view text, ShownAs as) {
 std::string ShownStream::add(std::string_view part) {
   constexpr std::size_t kLongest = 4;
   held_ += part;
-  // A character that is not complete yet is at most three bytes from the end.
+  // An incomplete character begins at most three bytes before the end.
   std::size_t whole = held_.size();
   for (std::size_t back = 1; back < kLongest && back <= held_.size(); ++back) {
     const std::size_t at = held_.size() - back;

@@ -15,11 +15,11 @@
 namespace plimsoll {
 namespace {
 
-// `timeout` and some shells send their signal to the process and to its group: what comes so soon is the same request.
+// `timeout` and some shells send their signal to the process and to its group: two signals within this time are one request.
 constexpr std::int64_t kSameRequest = 250'000'000;  // nanoseconds
 
 std::atomic<int> stopped_by = 0;         // the first signal
-std::atomic<std::int64_t> asked_at = 0;  // of the first SIGINT, SIGTERM or SIGQUIT, nanoseconds; 0: none
+std::atomic<std::int64_t> asked_at = 0;  // time of the first SIGINT, SIGTERM or SIGQUIT, nanoseconds; 0: none
 std::atomic<pid_t> trainer_process = 0;
 std::atomic<bool> announces = false;
 static_assert(std::atomic<int>::is_always_lock_free && std::atomic<std::int64_t>::is_always_lock_free);
@@ -35,7 +35,7 @@ void request(int signal) {
   stopped_by.compare_exchange_strong(none, signal);
 }
 
-// Everything in here may run in a signal handler.
+// Every call in here is async-signal-safe.
 void on_signal(int signal) {
   constexpr std::string_view kText = "\nstopping at the next update boundary; once more ends at once, unsaved\n";
   const int error = errno;
@@ -109,7 +109,7 @@ void on_interrupt(int signal) {
 
 void catch_interrupts() {
   struct sigaction action {};
-  action.sa_handler = on_interrupt;  // without SA_RESTART: reading a line ends
+  action.sa_handler = on_interrupt;  // without SA_RESTART, so that the reading of a line ends
   sigaction(SIGINT, &action, nullptr);
 }
 

@@ -14,10 +14,10 @@ namespace plimsoll {
 std::vector<std::string> arguments_of(const Change& change);
 // "--memory", "--set".
 std::string option_of(const Change& change);
-// A space and a word of the shell for each argument.
+// For each argument, a space and the argument as a word of the shell.
 std::string words_of(std::span<const Change> changes);
 std::string text_of(const Remedy& remedy);
-// In an object of plimsoll.plan/1, `arguments` take the place of `changes`: in levers, remedies and a solved key.
+// Replaces `changes` by `arguments` in an object of plimsoll.plan/1: in levers, remedies and a solved key.
 void spell_changes(nlohmann::json& plan);
 
 }  // namespace plimsoll

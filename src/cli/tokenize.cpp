@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::int64_t kMostBytes = 256 << 20;
 
-// Numbers with white space between them.
+// Token ids separated by white space.
 std::vector<Token> read_ids(std::string_view text) {
   constexpr std::string_view kSpace = " \t\r\n";
   std::vector<Token> ids;

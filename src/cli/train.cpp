@@ -48,7 +48,7 @@ struct Run {
   RunSettings settings;
 };
 
-// After the end of its schedule a rate keeps its last value, which may be 0.
+// After the end of the schedule the rate keeps its last value, which may be 0.
 void note_end_of_schedule(const Config& config, std::int64_t updates) {
   if (updates <= config.train.updates || config.schedule.kind == ScheduleKind::constant) return;
   const double rate = learning_rate_at(config, config.train.updates * config.train.effective_batch);
@@ -124,7 +124,7 @@ int refuse(const Refused& refused, bool as_json) {
   return static_cast<int>(ExitCode::does_not_fit);
 }
 
-// Advice to a run that keeps its settings names them. A run without a checkpoint begins anew.
+// Completes the advice of an error with the settings of the run. A run without a checkpoint begins anew.
 void complete(Error& error, const TrainArguments& arguments, const RunFolder& folder) {
   std::error_code ignored;
   for (Remedy& remedy : error.remedies) {
@@ -162,7 +162,7 @@ int run_train(const TrainArguments& arguments) {
     throw config_error("E-USAGE", "--updates", fmt::format("it is {}", updates),
                        fmt::format("a whole number from 1 to {}", kMostUpdates));
   }
-  parse_faults(arguments.fault);  // before there is a folder
+  parse_faults(arguments.fault);  // before the folder is created
   if (arguments.force && !arguments.resume) {
     throw config_error("E-USAGE", "--force", "it is given without --resume", "a run that is resumed with other settings");
   }

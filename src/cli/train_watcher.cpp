@@ -25,7 +25,7 @@ void TrainWatcher::show(const Overflow& overflow) {
                   overflow.skipped ? "its samples are left out (events.jsonl)" : "again with half of it"));
 }
 
-// The planned seconds of an evaluation and of a save are used until the first ones have been measured. A replayed plan does not
+// The planned seconds of an evaluation and of a save, used until the first ones have been measured. A replayed plan does not
 // contain them.
 void TrainWatcher::plan(const Planned& planned) {
   patience_.reset();

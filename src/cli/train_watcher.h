@@ -14,13 +14,13 @@ namespace plimsoll {
 
 class TrainWatcher final : public Consumer {
  public:
-  // The report is that of a consumer that sees events first. Both outlive this.
+  // `report` belongs to a consumer that sees events first. References outlive this.
   TrainWatcher(const RunReport& report, const RunCommands& commands) : report_(report), commands_(commands) {}
 
   void see(const Event& event) override;
 
  private:
-  // A line that stays, above the live one.
+  // Prints a permanent line above the live one.
   void say(const std::string& text);
   void plan(const Planned& planned);
   void show(const Updated& updated);
@@ -31,10 +31,10 @@ class TrainWatcher final : public Consumer {
   std::optional<Patience> patience_{std::in_place, "planning"};
   const RunReport& report_;
   const RunCommands& commands_;
-  RemainingTime remaining_;  // of the run, as it begins
+  RemainingTime remaining_;  // remaining time at the start of the run
   std::optional<ProgressLine> line_;
-  std::int64_t units_ = 0, positions_ = 0;  // of the updates of this process
-  double paused_seconds_ = 0;               // likewise, of evaluations and saves
+  std::int64_t units_ = 0, positions_ = 0;  // totals over the updates of this process
+  double paused_seconds_ = 0;               // seconds of evaluations and saves of this process
   std::optional<EvaluationProgress> evaluating_;
 };
 

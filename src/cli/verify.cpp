@@ -27,12 +27,12 @@
 namespace plimsoll {
 namespace {
 
-// Reports settings that the trainings of verify choose by themselves.
+// Reports settings without effect: the trainings of verify choose these keys by themselves.
 void tell_unused(const ConfigArguments& config) {
   constexpr std::string_view kOwn[] = {
       "data.validation",      "train.updates",          "train.micro_batch", "train.accumulation",
       "train.evaluate_every", "train.evaluate_samples", "train.save_every",  "plan.group"};
-  std::vector<std::string> heard;  // when the configuration was read
+  std::vector<std::string> heard;  // notes from the reading of the configuration
   ConfigFaults faults;
   for (const KeySetting& one : find_keys(typed_settings_of(config.changes), heard, faults)) {
     if (std::find(std::begin(kOwn), std::end(kOwn), one.key->name) == std::end(kOwn)) continue;
@@ -43,7 +43,7 @@ void tell_unused(const ConfigArguments& config) {
 using verification::Check;
 using verification::Outcome;
 
-// A folder of its own in the one that was given: what has the names of its runs is removed.
+// A subfolder of the given folder. Old runs of verify in it are removed.
 std::filesystem::path kept_folder(const std::string& given) {
   std::error_code error;
   const std::filesystem::path folder = std::filesystem::absolute(given, error) / "plimsoll-verify";
@@ -52,7 +52,7 @@ std::filesystem::path kept_folder(const std::string& given) {
   return folder;
 }
 
-// The table grows line by line, where results go; what runs at the moment is for a terminal alone.
+// Prints the table of results line by line; the current work is shown on a terminal alone.
 class Table {
  public:
   explicit Table(bool json) : json_(json), live_(!json && live_terminal()) {}

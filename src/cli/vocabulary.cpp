@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::int64_t kBytes = 256;
 
-// A vocabulary may have tokens that the model has no row for; a prompt may not.
+// A vocabulary may have tokens without a row in the model; a prompt may not.
 template <class TextOf>
 void check_rows(const std::vector<Token>& prompt, std::int64_t rows, const TextOf& text_of) {
   const auto large = std::ranges::find_if(prompt, [&](Token token) { return token >= rows; });
@@ -48,7 +48,7 @@ std::vector<Token> encoded(Tokenizer& tokenizer, const std::string& prompt) {
 
 void put(std::string& to, std::uint32_t number) { to.append(reinterpret_cast<const char*>(&number), sizeof number); }
 
-// Two counts, of each prompt its length and tokens, the end of each token's bytes, the bytes.
+// Layout: two counts; the length and the tokens of each prompt; the end of each token's bytes; the bytes.
 std::string packed(const Tokenizer& tokenizer, const std::vector<std::vector<Token>>& prompts) {
   std::string out, text;
   put(out, static_cast<std::uint32_t>(prompts.size()));

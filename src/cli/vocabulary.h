@@ -1,5 +1,5 @@
-// Prompts as tokens, and the bytes of every token: all that generating needs of a vocabulary. Its merges, the text of its files
-// and the encoder stay in a child process; what comes back is charged to the plan.
+// Prompts as tokens, and the bytes of every token: the parts of a vocabulary that generation needs. Merges, file texts and the
+// encoder stay in a child process; the returned bytes are charged to the plan.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ namespace plimsoll {
 
 class Vocabulary {
  public:
-  // E-DATA-TOKEN: a prompt has a token that the model has no row for. E-TOKENIZER, E-DATA-TEXT: as the tokenizer says.
+  // E-DATA-TOKEN if a prompt has a token without a row in the model; E-TOKENIZER and E-DATA-TEXT of the tokenizer.
   Vocabulary(const std::filesystem::path& folder, const ModelFacts& model, const std::vector<std::string>& prompts);
 
   const std::vector<std::vector<std::int32_t>>& prompts() const { return prompts_; }
