@@ -17,7 +17,7 @@ struct Unit {
   const char* name;
 };
 
-constexpr double kLogarithmicFrom = 3;  // times the lowest value
+constexpr double kLogarithmicFrom = 3;  // highest / lowest value from which the axis is logarithmic
 constexpr Unit kByteUnits[] = {{1024.0 * 1024 * 1024, "GiB"}, {1024.0 * 1024, "MiB"}, {1024, "KiB"}};
 constexpr Unit kTimeUnits[] = {{1, "s"}, {1e-3, "ms"}, {1e-6, "us"}};
 
@@ -28,7 +28,7 @@ Unit unit_for(double high, std::span<const Unit> units) {
   return units.back();
 }
 
-// 1, 2 or 5 times a power of ten, the smallest that gives at most `most` ticks.
+// The smallest step of 1, 2 or 5 times a power of ten with at most `most` ticks.
 double round_step(double span, int most) {
   const double least = span / most;
   const double power = std::pow(10.0, std::floor(std::log10(least)));
@@ -38,7 +38,7 @@ double round_step(double span, int most) {
   return 10 * power;
 }
 
-// Steps of sizes are a quarter, a half, 1, 2, 4 ... of the unit as well: 256 MiB are rounder than 200.
+// The smallest power of two with at most `most` ticks: for sizes, 256 MiB are rounder than 200.
 double round_size_step(double span, int most) {
   double step = std::exp2(std::ceil(std::log2(span / most)));
   while (span / step > most) step *= 2;
@@ -46,9 +46,9 @@ double round_size_step(double span, int most) {
 }
 
 Axis axis_of(double low, double high, int most, std::span<const Unit> units, double (*round)(double, int)) {
-  constexpr double kFromZeroBelow = 0.6;  // of the highest
+  constexpr double kFromZeroBelow = 0.6;  // lowest / highest value up to which the axis begins at 0
   if (low <= kFromZeroBelow * high) low = 0;
-  // One point alone lies in the middle.
+  // A single point lies in the middle.
   if (high <= low) {
     const double pad = std::max(0.05 * std::abs(low), 1e-9);
     low -= pad;
@@ -68,7 +68,8 @@ Axis axis_of(double low, double high, int most, std::span<const Unit> units, dou
   return axis;
 }
 
-// Ticks at powers of two, with the middle ones where these are few, every second or third of them where they are many.
+// Ticks at powers of two: with 1.5 times the powers in between if these are few, or at every second or third power if they are
+// many.
 Axis logarithmic_axis(double low, double high, int most) {
   const double octaves = std::log2(high / low);
   const int stride = std::max(1, static_cast<int>(std::ceil(octaves / most)));
@@ -83,7 +84,7 @@ Axis logarithmic_axis(double low, double high, int most) {
   return axis;
 }
 
-// The point of a budget: the largest one that is no larger.
+// The point of a budget: the last one that fits it.
 std::size_t point_within(const std::vector<CurvePoint>& points, Bytes budget) {
   std::size_t found = 0;
   for (std::size_t i = 0; i < points.size() && points[i].memory <= budget; ++i) found = i;
@@ -118,7 +119,7 @@ double Axis::share(double value) const {
 }
 
 Axis memory_axis(const Curve& curve, int most) {
-  constexpr double kNear = 1.5;  // times what is drawn
+  constexpr double kNear = 1.5;  // times the ends of the curve
   double low = static_cast<double>(curve.points.front().memory.n), high = static_cast<double>(curve.points.back().memory.n);
   if (curve.budget) {
     const auto budget = static_cast<double>(curve.budget->n);
@@ -129,7 +130,7 @@ Axis memory_axis(const Curve& curve, int most) {
                                        : axis_of(low, high, most, kByteUnits, round_size_step);
 }
 
-// More memory is faster: the last point is the fastest.
+// The last point is the fastest, as more memory is faster.
 Axis time_axis(const Curve& curve, int most) {
   return axis_of(curve.points.back().seconds, curve.points.front().seconds, most, kTimeUnits, round_step);
 }

@@ -25,8 +25,8 @@ struct CurveMark {
 struct Curve {
   std::vector<CurvePoint> points;
   std::string title;             // model, batch and machine
-  std::optional<Bytes> budget;   // that was planned for
-  std::vector<CurveMark> marks;  // floor, knee, ceiling, and the plan itself where it fits; several may lie on one point
+  std::optional<Bytes> budget;   // budget of the plan
+  std::vector<CurveMark> marks;  // floor, knee, ceiling, and the plan itself if it fits; one point may have several
 };
 
 Curve curve_of(const nlohmann::json& plan);
@@ -36,19 +36,19 @@ struct Tick {
   std::string label;
 };
 
-// [low, high] in bytes or seconds, and about `most` ticks inside it. From 0 where what is drawn would not be squeezed by that.
+// [low, high] in bytes or seconds, with about `most` ticks. The axis begins at 0 unless that would squeeze the curve.
 struct Axis {
   double low, high;
   std::vector<Tick> ticks;
   bool logarithmic = false;
 
-  bool cut() const { return !logarithmic && low > 0; }  // does not begin at 0, which has to be said
+  bool cut() const { return !logarithmic && low > 0; }  // true: the axis does not begin at 0, and its title says so
 
   double share(double value) const;  // 0 at low, 1 at high
 };
 
-// With the budget where that is not far off. Logarithmic where the ceiling is several times the floor: the steep part lies within
-// a few MiB of the floor.
+// The axis includes the budget if the budget is near the curve. It is logarithmic if the ceiling is several times the floor,
+// since the steep part lies within a few MiB of the floor.
 Axis memory_axis(const Curve& curve, int most);
 Axis time_axis(const Curve& curve, int most);
 

@@ -9,7 +9,7 @@
 namespace plimsoll {
 namespace {
 
-// The title, the axis and its labels are three of the 16 rows.
+// Rows of the plot: 16 less the title, the axis and its labels.
 constexpr int kColumns = 72, kRows = 13;
 constexpr int kTimeTicks = 4, kMemoryTicks = 4;
 constexpr char kPoint = 'o', kLine = '.';

@@ -7,7 +7,7 @@
 
 namespace plimsoll {
 
-// `colour`: marks are bold, for a terminal.
+// `colour`: bold marks, for a terminal.
 std::string frontier_plot(const Curve& curve, bool colour);
 
 }  // namespace plimsoll

@@ -82,7 +82,7 @@ std::string points_of(const Curve& curve, const Frame& frame) {
   return fmt::format("<polyline points=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"2\"/>\n", path, kCurve) + dots;
 }
 
-// The places of texts and points, so that the next text keeps clear of them.
+// The places of texts and points, so that texts do not overlap.
 class Room {
  public:
   struct Box {
@@ -103,7 +103,7 @@ class Room {
 
 constexpr double kLetter = 7, kLine = 15;
 
-// Beside (x, y), as near as there is room.
+// A text next to (x, y), at the nearest free place.
 std::string label(Room& room, double x, double y, const std::string& text, const char* colour) {
   const double width = kLetter * static_cast<double>(text.size());
   for (int ring = 1; ring < 20; ++ring) {
@@ -137,7 +137,7 @@ std::string marks_of(const Curve& curve, const Frame& frame, Room& room) {
   return svg;
 }
 
-// A dashed line; outside of the drawing, a word at that side.
+// The budget as a dashed line; if it lies outside of the drawing, a word at that side.
 std::string budget_of(const Curve& curve, const Frame& frame, Room& room) {
   if (!curve.budget) return "";
   const auto budget = static_cast<double>(curve.budget->n);
@@ -161,7 +161,7 @@ std::string budget_of(const Curve& curve, const Frame& frame, Room& room) {
          text_at(left ? x - 6 : x + 6, kTop - 6, left ? "end" : "start", text, fmt::format(" fill=\"{}\"", kBudget));
 }
 
-// The curve takes the room that its points and lines lie in.
+// Reserves the room of the curve's points and lines.
 void take_curve(const Curve& curve, const Frame& frame, Room& room) {
   constexpr int kParts = 24;
   for (std::size_t i = 0; i < curve.points.size(); ++i) {

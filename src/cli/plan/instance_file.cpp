@@ -16,7 +16,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::int64_t kMostBytes = std::int64_t{1} << 40;  // of one value: no sum over all rows overflows
+constexpr std::int64_t kMostBytes = std::int64_t{1} << 40;  // maximum bytes of one value, so that no sum over all rows overflows
 constexpr std::size_t kMostRows = 1 << 20, kMostPairs = 64;
 constexpr JsonLimits kLimits{.bytes = kMostInstanceBytes, .values = 20'000'000};
 constexpr int kNone = -1;
@@ -31,7 +31,7 @@ class Reader {
     result_.micro_steps = whole(file_.at("batch").at("accumulation"), 1, 1 << 30, "batch.accumulation");
     read_values();
     const json& nodes = rows("nodes");
-    std::vector<std::size_t> later;  // once a window, behind several micro-steps
+    std::vector<std::size_t> later;  // nodes that run once per window, after several micro-steps
     for (std::size_t i = 0; i < nodes.size(); ++i) {
       if (result_.micro_steps > 1 && kind_of(nodes[i], i).value("section", "") != "micro") {
         later.push_back(i);
@@ -40,7 +40,7 @@ class Reader {
       }
     }
     if (result_.problem.ops.empty()) fail("no node runs in a micro-step");
-    // What the update reads is what the last micro-step made: nothing runs again that late.
+    // The update reads results of the last micro-step, so no op runs again after it.
     const int last = static_cast<int>(result_.problem.ops.size()) - 1;
     if (!later.empty()) {
       for (Op& op : result_.problem.ops) op.until = std::min(op.until, last);
@@ -112,7 +112,7 @@ class Reader {
     return kinds.at(at(whole(row.at(0), 0, static_cast<std::int64_t>(kinds.size()) - 1, what)));
   }
 
-  // `once`: its seconds are no part of a micro-step's, and it never runs again.
+  // `once`: the node is not part of a micro-step: its seconds count separately, and it never runs again.
   void add(int number, const json& row, bool once) {
     const std::string what = fmt::format("nodes[{}]", number);
     const json& kind = kind_of(row, at(number));
@@ -126,7 +126,7 @@ class Reader {
     }
     const std::vector<Pair> pairs = pairs_of(kind, inputs, outputs, what);
     Op op;
-    std::vector<int> changed;  // roots
+    std::vector<int> changed;  // roots of the changed values
     for (const Pair& pair : pairs) {
       if (!pair.updates) continue;
       root_[at(outputs[pair.output])] = root_[at(inputs[pair.input])];
@@ -154,7 +154,7 @@ class Reader {
       }
     }
     limit(op, inputs, outputs, changed);
-    const bool computes = kind.contains("backward") && kind.value("section", "") == "micro";  // what feeds does not
+    const bool computes = kind.contains("backward") && kind.value("section", "") == "micro";  // false for nodes that feed
     if (computes && !once) op.pass = kind.value("backward", false) ? Pass::backward : Pass::forward;
     result_.problem.ops.push_back(std::move(op));
     result_.nodes.push_back(number);
@@ -163,7 +163,7 @@ class Reader {
   // A backward node names its forward node, or shares its line.
   void name_forward_ops(const json& nodes) {
     std::vector<int> op_of(nodes.size(), kNone);
-    std::map<std::string, int> last_of_line;  // forward ops
+    std::map<std::string, int> last_of_line;  // the last forward op of each line
     for (int op = 0; op < static_cast<int>(result_.nodes.size()); ++op) {
       const int node = result_.nodes[at(op)];
       op_of[at(node)] = op;
@@ -182,7 +182,7 @@ class Reader {
     }
   }
 
-  // Positions of an input and an output that may be in the same bytes.
+  // Positions of an input and an output that may share their bytes.
   struct Pair {
     std::size_t input, output;
     bool updates;
@@ -203,7 +203,8 @@ class Reader {
     return pairs;
   }
 
-  // No other input of the node lies there, unless it has the same pair. Neither is a part of the bytes, nor read more than once.
+  // True if the output may overwrite the input: both are all of their bytes, and each other input in the same bytes has the same
+  // pair.
   bool may_overwrite(const Pair& pair, const std::vector<Pair>& pairs, const std::vector<int>& inputs,
                      const std::vector<int>& outputs) const {
     const int input = inputs[pair.input], output = outputs[pair.output], root = root_[at(input)];
@@ -219,7 +220,7 @@ class Reader {
     return true;
   }
 
-  // What read or made something before this op changes it does not run again behind that.
+  // An op that read or made a value cannot run again after this op changes the value.
   void limit(const Op& op, const std::vector<int>& inputs, const std::vector<int>& outputs, const std::vector<int>& changed) {
     const int index = static_cast<int>(result_.problem.ops.size());
     for (const int root : changed) {
@@ -235,7 +236,7 @@ class Reader {
     }
   }
 
-  // Each item once.
+  // Adds the item of a root to the reads, once.
   void read(Op& op, int root) {
     const int item = item_[at(root)], index = static_cast<int>(result_.problem.ops.size());
     if (item == kNone || std::exchange(last_reader_[at(root)], index) == index) return;
@@ -262,11 +263,11 @@ class Reader {
   std::int64_t alignment_ = 1;
   std::vector<std::int64_t> bytes_;        // by value, aligned
   std::vector<char> transient_, made_;     // by value
-  std::vector<int> root_, item_;           // by value: whose bytes it is; its item
-  std::vector<int> last_reader_;           // by root: the op that was the last to read it
-  std::vector<int> base_;                  // by value: what it is a view of, itself for others
-  std::vector<int> newest_;                // by root: the value that its bytes hold
-  std::vector<std::vector<int>> touched_;  // by root: replayable ops that read or made it as it is
+  std::vector<int> root_, item_;           // by value: the value that owns its bytes; the item, or kNone
+  std::vector<int> last_reader_;           // by root: the last op that read it
+  std::vector<int> base_;                  // by value: the value that it is a view of, else itself
+  std::vector<int> newest_;                // by root: the latest value in its bytes
+  std::vector<std::vector<int>> touched_;  // by root: replayable ops that read or made the present value
   Instance result_;
 };
 

@@ -1,5 +1,5 @@
-// Problems of recomputation from files: the graph of an instance as `plan --export-instance` writes it (instances/README.md),
-// ours or anybody's.
+// Problems of recomputation from files: the graph of an instance in the format of `plan --export-instance`
+// (instances/README.md), by this program or any other.
 #pragma once
 
 #include <cstdint>
@@ -15,18 +15,17 @@ inline constexpr std::int64_t kMostInstanceBytes = 512 << 20;
 
 struct Instance {
   Problem problem;
-  std::vector<int> nodes;   // of each op, as positions in the file
-  std::int64_t always = 0;  // bytes of what lasts through a window or a run
-  std::int64_t micro_steps =
-      1;  // of an update; the ops are those of one micro-step where there are several, with the update where not
-  double rest_seconds = 0;  // of the nodes that are no ops here: those of the update after several micro-steps
+  std::vector<int> nodes;        // node of each op, as position in the file
+  std::int64_t always = 0;       // bytes of the values that last through a window or a run
+  std::int64_t micro_steps = 1;  // micro-steps of an update; the ops are those of one micro-step and of the update
+  double rest_seconds = 0;       // seconds of the update after several micro-steps; its ops count 0 s
 
-  // Of an update in which one micro-step takes so long.
+  // The seconds of an update whose micro-steps take `micro_step` seconds.
   double update_seconds(double micro_step) const { return static_cast<double>(micro_steps) * micro_step + rest_seconds; }
 };
 
-// `where` names the text in errors. Throws data_error E-INSTANCE with what is wrong: no JSON, another schema, an id that is none,
-// sizes that are negative or too large, a value that is read before it is made or made twice.
+// `where` names the text in errors. Throws data_error E-INSTANCE for text that is no JSON, another schema, an unknown id, a
+// negative or too large size, and a value that is read before it is made or made twice.
 Instance read_instance(std::string_view text, const std::string& where);
 
 }  // namespace plimsoll::replays

@@ -74,7 +74,7 @@ class Extraction {
     return number;
   }
 
-  // What a reader finds in a persistent value: the version that an earlier node of the same or an earlier section has made of it.
+  // The version of a persistent value that a reader sees: made by an earlier node of the same or an earlier section.
   ValueId found(ValueId value, Section reader) const {
     const ValueId version = current_[value];
     if (!version.valid() || !graph_.values[value].persistent()) return value;
@@ -88,7 +88,7 @@ class Extraction {
     return number(read);
   }
 
-  // Views have no step: they come right before their first reader.
+  // Views have no step, so they are numbered right before their first reader.
   void add_view(NodeId id) {
     const Node& node = graph_.nodes[id];
     const int viewed = input(node.inputs[0], node.section);
@@ -143,7 +143,7 @@ class Extraction {
       return std::any_of(aliases.begin(), aliases.end(),
                          [&](const Alias& alias) { return in_place(alias.kind) && alias.input == input; });
     };
-    // With one micro-step a window, accumulators are written where others add: nothing of before is read.
+    // With one micro-step per window, accumulators are written instead of added to, and their old content is not read.
     const bool writes = one_micro_step() && starts_window(graph_, node);
     std::vector<std::size_t> positions;
     std::vector<int> inputs, outputs;

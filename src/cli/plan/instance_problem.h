@@ -1,5 +1,5 @@
-// The training graph that keeps everything as an instance states it: values and nodes numbered in the order in which they run,
-// feeding and fetching as nodes, equal kernels as one kind. Each value is made once; persistent ones are there before.
+// The training graph without recomputation, in the form of an instance: values and nodes numbered in the order of execution,
+// nodes that feed and fetch as nodes, equal kernels as one kind. Each value is made once; persistent values exist from the begin.
 #pragma once
 
 #include <map>
@@ -14,7 +14,7 @@
 namespace plimsoll {
 
 struct InstanceValue {
-  std::string name;  // empty: it is an updated version of another value
+  std::string name;  // empty: an updated version of another value
   Bytes bytes;
   std::string_view role, lasts;  // "transient", "window" or "run"
 };
@@ -23,24 +23,24 @@ struct InstanceNode {
   int kind = 0;
   std::string name;
   std::vector<int> inputs, outputs;
-  int of = -1;                         // of a backward node: the node whose gradient it computes; -1: no single one
-  std::vector<std::size_t> positions;  // of `inputs` among those of the graph's node
-  std::vector<ValueId> reads, writes;  // of a node that feeds or fetches
+  int of = -1;                         // the node whose gradient a backward node computes; -1: no single one
+  std::vector<std::size_t> positions;  // positions of `inputs` among the inputs of the graph's node
+  std::vector<ValueId> reads, writes;  // for nodes that feed or fetch
 };
 
 struct InstanceProblem {
   std::vector<InstanceValue> values;
-  std::vector<int> roots;          // per value: what it is a view of, itself for others
+  std::vector<int> roots;          // by value: the value that it is a view of, else itself
   std::vector<std::string> kinds;  // each as a JSON object
   std::vector<InstanceNode> nodes;
-  double update_seconds = 0;  // of all nodes once, the micro-step's as often as a window has micro-steps
+  double update_seconds = 0;  // seconds of the update's nodes and of all micro-steps of a window
 
-  PerValue<int> value_of;                                 // of persistent values and of those that nodes make; -1 for others
-  PerNode<int> node_of;                                   // -1 for those of other sections
+  PerValue<int> value_of;                                 // number of persistent values and of results of nodes; -1: none
+  PerNode<int> node_of;                                   // number of a node; -1: node of another section
   std::map<std::pair<Step::Kind, Section>, int> special;  // feeding and fetching
 };
 
-// `simulation` keeps everything and has no steps but those of a window and of loading.
+// `simulation` recomputes nothing, and has only the steps of a window and of loading.
 InstanceProblem instance_problem(const Simulation& simulation);
 
 std::vector<nlohmann::ordered_json> value_rows(const InstanceProblem& problem);

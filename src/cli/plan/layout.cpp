@@ -23,7 +23,7 @@ int run_layout(const LayoutArguments& arguments) {
     throw config_error("E-USAGE", "--work-limit", fmt::format("it is {}", *arguments.work_limit), "0 or more");
   }
   const std::filesystem::path out = output_file(arguments.out);
-  const std::int64_t work_limit = arguments.work_limit.value_or(-1);  // without: until it has decided
+  const std::int64_t work_limit = arguments.work_limit.value_or(-1);  // -1: until the result is decided
   const layout::NamedProblem csv = layout::read_csv_file(arguments.file);
   const double start = cpu_seconds_now();
   layout::Solution solution;
@@ -57,7 +57,7 @@ int run_layout(const LayoutArguments& arguments) {
         {"cpu_seconds", seconds}};
     print_json(object);
   } else {
-    // Addresses on stdout stand there alone.
+    // If addresses go to stdout, the report goes to stderr.
     const bool csv_follows = fits && arguments.out.empty();
     const std::string line = fmt::format("{}: height {}, load {}{} ({:.2f} CPU seconds)", status,
                                          fits ? std::to_string(solution.height) : "-", load, optimal ? ", optimal" : "", seconds);

@@ -16,8 +16,8 @@ namespace plimsoll::layout {
 namespace {
 
 constexpr std::array<std::string_view, 4> kColumns = {"id", "lower", "upper", "size"};
-constexpr std::int64_t kLargestTotal = std::int64_t{1} << 61;  // of all sizes; leaves room for sums in the solvers
-constexpr std::int64_t kLatest = std::int64_t{1} << 61;        // of times, in either direction
+constexpr std::int64_t kLargestTotal = std::int64_t{1} << 61;  // maximum sum of all sizes; leaves room for sums in the solvers
+constexpr std::int64_t kLatest = std::int64_t{1} << 61;        // maximum magnitude of a time
 constexpr std::size_t kMostBuffers = 10'000'000, kMostColumns = 256, kMostBytes = 256 << 20;
 
 class Reader {
@@ -154,7 +154,7 @@ class Reader {
     return begin == std::string_view::npos ? std::string_view() : text.substr(begin, text.find_last_not_of(" \t\r") + 1 - begin);
   }
 
-  // A value in quotes, short and printable whatever the file holds.
+  // A value in quotes, shortened and printable.
   static std::string shown(std::string_view text) {
     std::string out = "'";
     for (const char c : text.substr(0, 40)) out += c >= ' ' && c != 127 ? c : '?';

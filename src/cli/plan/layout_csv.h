@@ -12,7 +12,7 @@
 namespace plimsoll::layout {
 
 struct NamedProblem {
-  std::vector<std::string> ids;  // of problem.buffers, unique
+  std::vector<std::string> ids;  // ids of problem.buffers, unique
   Problem problem;
 };
 

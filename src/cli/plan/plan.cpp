@@ -67,7 +67,7 @@ void print(const std::string& text) {
 }
 
 // Prints the progress of planning for people: the verdict as soon as it is known, then the alternatives, then the frontier.
-// Without a budget from the user, the frontier says more than one plan and stands alone.
+// Without a budget from the user, the frontier is shown alone.
 class Printer {
  public:
   Printer(bool frontier, bool budget_given) : frontier_(frontier), budget_given_(budget_given) {}

@@ -16,7 +16,7 @@ namespace {
 using nlohmann::json;
 using nlohmann::ordered_json;
 
-// A list of objects as an object, by their names: order and position are no difference.
+// A list of objects as an object by their names, so that order and position make no difference.
 template <typename Fact>
 ordered_json by_name(const json& list, const char* key, Fact&& fact) {
   ordered_json object = ordered_json::object();
@@ -75,7 +75,7 @@ ordered_json value_fact(const json& value) {
           {"offset", ranges.empty() ? json(nullptr) : ranges.at(0).at("offset")}};
 }
 
-// Ids shift with every recomputed copy. Values of one name are told apart by their order.
+// Values by name, as ids shift with every recomputed copy. Values of one name are numbered by order.
 ordered_json values_of(const json& plan) {
   if (!plan.contains("values")) return nullptr;
   std::map<std::string, int> seen;
@@ -110,7 +110,7 @@ void collect(const ordered_json& a, const ordered_json& b, const json::json_poin
   }
 }
 
-// Whole values, through an index: an ordered object with thousands of keys is slow to search.
+// The differences of whole values. An index replaces the search in an ordered object with thousands of keys, which is slow.
 void collect_values(const ordered_json& a, const ordered_json& b, ordered_json& changes) {
   std::map<std::string, std::pair<ordered_json, ordered_json>> sides;
   for (const auto& [name, value] : a.items()) sides[name].first = value;

@@ -37,7 +37,7 @@ bool starts(const PlanChange& change, std::initializer_list<const char*> keys) {
   return true;
 }
 
-// Names of blocks and owners are users' words and stay; keys of the plan are read as words.
+// The path as words: keys of the plan lose unit and underscores; names of blocks and owners stay.
 std::string title_of(const PlanChange& change, std::size_t from) {
   std::string text;
   for (std::size_t i = from; i < change.path.size(); ++i) {
@@ -71,7 +71,7 @@ std::string shown(const ordered_json& value, Measure measure) {
   return measure == Measure::seconds ? duration_text(value.get<double>()) : rate_text(value.get<double>());
 }
 
-// Absent bytes are none; a time that was not predicted is not zero.
+// The difference in bytes or percent. Absent bytes count as 0; for an absent time there is no difference.
 std::string difference(const PlanChange& change, Measure measure) {
   const auto number = [](const ordered_json& value) { return value.is_null() ? 0.0 : value.get<double>(); };
   const bool numbers = (change.a.is_number() || change.a.is_null()) && (change.b.is_number() || change.b.is_null());
@@ -96,7 +96,7 @@ std::string section(const std::vector<PlanChange>& changes, const std::string& t
   return text.empty() ? text : title + "\n" + text;
 }
 
-// Hashes and threads.
+// The differences of hashes and threads.
 std::string identity_section(const std::vector<PlanChange>& changes) {
   std::string text;
   for (const PlanChange& change : changes) {
@@ -115,7 +115,7 @@ std::string decisions_section(const std::vector<PlanChange>& changes) {
 
 std::string word(const ordered_json& mode) { return mode.is_null() ? "absent" : mode.get<std::string>(); }
 
-// Neighbours with the same change are one line.
+// The differences of blocks; neighbours with the same change share a line.
 std::string blocks_section(const std::vector<PlanChange>& changes) {
   std::vector<const PlanChange*> blocks;
   for (const PlanChange& change : changes) {
@@ -149,7 +149,7 @@ std::string predicted_section(const std::vector<PlanChange>& changes) {
   return text;
 }
 
-// The changes of a value, the most telling first.
+// The kind of a value's change; the first that applies.
 const char* event_of(const PlanChange& change) {
   if (change.a.is_null()) return "appeared";
   if (change.b.is_null()) return "vanished";
@@ -173,7 +173,7 @@ std::string place(const ordered_json& value) {
 
 std::string counts_text(const std::vector<PlanChange>& values) {
   constexpr const char* kEvents[] = {"moved", "resized", "changed", "appeared", "vanished"};
-  std::map<std::string, std::map<std::string, int>> counts;  // by action and event
+  std::map<std::string, std::map<std::string, int>> counts;  // number of values by action and event
   for (const PlanChange& change : values) ++counts[present(change).at("action").get<std::string>()][event_of(change)];
   std::string text = fmt::format("{:<40}", "values by action");
   for (const char* event : kEvents) text += fmt::format("{:>10}", event);

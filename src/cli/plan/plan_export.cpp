@@ -15,7 +15,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-// Training alone, keeping everything: no evaluation, no saving.
+// The simulation of training without recomputation, evaluation and saving.
 Simulation keep_everything(const Config& config, const PlanningInput& input, const Plan& plan) {
   Graph graph = build_training_graph(config, input.facts, plan.decisions.micro_batch).graph;
   std::erase_if(graph.order, [&](NodeId id) {
@@ -39,7 +39,7 @@ Bytes loss_scratch(const Simulation& simulation) {
   return most;
 }
 
-// Our plan in the ids of a problem. Steps count from the first of the micro-step.
+// Our plan in the ids of a problem. Steps count from the first step of the micro-step.
 class Answer {
  public:
   Answer(const InstanceProblem& problem, const Plan& plan)
@@ -91,7 +91,7 @@ class Answer {
 
   int buffer_of(ValueId value) const { return numbers_[plan_.lifetimes.buffer_of[value]]; }
 
-  // The place of a read is given only for a value with several copies.
+  // Adds a row. Buffers of the inputs are listed only if a value has several copies.
   void add_step(int step) {
     const Step& what = plan_.timeline.steps[static_cast<std::size_t>(step)];
     const int number = node_at(step);
@@ -120,7 +120,7 @@ class Answer {
   const Plan& plan_;
   StepRange range_;
   PerId<BufferId, int> numbers_;
-  std::vector<int> copies_;  // of each value of the problem: how often it is made
+  std::vector<int> copies_;  // by value of the problem: number of copies made
   std::vector<int> recomputed_;
   std::vector<ordered_json> steps_, buffers_;
   std::int64_t arena_ = 0;
@@ -156,7 +156,7 @@ ordered_json head_json(const PlanningInput& input, const Plan& plan) {
           {"machine", machine_json(input.machine.machine)}};
 }
 
-// One row a line, so that two files can be compared.
+// One row per line, so that two files can be compared.
 std::string list_text(const std::vector<ordered_json>& rows, const char* indent) {
   std::string text = "[";
   for (std::size_t i = 0; i < rows.size(); ++i) text += (i == 0 ? "\n" : ",\n") + std::string(indent) + rows[i].dump();

@@ -1,5 +1,5 @@
-// A planning problem and our answer to it in terms of no program (schema plimsoll.instance/1, every field in
-// instances/README.md): the training graph that keeps everything, with bytes and seconds, and the plan as steps and buffers.
+// A planning problem and our answer, independent of any program (schema plimsoll.instance/1; instances/README.md lists every
+// field): the training graph without recomputation, with bytes and seconds, and the plan as steps and buffers.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace plimsoll {
 
-// `plan` is a plan of `config` that `input` led to. Throws config_error E-EXPORT-DISK where it uses a disk, E-EXPORT-GROUP where
+// `plan` is a plan of `config` and `input`. Throws config_error E-EXPORT-DISK if it uses a disk, and E-EXPORT-GROUP if
 // micro-batches go through blocks together.
 std::string instance_text(const Config& config, const PlanningInput& input, const Plan& plan);
 

@@ -18,7 +18,7 @@ using nlohmann::json;
 
 bool paged(const json& point) { return !point.at("decisions").at("paging").is_null(); }
 
-// Up to 80 columns, with what blocks do in letters.
+// A row of up to 80 columns; letters stand for the modes of blocks.
 constexpr const char* kRow = "{:<4}{:>10}{:>8}{:>9}{:>13}{:>6}{:>9}  {}\n";
 
 std::string heading() {
@@ -30,14 +30,14 @@ std::string saved_text(const json& seconds) {
   return seconds.get<double>() < 1e-6 ? "<1 us" : duration_text(seconds.get<double>());
 }
 
-// Of frontier rows, "1 x 8 by 4": micro-batches of one, eight in a window, four through each block together.
+// "1 x 8 by 4": micro-batches of one sample, eight per window, four through each block together.
 std::string batch_text(const json& point) {
   const auto group = point.at("decisions").at("group").get<std::int64_t>();
   return fmt::format("{} x {}{}", point.at("micro_batch").get<std::int64_t>(), point.at("accumulation").get<std::int64_t>(),
                      group == 1 ? "" : fmt::format(" by {}", group));
 }
 
-// "k8 c2 r2 d": so many blocks keep, ...; a part of the training rests beyond memory.
+// "k8 c2 r2 d": 8 blocks keep, 2 are cheap, 2 recompute; d: a part of the training rests on another tier.
 std::string blocks_text(const json& point) {
   const std::map<std::string, int> blocks = blocks_by_mode(point.at("decisions"));
   std::string text;

@@ -1,4 +1,4 @@
-// Update time against memory as people read it, from a plan object with its `frontier`: a table by growing budget, and a plot.
+// Update time against memory for people, from a plan object with its `frontier`: a table by growing budget, and a plot.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -6,7 +6,7 @@
 
 namespace plimsoll {
 
-// `colour`: for a terminal that takes it.
+// `colour`: for a terminal with colours.
 std::string frontier_text(const nlohmann::json& plan, bool colour);
 
 }  // namespace plimsoll

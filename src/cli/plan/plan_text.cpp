@@ -40,8 +40,8 @@ std::string blocks_text(const json& decisions) {
   return text;
 }
 
-// The meaning of `cheap` in this plan: the values that are made again, for each kind of such a block. Where there are many kinds,
-// --values says more.
+// The meaning of `cheap` in this plan: the recomputed values, for each kind of such a block. Empty if there are many kinds, which
+// --values shows.
 std::string cheap_text(const json& decisions) {
   constexpr std::size_t kMostKinds = 3;
   std::vector<std::pair<std::string, int>> kinds;
@@ -80,7 +80,7 @@ std::string batch_text(const json& plan) {
                      batch.at("rows").get<std::int64_t>(), batch.at("rows") == 1 ? "" : "s", micro);
 }
 
-// Owners as rows, phases as columns, at each phase's peak. Five phases stay within 80 columns.
+// A table of owners by phases, at the peak of each phase. Five phases stay within 80 columns.
 std::string phase_table(const json& predicted) {
   constexpr int kTitle = 24, kCell = 11;
   std::vector<std::string> owners;
@@ -107,7 +107,7 @@ std::string phase_table(const json& predicted) {
   return text;
 }
 
-// As a shell reads them.
+// The arguments as words of the shell.
 std::string arguments_text(const json& arguments) {
   std::string text;
   for (const json& argument : arguments) text += (text.empty() ? "" : " ") + shell_quoted(argument.get<std::string>());
@@ -243,7 +243,7 @@ std::string written_text(const json& plan) {
                      size(written.at("update_bytes")), size(written.at("run_bytes")));
 }
 
-// "4.2 % above it"; how far a plan is from what no plan can reach.
+// "4.2 % above it": the distance of a plan from the bound.
 std::string gap_text(double figure, double bound) {
   return bound > 0 ? fmt::format("{:.1f} % above it", 100 * std::max(0.0, figure / bound - 1)) : "-";
 }
@@ -282,7 +282,7 @@ std::string precision_text(const json& precision) {
   return state == compute ? compute : fmt::format("{} (optimizer state {})", compute, state);
 }
 
-// "3.2 days" where hours no longer say it.
+// "3.2 days" from two days on, else hours and minutes.
 std::string long_duration(double seconds) {
   constexpr double kDay = 24 * 3600;
   return seconds < 2 * kDay ? duration_text(seconds) : fmt::format("{:.1f} days", seconds / kDay);
@@ -307,7 +307,7 @@ std::string long_samples_text(const json& epoch) {
   return text.empty() ? "" : "samples: " + text + "\n";
 }
 
-// "12,345 tokens (4,321 trained on)"; one number where they are the same.
+// "12,345 tokens (4,321 trained on)"; one number if both are equal.
 std::string tokens_text(const json& tokens, const json& trained) {
   const std::string all = fmt::format("{} tokens", grouped(tokens.get<std::int64_t>()));
   if (trained.is_null() || trained == tokens) return all;
@@ -354,14 +354,14 @@ std::string run_text(const json& plan) {
   return text;
 }
 
-// Sums over micro-batches are rounded by their number: the choice is part of the result.
+// The number of micro-batches changes the rounding of sums, so the planner's choice is part of the result.
 std::string pin_text(const json& plan) {
   if (!chose_batch(plan)) return "";
   const auto micro = plan.at("batch").at("micro").get<std::int64_t>();
   return fmt::format("micro-batch {} chosen; `train.micro_batch = {}` pins these bits\n", micro, micro);
 }
 
-// "340 trained tok/s (1.1k of all tokens)". A plan without its data knows the positions of its rows alone.
+// "340 trained tok/s, 1.1k of all tokens". A plan without data knows only the positions of its rows.
 std::string speed_text(const json& plan) {
   const json& predicted = plan.at("predicted");
   if (!plan.contains("run") || plan.at("run").at("trained_units").is_null()) {
@@ -407,7 +407,7 @@ std::string floors_text(const json& plan) {
   return "note: this budget has room to plan the smallest plans alone; a faster one may fit it, too\n";
 }
 
-// "1,837" of a size of the model; of a budget with its size for people.
+// "1,837" for a size of the model; for a budget, bytes and a size for people.
 std::string value_text(const json& solve, const json& value) {
   const auto number = value.get<std::int64_t>();
   return solve.at("least").get<bool>() ? fmt::format("{} B ({})", grouped(number), to_text(Bytes{number})) : grouped(number);

@@ -18,15 +18,15 @@
 namespace plimsoll {
 namespace {
 
-// What is tried on all levels of bytes together where nothing else is said: a few seconds of it. A schedule takes up to the
-// square of the ops.
+// The default limit of work on all levels of bytes together: a few seconds. The time of a schedule grows with up to the square of
+// the ops.
 replays::Work usual_work(const replays::Problem& problem) {
   constexpr std::size_t kAtOnce = 4000000000, kFewest = 4, kMost = 20000;
   constexpr std::int64_t kMostLooks = 20000000000;
   return {static_cast<int>(std::clamp(kAtOnce / (problem.ops.size() * problem.ops.size()), kFewest, kMost)), kMostLooks};
 }
 
-// A unit of work is a schedule, and a million looks at an item: a schedule that takes more than is left ends there.
+// A unit of work is one schedule and a million visited items. A schedule that exceeds the remaining work ends early.
 replays::Work limited_work(std::int64_t units) {
   constexpr std::int64_t kLooks = 1000000;
   return {static_cast<int>(units), units * kLooks};
@@ -36,7 +36,7 @@ replays::Work limited_work(std::int64_t units) {
 
 int run_recompute(const RecomputeArguments& arguments) {
   constexpr std::int64_t kMostWork = 1 << 30;
-  constexpr int kLocal = 8;  // regions of a stretch whose ops are decided on one by one
+  constexpr int kLocal = 8;  // number of regions in a stretch of single decisions
   if (arguments.work && (*arguments.work < 1 || *arguments.work > kMostWork)) {
     throw config_error("E-USAGE", "--work-limit", fmt::format("it is {}", *arguments.work), fmt::format("1 to {}", kMostWork));
   }
@@ -51,7 +51,7 @@ int run_recompute(const RecomputeArguments& arguments) {
   const std::int64_t bytes = budget - instance.always;
   std::optional<replays::Schedule> found =
       replays::schedule_within(problem, *keep, bytes, arguments.work ? limited_work(*arguments.work) : usual_work(problem));
-  // The chain of regions answers at once, whatever the limit.
+  // The chain of regions takes little time and has no limit.
   const std::optional<replays::Schedule> chained = regions::ProblemChain(problem, {.local = kLocal}).fastest_within(bytes);
   if (chained && (!found || chained->seconds < found->seconds)) found = chained;
   const double seconds = cpu_seconds_now() - start;
