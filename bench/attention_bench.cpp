@@ -1,5 +1,5 @@
-// Attention kernels in GFLOP/s, counting the unmasked half only: 4 * head_size flops for each visible (query, key) pair in
-// forward, 10 * head_size in backward. Compare with the fp32 peak of the machine.
+// Attention kernels in GFLOP/s. The unmasked half alone counts: 4 * head_size FLOPs for each visible (query, key) pair in
+// forward, 10 * head_size in backward. The bound is the fp32 peak of the machine.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>

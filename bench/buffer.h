@@ -1,5 +1,5 @@
-// Memory of the benchmarks, as a run has it: an arena, in huge pages and touched once. Rows lie kilobytes apart, and page walks
-// or first touches would show.
+// Memory of the benchmarks, as in a run: an arena in huge pages, touched once. Rows lie kilobytes apart, so page walks and first
+// touches would distort the times.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@ namespace plimsoll::bench {
 class Buffer {
  public:
   Buffer() = default;
-  // Zeros.
+  // A buffer of zeros.
   explicit Buffer(std::int64_t floats) : arena_(std::make_unique<Arena>(Bytes{4 * floats})) {}
   explicit Buffer(Bytes bytes) : arena_(std::make_unique<Arena>(bytes)) {}
 
@@ -25,7 +25,7 @@ class Buffer {
   std::unique_ptr<Arena> arena_;
 };
 
-// Small numbers that differ.
+// A buffer of small, different numbers.
 inline Buffer numbers(std::int64_t floats) {
   Buffer b(floats);
   for (std::int64_t i = 0; i < floats; ++i) b[i] = static_cast<float>(i % 1023 - 511) * 1e-3F;

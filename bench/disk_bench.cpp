@@ -1,6 +1,6 @@
-// Pages to and from a disk, both ways at once: MB/s each way with either engine of the page file, beside what the disk gives to
-// plain O_DIRECT reads and writes without checksums. Taken in turn, medians of all rounds; and the processor time that a MiB each
-// way costs.
+// Transfers of pages to and from a disk in both directions at once. The table has MB/s per direction for each engine of the page
+// file and for plain O_DIRECT reads and writes without checksums, and the processor time of one MiB per direction. Variants run
+// in turn; figures are medians of all rounds.
 //   bench_disk FOLDER [MIB_EACH_WAY] [ROUNDS]
 #include <fmt/core.h>
 #include <sys/resource.h>
@@ -22,7 +22,7 @@ using namespace plimsoll;
 
 namespace {
 
-constexpr int kInFlight = 4;  // of each way
+constexpr int kInFlight = 4;  // transfers in each direction
 
 struct Sample {
   double seconds = 0, processor = 0;
@@ -44,7 +44,7 @@ Sample timed(const std::function<void()>& body) {
   return {std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(), processor_seconds() - processor};
 }
 
-// Blocks that no page shares with another, in huge pages where the kernel has them and there is room for one.
+// Page-aligned blocks, in huge pages if the kernel has them and the size allows it.
 class Memory {
  public:
   explicit Memory(std::size_t bytes) : arena_(Bytes{static_cast<std::int64_t>(bytes)}) {
@@ -63,7 +63,7 @@ void check(bool good, const char* what) {
   std::exit(1);
 }
 
-// A thread for each transfer in flight, and nothing but the calls.
+// One thread per transfer in flight, with system calls alone.
 Sample raw(const NamelessFile& file, std::size_t page, int pages) {
   Memory memory(page * 2 * kInFlight);
   return timed([&] {

@@ -1,5 +1,5 @@
-// Products of few rows over matrices in memory, as generation makes them: GB/s of W, and their share of what a copy reaches that
-// is timed in turn with them (bytes read and written). The matrices of a benchmark are more than the caches hold.
+// Products of few rows with matrices in memory, as in generation: GB/s of W, and the share of the rate of a copy (bytes read and
+// written) that is timed in turn. The matrices of a benchmark exceed the caches.
 #include <benchmark/benchmark.h>
 
 #include <chrono>
@@ -20,11 +20,11 @@ using namespace plimsoll::cpu;
 using bench::Buffer;
 using bench::numbers;
 
-constexpr std::int64_t kAll = std::int64_t{192} << 20;  // bytes of the matrices, and of each side of the copy
+constexpr std::int64_t kAll = std::int64_t{192} << 20;  // bytes of all matrices, and of each side of the copy
 
 double seconds() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
-// Both sides of the copy, which the benchmarks share.
+// Both sides of the copy, shared by the benchmarks.
 double copy_rate() {
   static const Buffer from{Bytes{kAll}}, to{Bytes{kAll}};
   constexpr std::int64_t kTask = 1 << 20;
@@ -59,7 +59,7 @@ void product(benchmark::State& state, const GemmShape& shape, const StoredMatrix
   state.counters["of copy"] = rate / (copied / passes);
 }
 
-// A layer of so many inputs and outputs, its matrix as [outputs, inputs] or the other way round.
+// A layer with `in` inputs and `out` outputs; its matrix is [outputs, inputs] or transposed.
 void add_layer(std::int64_t rows, std::int64_t in, std::int64_t out, bool transposed) {
   std::vector<StoredMatrix> matrices{{DType::f32, {}}, {DType::bf16, {}}};
   for (const BlockFormat format : kBlockFormats) {

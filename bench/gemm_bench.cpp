@@ -1,5 +1,5 @@
-// Products of a GPT-2 124M step, of a small byte model and of a vocabulary head, as planned, against a bound of FLOPs alone. The
-// counter `GFLOP/s` of each stands beside the share of the peak that PEAK_GFLOPS (default 537: two Zen 5 cores) states.
+// Products of a GPT-2 124M step, of a small byte model and of a vocabulary head, as planned, against a bound of FLOPs alone. Each
+// has the counter `GFLOP/s`, and the share of the peak in PEAK_GFLOPS (default 537: two Zen 5 cores).
 #include <benchmark/benchmark.h>
 
 #include <cstdlib>
@@ -44,7 +44,7 @@ void product(benchmark::State& state, const GemmShape& shape, bool tiled) {
   state.SetLabel(tiled ? "tiled" : gemm.plan().implementation);
 }
 
-// The same with a B that is decoded while it is packed.
+// The same with a matrix B that is decoded during packing.
 void decoding(benchmark::State& state, const GemmShape& shape, const StoredMatrix& matrix) {
   const Bytes bytes = matrix.blocks ? stored_bytes(*matrix.blocks) : Bytes{shape.k * shape.n * size_of(matrix.dtype)};
   const Buffer a = numbers(shape.m * shape.k), c(shape.m * shape.n), scratch(decoding_gemm_scratch(shape, thread_count()));
@@ -56,7 +56,7 @@ void decoding(benchmark::State& state, const GemmShape& shape, const StoredMatri
   state.SetLabel(name(matrix));
 }
 
-// Forward and the gradient of the input over a frozen layer in each format, beside our fp32 product of the same shape.
+// Forward and input gradient of a frozen layer in each format, compared with our fp32 product of the same shape.
 void add_frozen(std::int64_t rows, std::int64_t in, std::int64_t out) {
   for (const bool backward : {false, true}) {
     const GemmShape shape{.m = rows, .n = backward ? in : out, .k = backward ? out : in, .transpose_b = !backward};

@@ -1,5 +1,5 @@
-// The kernels that memory bounds, in bytes per second (what a kernel reads and writes, without write-allocation), beside a copy
-// of the same memory. Arguments: elements of each array.
+// Memory-bound kernels in bytes per second (bytes read and written, without write-allocation), compared with a copy of the same
+// memory. Arguments: elements of each array.
 #include <benchmark/benchmark.h>
 
 #include <cstdint>
@@ -23,7 +23,7 @@ using bench::Buffer;
 using bench::numbers;
 
 constexpr std::int64_t kWidth = 768;
-constexpr std::int64_t kLarge = 32 << 20, kCached = 1 << 20;  // past every cache; within the last-level cache
+constexpr std::int64_t kLarge = 32 << 20, kCached = 1 << 20;  // larger than every cache; within the last-level cache
 
 // Runs body() and reports the bytes that one call moves.
 template <class Body>

@@ -1,5 +1,5 @@
-// The ladder of a configuration on the simulated machine, before layout: of each rung the bytes that are live and those for
-// transfers, and the seconds of an update; and what planning took. For scripts/compare_ladders.
+// The ladder of a configuration on the simulated machine, before layout: live bytes, bytes for transfers and seconds of an update
+// for each rung; and the time of planning. For scripts/compare_ladders.
 //   bench_ladder CONFIG memory|disk|device [SETTING...]
 #include <fmt/core.h>
 
@@ -20,7 +20,7 @@ using namespace plimsoll;
 
 namespace {
 
-// Rooms beyond the first tier: of the host, of the disk.
+// Rooms past the first tier: host, disk.
 const std::map<std::string, std::vector<Bytes>> kTiers{{"memory", {}}, {"disk", {Bytes{0}, kGiB * 64}}, {"device", {kGiB * 64}}};
 
 }  // namespace

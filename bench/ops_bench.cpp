@@ -1,6 +1,6 @@
-// Every op's benchmark cases, each beside its bound: `of bound` is the roofline of the op's own cost (its FLOPs at the rate of a
-// large matrix product, its bytes at the rate of a copy, both measured here first) over the time that it takes. Past 1 it works
-// in the caches.
+// The benchmark cases of every op, each with its bound: `of bound` is the roofline of the op's cost (its FLOPs at the rate of a
+// large matrix product, its bytes at the rate of a copy, both measured at the start) divided by the measured time. Above 1 the op
+// works in the caches.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>

@@ -1,5 +1,4 @@
-// What the planner makes of a graph in which nothing repeats, with long skips, on the simulated machine: for
-// scripts/compare_plans.
+// Plans of a graph without repeated pieces, with long skips, on the simulated machine. For scripts/compare_plans.
 //   bench_skip_plans COUNT | memory=BYTES,BYTES,... disk=... device=...      budgets from the floor to the ceiling, or these
 #include <fmt/core.h>
 
@@ -26,7 +25,7 @@ constexpr std::int64_t kEffective = 4;
 constexpr int kPoints = 16;
 constexpr SkipShape kShape{256, 512, 256, 6};
 
-// Rooms beyond the device: of the host, of the disk.
+// Rooms past the device: host, disk.
 const std::map<std::string, std::vector<Bytes>> kTiers{{"memory", {}}, {"disk", {Bytes{0}, kGiB * 64}}, {"device", {kGiB * 64}}};
 
 nlohmann::json plans(const std::vector<Bytes>& beyond, std::vector<Bytes> budgets, int count) {

@@ -1,7 +1,7 @@
-// Predicted against measured update times of a graph in which nothing repeats: layers down, as many up again, each of which also
-// reads what its partner on the way down made. At budgets from the floor to the ceiling, as bench/predicted_time.py for models
-// that a configuration describes: the least of a plan's medians counts, and of plans with a disk the median of its runs
-// against that of what the disk's rates, before and after each of them, predict.
+// Predicted and measured update times of a graph without repeated pieces: n layers down and n layers up; each layer up also reads
+// the result of its partner. Budgets go from the floor to the ceiling, as in bench/predicted_time.py, which is for models of a
+// configuration. The least of a plan's medians counts. For plans with a disk, the median of all runs is compared with the median
+// prediction from the disk's rates before and after each run.
 //   skips_bench [BUDGETS] [UPDATES] [ROUNDS] [FOLDER]      with a folder, plans may use a disk there
 #include <fmt/core.h>
 
@@ -30,7 +30,7 @@ namespace {
 
 constexpr std::int64_t kEffective = 4;
 constexpr SkipShape kShape{256, 2048, 768, 6};
-constexpr double kBusy = 0.1;  // of the machine, by other processes
+constexpr double kBusy = 0.1;  // share of the machine used by other processes
 constexpr Bytes kDisk{8LL << 30};
 constexpr const char* kMeasureDisk = "--measure-disk";
 
@@ -40,21 +40,21 @@ struct Case {
   std::vector<double> predicted, measured;  // seconds, by run
   std::string hash;
 
-  // Of its fastest run; with a disk, whose rates differ from run to run, the medians of all.
+  // Seconds of the fastest run; with a disk, whose rates differ from run to run, medians of all runs.
   std::pair<double, double> predicted_and_measured() const {
     if (plan.decisions.residency.active()) return {median(predicted), median(measured)};
     return {plan.update_seconds, *std::ranges::min_element(measured)};
   }
 };
 
-// What plans are made for, but for the disk.
+// The input of planning, apart from the disk.
 struct Place {
   Machine machine;
   PlanRequest request;
   OpCatalogue& catalogue;
   std::filesystem::path program, folder, cache;
 
-  // By another process, since a child of one that computes has no team of threads to measure beside.
+  // Measured by another process, since a child of a computing process has no team of threads for the measurement.
   void measure_disk() const {
     for (const auto& file : std::filesystem::directory_iterator(cache)) {
       if (file.path().filename().string().starts_with("disk-")) std::filesystem::remove(file.path());
@@ -114,7 +114,7 @@ int main(int argc, char** argv) {
   setenv("OMP_WAIT_POLICY", "passive", 0);
   const auto say = [](const std::string& line) { fmt::print(stderr, "{}\n", line); };
   const std::filesystem::path cache = "/tmp/plimsoll-skips-bench";
-  std::filesystem::remove_all(cache);  // what machine and disk give is measured in this run
+  std::filesystem::remove_all(cache);  // machine and disk are measured in this run
   MachineRecord record = calibrated_machine(2, cache, probe_shape, say);
   PlanRequest request;
   request.effective_batch = kEffective;
@@ -133,7 +133,7 @@ int main(int argc, char** argv) {
   const Roofline& roofline = record.machine.rates;
   std::vector<Case> cases;
   std::set<std::string> known;
-  // Once more where the plans have kernels that nothing has measured yet.
+  // Once more if the plans have kernels that have not been measured.
   for (int pass = 0; pass < 2; ++pass) {
     OpCatalogue catalogue(roofline, {seconds.begin(), seconds.end()});
     PlanSpace space(source, request, record.machine, catalogue);

@@ -1,4 +1,4 @@
-// One training step, op by op: seconds, rates and the share of the step, beside the roofline of the same step.
+// One training step, op by op: seconds, rates and the share of the step, and the roofline of the same step.
 //   step_bench CONFIG [UPDATES] [MEMORY] [DISK]      the plan and the machine file are those of `plimsoll train`
 #include <fmt/core.h>
 

@@ -1,5 +1,5 @@
-// Runs the sections of a graph through the executor without the planner: every value at an offset of its own, nothing shared but
-// what has to be (updated versions and views), everything poisoned first.
+// Runs the sections of a graph through the executor without the planner. Every value has its own offset; only updated versions
+// and views share bytes. All bytes are poisoned first.
 #pragma once
 
 #include <cstring>
@@ -22,7 +22,7 @@ class DenseRun {
     cpu::set_thread_count(threads);
     place_values();
     for (const NodeId node : graph.order) add_node(node);
-    // The executor binds adding kernels only where a window has several micro-steps.
+    // The executor binds accumulating kernels only if a window has several micro-steps.
     program_.rounds = 2;
     program_.arena = end_;
     arena_ = std::make_unique<Arena>(end_);

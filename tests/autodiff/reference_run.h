@@ -1,5 +1,5 @@
-// Runs a section of a graph in fp64 by the references of the op cases: what the kernels of a whole model are compared with, and
-// what is differentiated by central differences.
+// Runs a section of a graph in fp64 by the references of the op cases. The kernels of a whole model are compared with it, and
+// central differences differentiate it.
 #pragma once
 
 #include <vector>
@@ -29,7 +29,7 @@ class ReferenceRun {
     for (const ValueId input : node.inputs) values.push_back(values_[input]);
     std::vector<Numbers> results = cases->reference({node.attributes, inputs, outputs, values});
     for (std::size_t i = 0; i < results.size(); ++i) values_[node.outputs[i]] = std::move(results[i]);
-    // An updated version is the persistent value from now on.
+    // An updated version replaces the persistent value.
     for (const ValueId output : node.outputs) {
       if (const ValueId origin = graph_.values[output].version_of; origin.valid()) values_[origin] = values_[output];
     }

@@ -1,4 +1,4 @@
-// A small GPT-2 with its training graph, as the kernels run it, and its forward graph, as the fp64 reference does.
+// A small GPT-2 with its training graph for the kernels and its forward graph for the fp64 reference.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace plimsoll::test {
 
-inline constexpr double kUnits = 11;  // valid units of a window, whatever is in it
+inline constexpr double kUnits = 11;  // assumed number of valid units of a window
 
 inline Gpt2Config small_config(double dropout) {
   Gpt2Config config;
@@ -28,7 +28,7 @@ struct BatchValues {
   ValueId tokens, targets, sample_ids, inverse_units;
 };
 
-// The same model twice: forward alone for the reference, with the backward pass for the kernels.
+// The same model twice: the forward pass alone for the reference, with the backward pass for the kernels.
 class Model {
  public:
   explicit Model(const Gpt2Config& config, const OptimizerSettings& optimizer = {}, std::int64_t accumulation = 0)
@@ -54,7 +54,7 @@ class Model {
     set(to.tokens, batch[0]), set(to.targets, batch[1]), set(to.sample_ids, batch[2]), set(to.inverse_units, batch[3]);
   }
 
-  // Sum of the losses in fp64, with one element of one parameter moved.
+  // The sum of the losses in fp64, with one element of one parameter changed.
   double losses(const std::vector<Numbers>& batch, std::size_t parameter, std::size_t element, double step) const {
     ReferenceRun run(forward.graph);
     const std::vector<ValueId> ids = forward.graph.parameters();

@@ -1,4 +1,4 @@
-// Token files for tests: written to a scratch folder and opened as a run would open them.
+// Token files for tests: written to a scratch folder and opened as in a run.
 #pragma once
 
 #include <cstdint>
@@ -45,7 +45,7 @@ inline std::vector<int> counting(int count, int modulus = 60000) {
   return tokens;
 }
 
-// The buffers of one micro-batch, filled with a value that nothing produces.
+// The buffers of one micro-batch, filled with a value that no source produces.
 struct Buffers {
   std::vector<std::int32_t> inputs, targets;
   std::vector<std::uint32_t> ids;
@@ -61,7 +61,7 @@ struct Buffers {
   friend bool operator==(const Buffers&, const Buffers&) = default;
 };
 
-// Samples in rows of their own.
+// One sample per row.
 inline std::vector<PlacedSample> in_rows(const std::vector<SampleRef>& samples) {
   std::vector<PlacedSample> placed;
   for (const SampleRef& ref : samples) placed.push_back({ref, static_cast<std::int32_t>(placed.size()), 0});

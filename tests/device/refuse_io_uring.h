@@ -1,4 +1,4 @@
-// What a container's seccomp profile does to io_uring, for this thread and those that it starts.
+// Refuses io_uring for this thread and the threads that it starts, as a container's seccomp profile does.
 #pragma once
 
 #include <linux/filter.h>
@@ -12,7 +12,7 @@
 
 namespace plimsoll {
 
-// False where filters cannot be set.
+// False if filters cannot be set.
 inline bool refuse_io_uring() {
   std::array<sock_filter, 4> rules{{
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),

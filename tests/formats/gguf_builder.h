@@ -13,7 +13,7 @@ class GgufBuilder {
  public:
   std::uint32_t version = 3;
   std::int64_t alignment = 32;
-  // What the header claims, where it is not what is there.
+  // Differences of the counts in the header from the real ones.
   std::uint64_t more_keys = 0, more_tensors = 0;
 
   template <class T>

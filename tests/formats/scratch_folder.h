@@ -1,4 +1,4 @@
-// A folder of a test's own, removed with everything in it, and its files as plain bytes.
+// A folder for one test, removed at its end with all content; and files as plain bytes.
 #pragma once
 
 #include <filesystem>
@@ -13,7 +13,7 @@ namespace plimsoll {
 
 using ScratchFolder = TemporaryFolder;
 
-// A file that is rewritten in place may be flushed to the disk when it is closed; a new one is not, and tests write thousands.
+// Some file systems flush a file that is rewritten in place when it is closed. A new file is not flushed; tests write thousands.
 inline void write_raw(const std::filesystem::path& path, std::string_view text) {
   std::error_code ignored;
   std::filesystem::remove(path, ignored);

@@ -1,4 +1,4 @@
-// A small file system for a test that fills it, in a process of its own.
+// A small file system for a test that fills it, in a child process.
 #pragma once
 
 #include <sched.h>
@@ -12,7 +12,7 @@
 
 namespace plimsoll {
 
-// A mount namespace of this process's own: directly for root, else as the root of a user namespace.
+// Gives this process its own mount namespace: directly for root, else as root of a user namespace.
 inline bool own_mounts() {
   const uid_t user = getuid();
   const gid_t group = getgid();
@@ -25,7 +25,7 @@ inline bool own_mounts() {
   return true;
 }
 
-// Only to be called in a child process. False where the system does not let a test do this.
+// Must be called in a child process. False if the system does not permit it.
 inline bool mount_small(const std::filesystem::path& folder, const char* options) {
   return own_mounts() && mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
          mount("tmpfs", folder.c_str(), "tmpfs", 0, options) == 0;

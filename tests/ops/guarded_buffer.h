@@ -1,4 +1,4 @@
-// A buffer for kernel tests: 64-byte aligned as in the arena, poisoned with NaN, and between guards that a stray write changes.
+// A buffer for kernel tests: aligned to 64 bytes as in the arena, poisoned with NaN, and between guards that detect stray writes.
 #pragma once
 
 #include <algorithm>
@@ -34,7 +34,7 @@ class GuardedBuffer {
     const std::uint32_t* const end = words_.get() + kGuard + floats_;
     return std::all_of(words_.get(), words_.get() + kGuard, is_sentinel) && std::all_of(end, end + kGuard, is_sentinel);
   }
-  // Whether any of the last 64 bytes has changed: a scratch that is larger than needed fails.
+  // True if any of the last 64 bytes has changed: a scratch that is larger than needed fails.
   bool last_line_written() const {
     const std::uint32_t* const end = words_.get() + kGuard + floats_;
     return std::any_of(end - std::min<std::int64_t>(16, floats_), end, [](std::uint32_t word) { return word != kPoison; });
@@ -48,7 +48,7 @@ class GuardedBuffer {
     void operator()(std::uint32_t* p) const { ::operator delete (p, std::align_val_t{64}); }
   };
   static constexpr std::int64_t kGuard = 64;
-  static constexpr std::uint32_t kSentinel = 0x5EA1ED00, kPoison = 0x7FC0BEEF;  // the poison is a NaN
+  static constexpr std::uint32_t kSentinel = 0x5EA1ED00, kPoison = 0x7FC0BEEF;  // kPoison is a NaN
   std::int64_t floats_;
   std::unique_ptr<std::uint32_t[], Delete> words_;
 };
@@ -60,7 +60,7 @@ inline void fill_random(GuardedBuffer& buffer, std::uint32_t stream) {
   }
 }
 
-// NaN counts as infinite.
+// The largest difference; NaN counts as infinite.
 inline double largest_difference(const GuardedBuffer& actual, const std::vector<double>& expected) {
   double worst = 0;
   for (std::size_t i = 0; i < expected.size(); ++i) {
@@ -70,7 +70,7 @@ inline double largest_difference(const GuardedBuffer& actual, const std::vector<
   return worst;
 }
 
-// Largest difference divided by the largest expected magnitude.
+// The largest difference divided by the largest expected magnitude.
 inline double largest_error(const GuardedBuffer& actual, const std::vector<double>& expected) {
   double scale = 1e-30;
   for (const double value : expected) scale = std::max(scale, std::abs(value));

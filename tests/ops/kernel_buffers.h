@@ -1,4 +1,4 @@
-// What the kernel tests share: buffers between sentinels, random contents, and a run on every instruction set and on one and two
+// Tools of the kernel tests: buffers between sentinels, random contents, and runs on every instruction set with one and two
 // threads.
 #pragma once
 
@@ -19,7 +19,7 @@
 
 namespace plimsoll::cpu {
 
-// `n` elements, 64-byte aligned, between two runs of sentinel bytes that the destructor expects intact.
+// `n` elements, aligned to 64 bytes, between two runs of sentinel bytes. The destructor expects the sentinels intact.
 template <class T>
 class Guarded {
  public:
@@ -79,7 +79,7 @@ inline Floats random_floats(std::int64_t n, std::uint32_t stream, float range = 
   return x;
 }
 
-// Calls body() once for each instruction set that was compiled and that this machine has.
+// Calls body() once for each compiled instruction set that this machine has.
 inline void on_every_target(const std::function<void()>& body) {
   const std::int64_t all = hwy::SupportedTargets() & HWY_TARGETS;
   for (std::int64_t bit = 1; bit != 0 && bit <= HWY_SCALAR; bit <<= 1) {
@@ -93,7 +93,7 @@ inline void on_every_target(const std::function<void()>& body) {
   hwy::GetChosenTarget().Update(hwy::SupportedTargets());
 }
 
-// result() returns a Guarded; on every instruction set, one and two threads must give the same bits.
+// result() returns a Guarded. On every instruction set, one and two threads must give equal bits.
 template <class Result>
 void expect_same_on_threads(Result result) {
   on_every_target([&] {

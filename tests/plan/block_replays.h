@@ -1,5 +1,5 @@
-// Plans in which every repeated layer does something stated, as nodes that run again (plan/passes/replay.h): what tests of the
-// planner, the program and the executor try.
+// Plans with a given mode for every repeated layer, as nodes that run again (plan/passes/replay.h), for tests of the planner, the
+// program and the executor.
 #pragma once
 
 #include <algorithm>
@@ -16,11 +16,11 @@
 namespace plimsoll {
 
 enum class BlockMode : std::uint8_t {
-  keep,       // everything that backward reads stays
-  cheap,      // some nodes run again: those that cost little for their bytes
+  keep,       // all values that backward reads stay
+  cheap,      // some nodes run again: those with little cost for their bytes
   recompute,  // only the block's input stays
-  pieces,     // the same; the block runs through once more for the values between its pieces, then each piece recomputes
-  joined,     // the same, and the block's input is computed again with the block before it
+  pieces,     // the same; the block runs once more for the values between its pieces, then each piece recomputes
+  joined,     // the same, and the block's input is recomputed with the previous block
 };
 
 inline std::string_view name(BlockMode mode) {
@@ -34,7 +34,7 @@ inline std::string_view name(BlockMode mode) {
   return "?";
 }
 
-// What a block does. `again`: for `cheap`, which of its nodes run again, as positions in the block, ascending.
+// The mode of a block. `again`: for `cheap`, the nodes that run again, as ascending positions in the block.
 struct BlockChoice {
   BlockMode mode = BlockMode::keep;
   std::vector<std::size_t> again;
@@ -86,12 +86,12 @@ class BlockPlacement {
   }
 
  private:
-  static constexpr int kNone = 0;  // no copy but the first
+  static constexpr int kNone = 0;  // the original value is the only copy
 
   void drop(const Unit& block, const BlockChoice& choice) {
     const BlockMode mode = choice.mode;
     if (mode == BlockMode::keep) return;
-    for (std::size_t i = 0; i + 1 < block.nodes.size(); ++i) {  // the output of the last one is the next block's input
+    for (std::size_t i = 0; i + 1 < block.nodes.size(); ++i) {  // the last node's output is the next block's input
       const Node& node = graph_.nodes[block.nodes[i]];
       const bool chosen = std::binary_search(choice.again.begin(), choice.again.end(), i);
       dropped_[block.nodes[i]] = (mode == BlockMode::cheap ? chosen : true) && node.op->replayable;
@@ -113,8 +113,9 @@ class BlockPlacement {
     for (const ValueId output : graph_.nodes[last].outputs) crossing_[output] = 1;
   }
 
-  // In pieces, what the piece itself was recomputed from would lie about until a backward node reads it. Where that costs little
-  // and its inputs are there anyway, it is made again at that reader: the output of a layer norm, for its linear layer's weights.
+  // In pieces, a value from which the piece was recomputed would stay live until a backward node reads it. If its node is cheap
+  // and the inputs are live anyway, the value is made again at that reader: the output of a layer norm, for its linear layer's
+  // weights.
   bool worth_a_second_time(ValueId value) const {
     if (copies_[value] == kNone || !read_by_copy_[static_cast<std::size_t>(copies_[value])]) return false;
     const Node& producer = graph_.nodes[graph_.values[value].producer];
@@ -123,9 +124,8 @@ class BlockPlacement {
                        [&](ValueId input) { return !graph_.values[input].producer.valid() || saved_[input]; });
   }
 
-  // The number of the copy that is there: kNone where the value is kept, else that of one that is made here if this is its first
-  // use. In pieces there are two: those that only pass through a piece to the value behind it, and those for the piece's own
-  // backward nodes.
+  // The number of the live copy: kNone if the value is kept, else the number of a copy that is made at its first use. In pieces
+  // there are two kinds of copies: one on the way through a piece to the next one, and one for the piece's own backward nodes.
   int available(ValueId value, bool passing) {
     const NodeId producer = graph_.values[value].producer;
     if (!producer.valid() || !dropped_[producer]) return kNone;
@@ -139,7 +139,7 @@ class BlockPlacement {
     for (const ValueId input : graph_.nodes[node].inputs) {
       if (const int copy = available(input, passing); copy != kNone) read_by_copy_[static_cast<std::size_t>(copy)] = 1;
     }
-    // A view of a new copy is a new view by itself.
+    // A view of a new copy needs no replay of its own.
     if (!graph_.nodes[node].op->view) replays_.push_back({node, before_});
     for (const ValueId output : graph_.nodes[node].outputs) {
       copies[output] = static_cast<int>(read_by_copy_.size());
@@ -149,10 +149,10 @@ class BlockPlacement {
 
   const Graph& graph_;
   PerNode<char> dropped_;
-  PerValue<char> crossing_;  // from one piece to the next
+  PerValue<char> crossing_;  // true: the value crosses from one piece to the next
   PerNode<char> in_pieces_;
   PerValue<int> copies_, passing_copies_;
-  std::vector<char> read_by_copy_{0};  // by copy: whether what runs again reads it
+  std::vector<char> read_by_copy_{0};  // by copy: true if a replay reads it
   PerValue<char> saved_;
   NodeId before_;
   std::vector<NodeReplay> replays_;
@@ -160,7 +160,7 @@ class BlockPlacement {
 
 }  // namespace block_replays
 
-// `choices[i]` is for `blocks[i]`. Each node runs again right before the first backward node that reads what it makes.
+// `choices[i]` is for `blocks[i]`. Each node runs again right before the first backward node that reads its result.
 inline std::vector<NodeReplay> replays_of_blocks(const Graph& graph, const std::vector<Unit>& units,
                                                  const std::vector<BlockChoice>& choices) {
   return block_replays::BlockPlacement(graph, units, choices).run();

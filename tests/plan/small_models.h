@@ -1,5 +1,4 @@
-// Small GPT-2 configurations, a machine of round figures and plans for them: what the tests of planner, program and executor
-// share.
+// Small GPT-2 configurations, a machine of round figures and plans for them, for the tests of planner, program and executor.
 #pragma once
 
 #include <cstdint>
@@ -62,7 +61,7 @@ inline Machine round_machine() {
   return machine;
 }
 
-// A device with a host and a disk behind it.
+// A device with a host and a disk as further tiers.
 inline Machine round_device() {
   Machine machine = round_machine();
   machine.tiers = {
@@ -73,7 +72,7 @@ inline Machine round_device() {
   return machine;
 }
 
-// The same where a GPU runs the kernels.
+// The same with a GPU for the kernels.
 inline Machine round_gpu() {
   Machine machine = round_device();
   machine.backend = Backend::cuda;
@@ -87,7 +86,7 @@ inline GraphSource source_for(const Config& config, DataFacts facts = kTrainAndV
   return [config, facts](std::int64_t micro) { return build_training_graph(config, facts, micro).graph; };
 }
 
-// The planner with what it borrows.
+// The planner with the objects to which it refers.
 struct Planner {
   OpCatalogue catalogue = round_catalogue();
   PlanSpace space;
@@ -98,7 +97,7 @@ struct Planner {
   Plan plan(Bytes memory) { return std::get<Plan>(at(memory)); }
 };
 
-// What a block of the graph does in this mode; in `cheap` all nodes run again but matrix products and attention.
+// The choice for a block in this mode; in `cheap` all nodes except matrix products and attention run again.
 inline BlockChoice choice_of(const Graph& graph, const Unit& block, BlockMode mode) {
   BlockChoice choice = mode;
   for (std::size_t i = 0; mode == BlockMode::cheap && i + 1 < block.nodes.size(); ++i) {
@@ -107,7 +106,7 @@ inline BlockChoice choice_of(const Graph& graph, const Unit& block, BlockMode mo
   return choice;
 }
 
-// Some of the first nodes of a block, as what runs again; at least one.
+// A choice of `cheap` that replays some of the first nodes of a block; at least one.
 inline BlockChoice random_choice(std::mt19937& random) {
   constexpr std::size_t kFirstNodes = 12;
   std::vector<std::size_t> again{0};
@@ -123,7 +122,7 @@ inline std::vector<Unit> layers_of(const Graph& graph) {
   return layers;
 }
 
-// A plan with these decisions, whatever the planner would have chosen.
+// A plan with exactly these decisions.
 inline Plan plan_with(const Config& config, std::int64_t micro_batch, const std::vector<BlockChoice>& choices, int loss_chunks,
                       DataFacts facts = kTrainAndValidate, const Residency& residency = {}, std::int64_t group = 1,
                       const Machine& machine = round_machine()) {

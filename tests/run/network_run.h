@@ -1,4 +1,4 @@
-// A plan of a random network made to run: arena, stores, executor, and by hand what a trainer does.
+// The run of a plan of a random network: arena, stores, executor, and the steps of a trainer.
 #pragma once
 
 #include <algorithm>
@@ -73,7 +73,7 @@ class NetworkRun {
   std::string hash_parameters() { return parameters_hash(plan_.graph, executor_); }
 
  private:
-  // Of each micro-batch that goes with the others.
+  // Fills the value of each micro-batch of a group.
   template <class T, class Next>
   void fill(ValueId value, const Next& next) {
     for (const ValueId replica : replicas_of(plan_.graph, value)) {

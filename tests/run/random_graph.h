@@ -1,6 +1,6 @@
 // Random networks over the ops of the catalogue: an embedding, repeated blocks of random layers (residual sums, views, dropout,
 // attention, products), a norm and a chunked loss; trained with a random optimizer, in fp32 or with products in bf16 or fp16,
-// with some of its parameters frozen. A seed is a network.
+// with some of its parameters frozen. A seed determines a network.
 #pragma once
 
 #include <array>
@@ -70,7 +70,7 @@ class NetworkMaker {
 
  private:
   enum class Layer { linear, gelu, relu, dropout, norm, attention, residual, product, views, count };
-  using Parameters = std::vector<std::vector<ValueId>>;  // of each layer of a block
+  using Parameters = std::vector<std::vector<ValueId>>;  // by layer of a block
 
   std::int64_t pick(std::int64_t below) { return static_cast<std::int64_t>(random_() % static_cast<unsigned>(below)); }
 
@@ -118,7 +118,7 @@ class NetworkMaker {
       partners_.push_back(static_cast<std::size_t>(pick(static_cast<std::int64_t>(j) + 1)));
   }
 
-  // Of each four seeds one freezes nothing, two some or most of its parameters, and one all up to some layer.
+  // Of four seeds, one freezes nothing, two freeze some or most parameters, and one freezes all parameters up to some layer.
   void freeze() {
     std::mt19937 random(seed_ + 1000);
     const std::vector<ValueId> parameters = network_.graph.parameters();
@@ -131,7 +131,7 @@ class NetworkMaker {
     }
   }
 
-  // How its frozen linear layers are stored.
+  // The storage of frozen linear layers.
   FrozenBase base() const {
     constexpr std::array kFormats{BaseFormat::none, BaseFormat::nf4, BaseFormat::bf16, BaseFormat::int8};
     return {kFormats[seed_ / 4 % kFormats.size()], seed_ % 2 == 0};
@@ -139,7 +139,7 @@ class NetworkMaker {
 
   ValueId block(ValueId x, std::size_t index) {
     const GraphBuilder::Scope outer(builder_, "b" + std::to_string(index));
-    std::vector<ValueId> before{x};  // what each layer got
+    std::vector<ValueId> before{x};  // inputs of the layers
     for (std::size_t j = 0; j < layers_.size(); ++j) {
       const GraphBuilder::Scope inner(builder_, "l" + std::to_string(j));
       x = layer(layers_[j], x, before[partners_[j]], parameters_[index][j]);
@@ -184,7 +184,7 @@ class NetworkMaker {
   OptimizerSettings optimizer_;
 };
 
-// What other networks begin and end with: an embedding, and a norm and a chunked loss over its table.
+// The begin and the end of other networks: an embedding, and a norm and a chunked loss over its table.
 class FramedNetwork {
   RandomNetwork network_;
 
@@ -203,7 +203,7 @@ class FramedNetwork {
   FramedNetwork(const FramedNetwork&) = delete;
   FramedNetwork& operator=(const FramedNetwork&) = delete;
 
-  // Before `begin`.
+  // Must precede `begin`.
   ValueId parameter(const std::string& name, Shape extents, Initializer::Kind kind = Initializer::Kind::normal) {
     return builder.add_parameter(name, std::move(extents), {kind, 0.2});
   }
@@ -226,7 +226,7 @@ class FramedNetwork {
     return train(ops::linear_cross_entropy(builder, x, table_, network_.targets, network_.inverse_units), optimizer, compute,
                  base);
   }
-  // With a head of its own, whose logits are held, and a plain loss over them.
+  // The end with an own head, whose logits are kept, and a loss in one piece.
   RandomNetwork end(ValueId x, ValueId weight, ValueId bias) {
     const GraphBuilder::Scope scope(builder, "head");
     x = ops::linear(builder, ops::layer_norm(builder, x, gamma_, beta_, 1e-5), weight, bias, "logits");
@@ -250,8 +250,8 @@ struct SkipShape {
   std::int64_t context = 96, vocab = 40, width = 24, depth = 8;
 };
 
-// Nothing repeats, and no single value crosses anywhere: layers down, as many up again, each of which also reads what its partner
-// on the way down made.
+// A network without repeated pieces and without cuts at a single value: n layers down and n layers up; each layer up also reads
+// the result of its partner.
 inline RandomNetwork skip_network(std::int64_t batch, const SkipShape& shape = {}) {
   const auto [context, vocab, width, depth] = shape;
   FramedNetwork frame(batch, context, vocab, width);
@@ -277,8 +277,8 @@ inline RandomNetwork skip_network(std::int64_t batch, const SkipShape& shape = {
   return frame.end(x);
 }
 
-// A recurrence, unrolled: one product for all steps, each of which also reads what came in. Two values cross between any two
-// steps, so that there are no blocks.
+// An unrolled recurrence: all steps share one matrix and also read the input. Two values cross between any two steps, so there
+// are no blocks.
 inline RandomNetwork unrolled_network(std::int64_t batch) {
   constexpr std::int64_t kContext = 24, kVocab = 40, kWidth = 32;
   constexpr int kSteps = 20;
@@ -309,8 +309,8 @@ class BlockNetwork {
                          frame.parameter(name + ".norm.b", Shape{width})});
     }
   }
-  // Each block takes a moving mean off what it reads; with that of the table, the largest magnitudes are kept.
-  // `line`: at a line of its own. Without it, a line of the model is in two blocks.
+  // Each block subtracts a moving mean from its input; the largest magnitudes of the first input are kept. `line`: the
+  // subtraction has its own line; without it, a line of the model is in two blocks.
   void follow(bool line) {
     line_ = line;
     for (std::size_t i = 0; i < blocks_.size(); ++i) {
@@ -319,7 +319,7 @@ class BlockNetwork {
       if (i == 0) most_ = ops::add_statistic(frame.builder, "most", width);
     }
   }
-  // All but the biases.
+  // Freezes all parameters except the biases.
   void freeze() {
     frame.freeze_frame();
     for (const Block& block : blocks_) {
@@ -361,19 +361,19 @@ class BlockNetwork {
   bool line_ = false;
 };
 
-// One matrix for all blocks.
+// All blocks share one matrix.
 inline RandomNetwork shared_network(std::int64_t batch, const OptimizerSettings& optimizer, DType compute) {
   return BlockNetwork(batch, 24, 32, true).make(optimizer, compute);
 }
 
-// Large matrices that are frozen, and biases that are trained.
+// Large frozen matrices and trained biases.
 inline RandomNetwork frozen_network(std::int64_t batch) {
   BlockNetwork network(batch, 8, 512, false);
   network.freeze();
   return network.make();
 }
 
-// Statistics that are no small part of what blocks have.
+// Blocks with large statistics.
 inline RandomNetwork following_network(std::int64_t batch, std::int64_t width, const OptimizerSettings& optimizer, DType compute,
                                        bool line = true) {
   BlockNetwork network(batch, 24, width, false);
@@ -381,7 +381,7 @@ inline RandomNetwork following_network(std::int64_t batch, std::int64_t width, c
   return network.make(optimizer, compute);
 }
 
-// Repeated blocks of frozen matrices, stored so, beside which two thin ones are trained.
+// Repeated blocks of frozen matrices in a storage format, each with two thin trained matrices.
 inline RandomNetwork adapter_network(std::int64_t batch, std::int64_t width, const FrozenBase& base, DType compute = DType::f32,
                                      std::int64_t blocks = 5) {
   constexpr std::int64_t kContext = 12, kVocab = 40, kRank = 4;
@@ -433,7 +433,7 @@ inline RandomNetwork classifier_network(std::int64_t batch, std::int64_t width) 
   return frame.end(x, blocks.back().first, blocks.back().second);
 }
 
-// Two stacks of layers, of which the second reads in each layer what came out of the first; and matrices outside of both.
+// Two stacks of layers and matrices outside of both. Each layer of the second stack reads the result of the first stack.
 inline RandomNetwork stacked_network(std::int64_t batch, std::int64_t context, std::int64_t width) {
   constexpr int kLayers = 6;
   FramedNetwork frame(batch, context, 40, width);

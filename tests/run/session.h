@@ -1,4 +1,4 @@
-// A plan made to run inside a test: random tokens, arena, executor, trainer and, where asked for, the audit.
+// The run of a plan inside a test: random tokens, arena, executor, trainer and, on request, the audit.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -25,7 +25,7 @@
 
 namespace plimsoll {
 
-// Token files for one vocabulary, of so many tokens each.
+// Token files for one vocabulary, with n tokens each.
 struct TokenData {
   ScratchFolder folder;
   DataFiles files;
@@ -92,7 +92,7 @@ class Session {
     outcome.parameters = trainer_->hash_parameters();
     return outcome;
   }
-  // Every phase that a run has, evaluation between updates included.
+  // Runs every phase, including evaluation between updates.
   void run_all_phases(const DataFiles& data) {
     const ScratchFolder folder;
     trainer_->load(nullptr);
@@ -116,7 +116,7 @@ class Session {
   std::optional<Audit> audit_;
 };
 
-// "" where the audit found in every phase what was planned; else the first difference.
+// "" if the audit found the planned bytes in every phase; else the first difference.
 inline std::string difference(const Plan& plan, const std::vector<PhaseAudit>& measured) {
   for (const PhaseAudit& phase : measured) {
     const PhasePlan* planned = nullptr;
@@ -132,7 +132,7 @@ inline std::string difference(const Plan& plan, const std::vector<PhaseAudit>& m
   return {};
 }
 
-// What the `check` device and the audit's ranges say of a program that computes nothing: "" or the message.
+// The verdict of the `check` device and of the audit's ranges on a program that computes nothing: "" or the message.
 inline std::string replay(const Plan& plan, const Program& program, bool compare_live = true) {
   NullDevice device;
   Executor executor(plan.graph, program, device, plan.threads, plan.decisions.loss_chunks);

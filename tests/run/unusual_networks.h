@@ -1,4 +1,4 @@
-// Networks that are no row of blocks before one loss: several losses, values that live beyond the two passes of their block.
+// Networks other than a row of blocks with one loss: several losses, values that live longer than both passes of their block.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 namespace plimsoll {
 
 struct UnusualShape {
-  bool auxiliary = false;  // a second loss behind half of the blocks
+  bool auxiliary = false;  // a second loss after half of the blocks
   bool gathered = false;   // the head also reads a value from inside each block
   std::int64_t width = 16;
   int blocks = 6;

@@ -1,4 +1,4 @@
-// Bytes and digests that a test and the script with the reference (digests.py) make alike.
+// Bytes and digests that are equal in the tests and in the reference script (digests.py).
 #pragma once
 
 #include <bit>
@@ -36,14 +36,14 @@ class TestBytes {
   std::uint64_t state_;
 };
 
-// FNV-1a.
+// The FNV-1a hash.
 inline std::uint64_t digest(std::span<const std::byte> bytes) {
   std::uint64_t sum = 14695981039346656037u;
   for (const std::byte byte : bytes) sum = (sum ^ static_cast<std::uint8_t>(byte)) * 1099511628211u;
   return sum;
 }
 
-// Of the bits; every NaN counts as the same one.
+// The digest of the bits; all NaNs count as equal.
 inline std::uint64_t digest(std::span<const float> values) {
   std::uint64_t sum = 14695981039346656037u;
   for (const float value : values) {

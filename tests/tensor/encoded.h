@@ -1,4 +1,4 @@
-// A whole matrix in blocks, for tests.
+// The encoding of a whole matrix in blocks, for tests.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 
 namespace plimsoll::test {
 
-// In parts of so many bytes. `offset`: of nf4_nested, instead of the mean of the scales.
+// The encoded bytes, made in parts of `part` bytes. `offset`: the offset of nf4_nested, instead of the mean of the scales.
 inline std::vector<std::byte> encoded(const BlockMatrix& matrix, std::span<const float> elements,
                                       std::size_t part = std::size_t{1} << 30, std::optional<float> offset = std::nullopt) {
   BlockStream stream(

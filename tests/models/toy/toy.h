@@ -1,6 +1,6 @@
-// A family that is no language model, to prove that nothing beyond this folder needs to know one: two lookups and a frozen
-// projection of numbers, an MLP of repeated blocks, a loss of classes beside a second, weighted one. Each block takes off a
-// moving mean of what comes in, and the largest magnitude of each number is kept: statistics that training changes.
+// A family that is no language model. It proves that code outside of this folder depends on no family. The model has two lookups
+// and a frozen projection of numbers, an MLP of repeated blocks, a loss of classes and a second, weighted loss. Each block
+// subtracts a moving mean of its input, and the largest magnitude of each number is kept: statistics that training changes.
 #pragma once
 
 #include "data/sample_source.h"
@@ -23,8 +23,8 @@ struct ToyConfig {
 
 extern const Family kToy;
 
-// "kinds" and "places" i32 [batch, 1], "numbers" f32 [batch, 1, 6], "labels" and "others" i32 [batch, 1], "sample_ids": all of
-// them functions of the sample's number.
+// Fields: "kinds" and "places" i32 [batch, 1], "numbers" f32 [batch, 1, 6], "labels" and "others" i32 [batch, 1], "sample_ids".
+// All are functions of the sample's number.
 class ToySource : public SampleSource {
  public:
   static constexpr std::int64_t kBytesPerSample = 16;

@@ -1,5 +1,5 @@
-// A case with its kernel bound and buffers of its own: every buffer starts at a cache line and lies between guard bytes, so that
-// a write past an output, an input or the scratch is seen.
+// A case with its bound kernel and its buffers. Every buffer starts at a cache line and lies between guard bytes, which detect a
+// write past an output, an input or the scratch.
 #pragma once
 
 #include <cstddef>
@@ -37,57 +37,57 @@ class GuardedBytes {
   std::unique_ptr<std::byte, Free> memory_;
 };
 
-// A buffer of a case as it begins: `filled` with values that may be read, and whether values are expected in it afterwards.
+// A buffer of a case before the run. `filled`: it holds values that may be read. `wanted`: the run writes it.
 struct CaseBuffer {
   std::span<std::byte> all, inside;  // with guards and without
   bool filled = false, wanted = false;
 };
 
-// Where the buffers of a case lie while kernels run that do not reach the host's memory.
+// The copies of a case's buffers in other memory, for kernels that do not reach the host's memory.
 class Elsewhere {
  public:
   virtual ~Elsewhere() = default;
-  // Of a byte of a buffer.
+  // The address of the copy of a byte.
   virtual std::byte* address(std::byte* here) const = 0;
   virtual void* stream() const = 0;
-  // Brings the buffers there, does `work`, which puts kernels on the stream, and brings them back.
+  // Copies the buffers there, calls `work`, which puts kernels on the stream, and copies them back.
   virtual void run(const std::function<void()>& work) = 0;
 };
 
-// What runs a case: the CPU's kernels, or a GPU's.
+// The kernels that run a case: those of the CPU or of a GPU.
 struct Backend {
   std::string_view name;
   KernelChoice (*choose)(const KernelRequest&);
-  std::unique_ptr<Kernel> (*bind)(const KernelRequest&);  // null where it has no kernel for the op
-  bool (*takes_ranges)(const OpDef&);                     // where the op has a rule for them
-  bool rounds_between;                                    // what lies between two products of 16-bit operands is rounded to them
+  std::unique_ptr<Kernel> (*bind)(const KernelRequest&);  // null: no kernel for the op
+  bool (*takes_ranges)(const OpDef&);                     // for ops with a rule for ranges
+  bool rounds_between;                                    // values between two products of 16-bit operands are rounded to 16 bits
   void (*reverse_turns)(bool reversed) = nullptr;
-  std::unique_ptr<Elsewhere> (*elsewhere)(std::span<const CaseBuffer>) = nullptr;  // null: kernels work where buffers are
+  std::unique_ptr<Elsewhere> (*elsewhere)(std::span<const CaseBuffer>) = nullptr;  // null: kernels work on the buffers themselves
 };
-// kCuda: whichever is linked, over the emulation (emulated_cuda.cpp) or on the device (tests/cuda/on_device.cpp).
+// kCuda is the linked one: the emulation (emulated_cuda.cpp) or the device (tests/cuda/on_device.cpp).
 extern const Backend kCpu, kCuda;
 
 struct RunOptions {
   const Backend* backend = &kCpu;
   int threads = 2;
-  std::byte poison{0xFF};         // of scratch and of outputs before the run; 0xFF is NaN as a float
-  std::optional<Alias> in_place;  // this output takes the bytes of this input
-  bool in_ranges = false;         // bound to run on ranges
-  bool reversed = false;          // the emulation's threads take turns from the last to the first
+  std::byte poison{0xFF};         // content of scratch and outputs before the run; 0xFF is NaN as a float
+  std::optional<Alias> in_place;  // the output takes the bytes of the input
+  bool in_ranges = false;         // the kernel is bound to run on ranges
+  bool reversed = false;          // the emulation runs threads from the last to the first
 };
 
 class BoundCase {
  public:
-  // Sets the team to `options.threads`. Inputs that the case overwrites hold poison.
+  // Sets the team to `options.threads`. Overwritten inputs hold poison.
   BoundCase(const OpDef& op, const OpCase& a_case, const std::vector<Numbers>& inputs, const RunOptions& options = {});
 
   void run();
-  // The same on ranges of so many elements, one after the other, for an op that has a rule for them.
+  // The same on consecutive ranges of n elements, for an op with a rule for ranges.
   void run_in_ranges(std::int64_t elements);
   const KernelChoice& choice() const { return choice_; }
   std::vector<Numbers> outputs() const;
   std::vector<std::vector<std::byte>> output_bytes() const;
-  // What the run touched and should not have: guards, and inputs that the op does not declare as updated. Empty: nothing.
+  // The illegal writes of the run: to guards, and to inputs that the op does not declare as updated. Empty: none.
   std::string faults() const;
 
  private:
@@ -101,9 +101,9 @@ class BoundCase {
   std::vector<Alias> aliases_;
   std::vector<ValueType> input_types_, output_types_;
   std::vector<std::unique_ptr<GuardedBytes>> buffers_;  // inputs, then outputs of their own, then scratch
-  std::vector<CaseBuffer> as_begun_;                    // of each
+  std::vector<CaseBuffer> as_begun_;                    // by buffer
   std::vector<std::byte*> inputs_, outputs_;
-  std::vector<std::optional<std::vector<std::byte>>> before_;  // of each input that has to stay as it is
+  std::vector<std::optional<std::vector<std::byte>>> before_;  // by input; content of the inputs that must not change
   std::byte* scratch_ = nullptr;
   const Backend& backend_;
   bool reversed_;
@@ -112,7 +112,7 @@ class BoundCase {
   std::unique_ptr<Kernel> kernel_;
 };
 
-// The values that a reference sees: where the case overwrites, accumulators count as zero.
+// The input values of the reference. If the case overwrites, accumulators count as zero.
 std::vector<Numbers> reference_outputs(const OpCases& cases, const OpCase& a_case, std::vector<Numbers> inputs);
 
 }  // namespace plimsoll::test

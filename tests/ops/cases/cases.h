@@ -1,6 +1,6 @@
 // One op case, four uses: its value against a reference, its gradient by finite differences, stray writes, and benchmarks.
-// A case says how to call an op: attributes, input types and what to fill them with. The reference of an op computes its outputs
-// naively in fp64 from the fp64 images of its inputs; it knows nothing of kernels.
+// A case is a call of an op: attributes, input types and their values. The reference of an op computes its outputs naively in
+// fp64 from the inputs converted to fp64, independent of kernels.
 #pragma once
 
 #include <cstdint>
@@ -16,17 +16,17 @@
 
 namespace plimsoll {
 
-// How tests that are given an op show it.
+// The form of an op in the output of tests.
 inline void PrintTo(const OpDef* op, std::ostream* out) { *out << op->name; }
 
 }  // namespace plimsoll
 
 namespace plimsoll::test {
 
-using Numbers = std::vector<double>;  // the elements of a value, whatever its dtype
+using Numbers = std::vector<double>;  // the elements of a value of any dtype
 
-// Uniform in [low, high), or whole numbers of [low, high) for integers. `gap`: magnitudes below it are moved away from zero, for
-// functions with a kink there.
+// Uniform in [low, high); whole numbers for integers. `gap`: smaller magnitudes are moved away from zero, for functions with a
+// kink there.
 struct Fill {
   double low = -1, high = 1, gap = 0;
 };
@@ -40,7 +40,7 @@ struct CaseInput {
 struct ReferenceCall {
   const Attributes& attributes;
   TypeSpan inputs, outputs;
-  std::span<const Numbers> values;  // of the inputs
+  std::span<const Numbers> values;  // the inputs
 
   const Shape& shape(std::size_t input) const { return inputs[input].shape; }
 };
@@ -49,14 +49,14 @@ using Reference = std::vector<Numbers> (*)(const ReferenceCall&);
 struct OpCase {
   Attributes attributes;
   std::vector<CaseInput> inputs;
-  bool overwrite = false;  // the first micro-step of a window: what is updated is written, not read
+  bool overwrite = false;  // the first micro-step of a window: updated inputs are written, not read
   int chunks = 1;
-  bool rounds_at_random = false;       // narrow results are one of two neighbours, not the nearest one
-  std::optional<DType> rounds_within;  // what its results follow from is rounded to this, or finer, on the way
-  bool sums_squares = false;           // results in fp64 are sums of squares of elements, as sum_error says
-  bool cpu_only = false;               // with such operands no GPU runs the op
-  bool benchmark = false;              // of the size of a real model: it is timed, not tested
-  // Computes the inputs that follow from others, such as what a backward op gets from its forward op.
+  bool rounds_at_random = false;       // narrow results are one of the two neighbours, not the nearest
+  std::optional<DType> rounds_within;  // intermediate values are rounded to this dtype or a finer one
+  bool sums_squares = false;           // results in fp64 are sums of squares of elements, with the error of sum_error
+  bool cpu_only = false;               // a GPU does not run the op with these operands
+  bool benchmark = false;              // has the size of a real model: timed, not tested
+  // Computes inputs that follow from others, such as the results of the forward op that a backward op reads.
   std::function<void(std::vector<Numbers>&)> derive;
 };
 
@@ -64,23 +64,24 @@ struct OpCases {
   const OpDef* op = nullptr;
   Reference reference = nullptr;
   std::vector<OpCase> cases;
-  // A loss op is the root of a backward pass: nothing flows into its outputs, this input scales the sum of the first one.
+  // For a loss op, the root of a backward pass: no gradient flows into its outputs, and this input scales the sum of the first
+  // output.
   std::optional<std::size_t> root_scale;
 };
 
-// Of each family, in its own file.
+// The cases of each family are in a file of the same name.
 #define PLIMSOLL_DECLARE(NAME) std::vector<OpCases> NAME##_cases();
 PLIMSOLL_OP_FAMILIES(PLIMSOLL_DECLARE, PLIMSOLL_DECLARE)
 #undef PLIMSOLL_DECLARE
 
-// Of every op.
+// The cases of all ops.
 const std::vector<OpCases>& all_cases();
-// Null where an op has none.
+// Null if the op has none.
 const OpCases* find_cases(const OpDef& op);
-// "matmul[transpose_b=true](f32(7, 5), f32(3, 5)) overwrite": what a failing test prints.
+// The output of a failing test: "matmul[transpose_b=true](f32(7, 5), f32(3, 5)) overwrite".
 std::string describe(const OpDef& op, const OpCase& a_case);
 
-// The largest error that a result of a dtype may have, relative to the largest magnitude of the reference.
+// The maximum error of a result, relative to the largest magnitude of the reference.
 constexpr double tolerance(DType dtype) {
   switch (dtype) {
     case DType::f64: return 1e-12;
@@ -91,32 +92,32 @@ constexpr double tolerance(DType dtype) {
   }
 }
 
-// The largest relative error of a sum of squares that is made of tiles: each addition in fp32 is off by at most 2^-24 of the sum,
-// which only grows. A tile is summed in lanes, four at least, then these; the tiles are added in fp64.
+// The maximum relative error of a tiled sum of squares. Each addition in fp32 is off by at most 2^-24 of the sum, which only
+// grows. A tile is summed in at least four lanes, then the lanes are added; tiles are added in fp64.
 double sum_error(std::int64_t elements);
 
-// Inputs as a case asks for, already rounded to their dtypes; equal seeds give equal numbers.
+// The inputs of a case, rounded to their dtypes; equal seeds give equal numbers.
 std::vector<Numbers> fill_inputs(const OpCase& a_case, std::uint64_t seed);
 std::vector<ValueType> input_types(const OpCase& a_case);
 std::vector<ValueType> output_types(const OpDef& op, const OpCase& a_case);
 
-// Between numbers and the bytes of a dense value. Encoding rounds to nearest even.
+// Conversion between numbers and the bytes of a dense value. Encoding rounds to nearest even.
 void encode(const Numbers& numbers, DType dtype, std::byte* bytes);
 Numbers decode(const std::byte* bytes, const ValueType& type);
 Numbers round_to(const Numbers& numbers, DType dtype);
 
 // Shorthands of the case lists.
 inline CaseInput f32(Shape shape, Fill fill = {}) { return {{DType::f32, std::move(shape)}, fill, false}; }
-// An input that the gradient is tested for.
+// An input whose gradient is tested.
 inline CaseInput wanted(Shape shape, Fill fill = {}) { return {{DType::f32, std::move(shape)}, fill, true}; }
 inline CaseInput f64(Shape shape, Fill fill = {}) { return {{DType::f64, std::move(shape)}, fill, false}; }
 inline CaseInput i32(Shape shape, double low, double high) { return {{DType::i32, std::move(shape)}, {low, high}, false}; }
 inline CaseInput sample_ids(std::int64_t batch) { return {{DType::u32, Shape{batch, 2}}, {0, 1000}, false}; }
-// Of packed rows: make_token_ids fills them.
+// Token ids of packed rows, filled by make_token_ids.
 inline CaseInput token_ids(std::int64_t batch, std::int64_t tokens) {
   return {{DType::u32, Shape{batch, tokens, 3}}, {0, 1000}, false};
 }
-// Each row of tokens holds three samples; a token has its sample's numbers and its place in it.
+// Each row of tokens holds three samples; a token has the numbers of its sample and its position in it.
 void make_token_ids(Numbers& ids, std::size_t tokens);
 inline OpCase in_window(OpCase a_case) {
   a_case.overwrite = true;
@@ -127,7 +128,7 @@ inline OpCase timed(OpCase a_case) {
   return a_case;
 }
 
-// The same with inputs of another type, whose gradient is not tested.
+// The same case with inputs of another type, whose gradients are not tested.
 inline OpCase with_inputs_of(DType dtype, std::vector<std::size_t> inputs, OpCase a_case) {
   for (const std::size_t i : inputs) a_case.inputs[i].type.dtype = dtype;
   for (CaseInput& input : a_case.inputs) input.differentiable = false;

@@ -1,4 +1,4 @@
-// Inputs of cases that are matrices in blocks: bytes that mean sane numbers, and the numbers.
+// Case inputs that are matrices in blocks: bytes that decode to moderate numbers, and the decoded numbers.
 #pragma once
 
 #include <optional>
@@ -9,14 +9,14 @@
 namespace plimsoll::test {
 
 CaseInput in_blocks(const BlockMatrix& matrix);
-// Fills such an input, for OpCase::derive.
+// Fills an input in blocks, for OpCase::derive.
 void fill_blocks(const BlockMatrix& matrix, Numbers& bytes);
-// What the bytes mean.
+// The decoded numbers.
 Numbers elements_of(const BlockMatrix& matrix, const Numbers& bytes);
-// The same of an input that may be in blocks.
+// The same for an input that may be in blocks.
 Numbers elements_of(const std::optional<BlockMatrix>& blocks, const Numbers& input);
 
-// The case with its input `i`, a matrix, in blocks, of which no gradient is wanted.
+// The case with input `i`, a matrix, in blocks and without gradient.
 OpCase with_blocks(BlockFormat format, std::size_t i, OpCase a_case);
 
 }  // namespace plimsoll::test

@@ -1,4 +1,5 @@
-// Made-up layout problems for tests: random lives, perfect packings cut from a rectangle, lives in the shape of a training step.
+// Synthetic layout problems for tests: random lives, perfect packings cut from a rectangle, lives in the shape of a training
+// step.
 #pragma once
 
 #include <algorithm>
@@ -32,8 +33,8 @@ inline Problem random_problem(Dice& dice, std::int64_t count, std::int64_t span,
   return problem;
 }
 
-// Random lives, and one filler for each moment that brings its load up to the largest: layouts at the load leave no byte unused,
-// and many have none.
+// Random lives, and one filler for each moment that raises its load to the maximum. A layout at the load leaves no byte unused;
+// many of these problems have none.
 inline Problem filled_problem(Dice& dice, std::int64_t count, std::int64_t span, std::int64_t largest) {
   Problem problem;
   std::vector<std::int64_t> live(static_cast<std::size_t>(span), 0);
@@ -74,8 +75,8 @@ inline Problem perfect_packing(Dice& dice, std::size_t count, std::int64_t span,
   return problem;
 }
 
-// A training step: activations die in the reverse of the order they are born in; all but the first of a layer are recomputed,
-// some first ones go out and come back.
+// A training step: activations die in the reverse order of their birth. All but the first of a layer are recomputed; some first
+// ones are offloaded and fetched.
 inline Problem training_trace(Dice& dice, int layers, int per_layer) {
   Problem problem;
   std::vector<std::int64_t> sizes;
