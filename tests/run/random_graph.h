@@ -118,7 +118,7 @@ class NetworkMaker {
       partners_.push_back(static_cast<std::size_t>(pick(static_cast<std::int64_t>(j) + 1)));
   }
 
-  // Of four seeds, one freezes nothing, two freeze some or most parameters, and one freezes all parameters up to some layer.
+  // Among four seeds, one freezes nothing, two freeze some or most parameters, and one freezes all parameters up to some layer.
   void freeze() {
     std::mt19937 random(seed_ + 1000);
     const std::vector<ValueId> parameters = network_.graph.parameters();

@@ -1,5 +1,5 @@
 // The training graph without recomputation, in the form of an instance: values and nodes numbered in the order of execution,
-// nodes that feed and fetch as nodes, equal kernels as one kind. Each value is made once; persistent values exist from the begin.
+// feeding and fetching as nodes, equal kernels as one kind. Each value is made once; persistent values exist from the begin.
 #pragma once
 
 #include <map>
@@ -37,7 +37,7 @@ struct InstanceProblem {
 
   PerValue<int> value_of;                                 // number of persistent values and of results of nodes; -1: none
   PerNode<int> node_of;                                   // number of a node; -1: node of another section
-  std::map<std::pair<Step::Kind, Section>, int> special;  // feeding and fetching
+  std::map<std::pair<Step::Kind, Section>, int> special;  // nodes that feed and fetch
 };
 
 // `simulation` recomputes nothing, and has only the steps of a window and of loading.
