@@ -1,4 +1,4 @@
-"""What the tests of data share: tiny models with their vocabularies, caches and conversations."""
+"""Tools of the tests of data: tiny models with their vocabularies, caches and conversations."""
 
 import json
 import os
@@ -22,7 +22,7 @@ def write_bytes_vocabulary(test, folder, first="<|endoftext|>"):
 
 
 def write_tokenizer(test, folder):
-    """Bytes as tokens, a begin token in front of each text, and a template that writes it."""
+    """Writes a tokenizer with bytes as tokens, a begin token before each text, and a template with the same begin token."""
     letters = byte_letters()
     vocab = {BEGIN: 0, END: 1, **{letters[byte]: 2 + byte for byte in range(256)}}
     added = [
@@ -69,7 +69,7 @@ def text_model(test, data="t.txt"):
 
 
 def with_cache(test, name):
-    """A cache of its own that knows the machine."""
+    """A separate cache that has the measured machine."""
     cache = test.path(name) / "plimsoll"
     cache.mkdir(parents=True)
     for file in pathlib.Path(os.environ["XDG_CACHE_HOME"], "plimsoll").glob("machine-*"):

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Measures the machine for the other programs of this folder, with one thread and with two. Usage: _measured.py PLIMSOLL"""
+"""Measures the machine for the other scripts of this folder, with one thread and with two. Usage: _measured.py PLIMSOLL"""
 
 from _plimsoll import Test
 

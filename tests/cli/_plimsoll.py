@@ -1,4 +1,4 @@
-"""What the end-to-end tests share: running the binary, a tiny configuration with its data, and checks that go on after a failure.
+"""Tools of the end-to-end tests: runs of the binary, a tiny configuration with its data, checks that continue after a failure.
 
 Each test is a program: `python3 NAME.py path/to/plimsoll [--keep FOLDER]`. It prints a line per difference and exits 1
 if there is one.
@@ -51,7 +51,7 @@ threads = 2
 
 
 def terminal_pair():
-    """Both ends of a pseudo-terminal; None where there is no such device, as in a bare chroot."""
+    """Both ends of a pseudo-terminal; None if there is no such device, as in a bare chroot."""
     try:
         return pty.openpty()
     except OSError as error:
@@ -60,7 +60,7 @@ def terminal_pair():
 
 
 def shown_on(master):
-    """Pieces of what a terminal shows, until the last process has closed its side."""
+    """The pieces of a terminal's output, until the last process has closed its side."""
     while True:
         try:
             piece = os.read(master, 65536)
@@ -101,7 +101,7 @@ class Test:
         self.only = arguments.only
         self.failures, self.checks = 0, 0
         self.folder = (arguments.keep or pathlib.Path(tempfile.mkdtemp(prefix=f"plimsoll_{name}_"))).resolve()
-        # Beside the binary, so that the machine is measured once for all tests of a build.
+        # In the folder of the binary, so that the machine is measured once for all tests of a build.
         os.environ.setdefault("XDG_CACHE_HOME", str(pathlib.Path(self.binary).parent / "test-cache"))
         self.write("config.toml", CONFIG)
         self.write("train.txt", prose(1, 20000))
@@ -151,7 +151,7 @@ class Test:
         return self.that(good, f"{what} is {got!r}, expected {want!r} within {relative:g}")
 
     def run_parts(self, *parts):
-        """Calls each part with this test and prints its seconds. One that ends early is a failure; the others still run."""
+        """Calls each part with this test and prints its seconds. A part that ends early is a failure; the others still run."""
         for part in parts:
             name = part.func.__name__ if isinstance(part, functools.partial) else part.__name__
             if self.only and name not in self.only:
@@ -164,7 +164,7 @@ class Test:
             print(f"{name}: {time.monotonic() - start:.1f} s", flush=True)
 
     def succeeds(self, *arguments):
-        """Runs; demands exit 0. Returns the JSON object where --json is given, else stdout as text."""
+        """Runs the command and demands exit 0. Returns the JSON object if --json is given, else stdout as text."""
         result = self.run(*arguments)
         if not self.equal(f"exit code of `{result.command}`", result.code, 0):
             print("\n".join(result.text())[-2000:])
@@ -175,7 +175,7 @@ class Test:
         return result.json()
 
     def fails(self, exit_code, code, *arguments):
-        """Runs with --json; demands the exit code and an error object of that code, told on stderr as well."""
+        """Runs the command with --json. Demands the exit code and an error object with the code, reported on stderr as well."""
         result = self.run(*arguments, "--json")
         said = f"`{result.command}`"
         error = result.json()
@@ -208,7 +208,7 @@ class Test:
             self.that(matches(value, want), f"{what} is {shown(value)}, expected {want}")
 
     def wait_for_lines(self, process, run, count):
-        """Until metrics.jsonl has so many lines, or the process has ended."""
+        """Waits until metrics.jsonl has n lines, or the process has ended."""
         path, deadline = self.path(run) / "metrics.jsonl", time.monotonic() + 60
         while process.poll() is None and time.monotonic() < deadline:
             if path.exists() and path.read_bytes().count(b"\n") >= count:
@@ -216,7 +216,7 @@ class Test:
             time.sleep(0.002)
 
     def lines(self, run):
-        """metrics.jsonl of a run; every line must be whole JSON without numbers that JSON does not have."""
+        """The lines of a run's metrics.jsonl. Every line must be complete JSON without NaN and infinity."""
         text = (self.path(run) / "metrics.jsonl").read_text()
         self.that(text == "" or text.endswith("\n"), f"{run}/metrics.jsonl ends with a whole line")
         return [json.loads(line, parse_constant=self.no_constant) for line in text.splitlines()]
@@ -253,7 +253,7 @@ ERROR = {"schema": str, "code": str, "where": str, "message": str, "expected": s
 
 
 def byte_letters():
-    """How GPT-2 writes each byte, by its own rule."""
+    """The letter for each byte, by GPT-2's rule."""
     printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
     others = [byte for byte in range(256) if byte not in printable]
     letters = {**{b: chr(b) for b in printable}, **{b: chr(256 + i) for i, b in enumerate(others)}}

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Adapters, looked at from outside: python3 adapters.py path/to/plimsoll
+"""Adapters, through the commands: python3 adapters.py path/to/plimsoll
 
-A tiny Llama and a tiny GPT-2 are trained, then adapted: an interrupted run ends with the same bits, checkpoints and weights have
-nothing of the base, a merged folder computes what base and adapter do, and what contradicts or is not computed is refused.
+A tiny Llama and a tiny GPT-2 are trained, then adapted. An interrupted run ends with the same bits. Checkpoints and weights have
+no tensor of the base. A merged folder computes the same as base and adapter. Contradictions and unsupported features are refused.
 """
 
 import array
@@ -56,7 +56,7 @@ def off(a, b):
 
 
 def bases(test):
-    """A model of each family with random weights, as a folder; a configuration over each; ids to look at."""
+    """For each family, a model with random weights as a folder, a configuration over it, and token ids."""
     text = test.path("config.toml").read_text()
     rest = text[text.index("[data]") :]
     test.write("llama.toml", "seed = 3\n[model]\n" + "".join(f"{k} = {v}\n" for k, v in LLAMA.items()) + rest)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""What is advised can be done: each error is provoked, and each command or argument that it says to try is followed.
+"""The advice of errors works: each error is provoked, and each advised command or argument is tried.
 
-An advice that begins with `plimsoll` is run as it stands; one that begins with `--` is added to the same command.
+An advice that begins with `plimsoll` is run unchanged; an advice that begins with `--` is added to the same command.
 """
 
 import random
@@ -17,14 +17,14 @@ SMALL = CONFIG.replace("updates = 6", "updates = 3").replace("threads = 2", "thr
 
 
 def run_words(test, words):
-    """A command line as a shell reads it."""
+    """Runs a command line with the rules of a shell."""
     text = " ".join(words) if isinstance(words, list) else words
     line = re.sub(r"(^|&& )plimsoll ", lambda at: f"{at[1]}{shlex.quote(test.binary)} ", text)
     return subprocess.run(["sh", "-c", line], cwd=test.folder, stdin=subprocess.DEVNULL, capture_output=True, timeout=120)
 
 
 def follows(test, what, advice, command):
-    """The commands that come of an advice end with exit 0."""
+    """The commands of an advice end with exit 0."""
     line = advice if advice.startswith("plimsoll ") else shlex.join(["plimsoll", *command]) + " " + advice
     result = run_words(test, line)
     if not test.equal(f"{what}: exit code of `{line}`", result.returncode, 0):
@@ -32,7 +32,7 @@ def follows(test, what, advice, command):
 
 
 def provoked(test, exit_code, code, command, only=None, advices=1):
-    """Each advice of the error, or those that `only` takes."""
+    """Provokes the error, and follows each advice, or those that `only` accepts."""
     command = [str(word) for word in command]
     error = test.fails(exit_code, code, *command)
     if error is None:
@@ -48,7 +48,7 @@ def provoked(test, exit_code, code, command, only=None, advices=1):
 
 
 def settings(test):
-    """plan: of two that contradict each other each one can be left out; what is misspelt has a right name."""
+    """plan: of two contradicting settings, each can be left out; a misspelt name gets the right one."""
 
     def plan(*sets):
         return ["plan", "config.toml", *(word for one in sets for word in ("--set", one))]
@@ -85,7 +85,7 @@ def settings(test):
 
 
 def budgets(test):
-    """plan, eval, generate: a budget that is too small names one that is enough, and its arguments can be pasted."""
+    """plan, eval, generate: the error of too small a budget names a sufficient one, and its arguments can be pasted."""
     result = test.run("plan", "config.toml", "--memory", "20MiB", "--disk", f"{test.path('a disk')}:1MiB")
     if test.equal("exit code of a small budget", result.code, 3):
         lines = result.text()[0].splitlines() + result.text()[1].splitlines()
@@ -106,7 +106,7 @@ def budgets(test):
 
 
 def replays(test):
-    """train --plan: the plan that is advised is made with the same settings and budgets, and then is replayed."""
+    """train --plan: the advised command makes a plan with the same settings and budgets, which is then replayed."""
     given = ["--set", "train.effective_batch=4", "--memory", "48MiB"]
     test.succeeds("plan", "config.toml", "--out", "plan.json")
     train = ["train", "config.toml", *given, "--plan", "plan.json", "--run", "replay"]
@@ -119,7 +119,7 @@ def replays(test):
 
 
 def runs(test):
-    """train: folders that hold a run, or none, or one of which nothing was saved."""
+    """train: folders with a run, without one, and with a run that saved nothing."""
     test.succeeds("train", "config.toml", "--run", "a run", "--updates", 1)
     provoked(test, 2, "E-RUN-EXISTS", ["train", "config.toml", "--run", "a run"])
     test.equal("updates", test.report("a run")["updates"], 3)
@@ -168,7 +168,7 @@ def runs(test):
 
 
 def diverged(test):
-    """A run that diverges goes on from where it was, or from the beginning or the last checkpoint with a lower rate."""
+    """A diverged run continues from its state, or with a lower rate from the beginning or the last checkpoint."""
     high = ["--set", "optimizer.learning_rate=10", "--set", "schedule.name=constant", "--set", "train.updates=140"]
     error = provoked(test, 4, "E-DIVERGED", ["train", "config.toml", "--run", "wild one", *high], advices=2)
     if error is not None:
@@ -196,7 +196,7 @@ def diverged(test):
 
 
 def hints(test):
-    """The last lines of a run: commands that use its weights, or continue it."""
+    """The last lines of a run are commands that use its weights or continue it."""
 
     def said(what, *command):
         result = test.run("train", *command)

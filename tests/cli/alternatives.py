@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""What `plan` offers beside a plan: remedies where nothing fits, levers where something does, what the whole training is, and the
-words that explain it."""
+"""Output of `plan` in addition to the plan: remedies if nothing fits, levers if something fits, the summary of the training, and
+the words that explain it."""
 
 import os
 import shutil
@@ -14,7 +14,7 @@ WIDE = ["--set", "model.width=256", "--set", "model.heads=4", "--set", "model.la
 
 
 def remedies(test):
-    """Far below the floor the disk is offered, by a cost that a user sees, without one being measured."""
+    """Far below the floor a disk is offered with its cost. No disk is measured for that."""
     # In a cache of its own, so that no disk is known.
     cache = tempfile.mkdtemp(prefix="plimsoll_cache_")
     environment = {**os.environ, "XDG_CACHE_HOME": cache}
@@ -64,7 +64,7 @@ def remedies(test):
 
 
 def precision_and_context(test):
-    """Lower precision of state and shorter samples are offered where they fit."""
+    """Lower precision of state and shorter samples are offered if they fit."""
     bounds = test.succeeds("plan", "config.toml", "--set", "model.width=128", "--json")["bounds"]
     below = ["plan", "config.toml", "--set", "model.width=128", "--memory", bounds["floor_bytes"] - 4096]
     offered = test.run(*below, "--json").json()["infeasible"]["remedies"]
@@ -82,7 +82,7 @@ SIM = ["plan", "config.toml", "--machine", "sim"]
 
 
 def levers(test):
-    """Each against this plan: no row without effect, the fastest first, what is above the budget marked."""
+    """Each lever is compared with the plan: no row without effect, the fastest first, rows above the budget marked."""
     bounds = test.succeeds(*SIM, "--json")["bounds"]
     for budget in (bounds["floor_bytes"], bounds["knee_bytes"], bounds["ceiling_bytes"]):
         plan = test.succeeds(*SIM, "--memory", budget, "--json")
@@ -111,7 +111,7 @@ LORA = ["--set", "adapter.kind=lora", "--set", "adapter.rank=16"]
 
 
 def other_trainings(test):
-    """Adapters, formats of frozen weights, samples and frozen parts: each row, and each remedy, is the plan of its arguments."""
+    """Adapters, formats of frozen weights, samples, frozen parts: each row and each remedy equals the plan of its arguments."""
     shape = "".join(f"{key} = {value}\n" for key, value in LLAMA.items())
     test.write("llama.toml", "seed = 3\n[model]\n" + shape + CONFIG[CONFIG.index("[data]") :])
     llama = ["plan", "llama.toml", "--machine", "sim"]
@@ -156,7 +156,7 @@ def other_trainings(test):
 
 
 def summary(test):
-    """What one wants first: how large, how many, how long; and that a chosen micro-batch fixes the rounding."""
+    """The summary: sizes, numbers and times, and the note that the chosen micro-batch fixes the rounding."""
     plan = test.succeeds(*SIM, "--json")
     run = plan["run"]
     width, layers, context = 32, 2, 32
@@ -184,7 +184,7 @@ def summary(test):
 
 
 def creates_nothing(test):
-    """Planning makes no folder; one whose parent exists is fine. Values go where --out says."""
+    """Planning creates no folder; a folder whose parent exists is accepted. Values go to the file of --out."""
     for folder in ("new", "new/"):
         test.succeeds("plan", "config.toml", "--disk", f"{folder}:1GiB", "--json")
         test.that(not test.path("new").exists(), "no folder is made")

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What bad input gets: a coded error with its exit code, on stderr and as one JSON object, and nothing half-written behind."""
+"""Bad input ends with a coded error and its exit code, on stderr and as one JSON object, and leaves no partial file."""
 
 import json
 import os
@@ -13,7 +13,7 @@ TRAIN = ["train", "config.toml", "--run", "run"]
 
 
 def configs(test):
-    """(exit code, code, content of the file or None for an absent one)."""
+    """Cases: (exit code, code, content of the file or None for an absent one)."""
     good = test.path("config.toml").read_text()
     return [
         (2, "E-CONFIG-FILE", None),
@@ -35,7 +35,7 @@ def configs(test):
 
 
 def settings(test):
-    """(exit code, code, --set arguments)."""
+    """Cases: (exit code, code, --set arguments)."""
     empty, short = test.write("empty.txt", b""), test.write("short.txt", b"a")
     odd, high = test.write("odd.bin", b"abc"), test.write("high.bin", struct.pack("<400H", *([300] * 400)))
     header = struct.pack("<3i", 20240520, 1, 1000) + bytes(1012)
@@ -90,7 +90,7 @@ def budgets():
 
 
 def nothing_left(test, what):
-    """No run folder; or one whose run.json says that the run has failed, without partial files."""
+    """There is no run folder, or it has a run.json with status failed and no partial files."""
     run = test.path("run")
     if not run.exists():
         return
@@ -121,7 +121,7 @@ def table(test):
 
 
 def too_small(test):
-    """Less than the code itself needs is no special case: no plan fits."""
+    """A budget below the bytes of the code is no special case: no plan fits."""
     for size in ("0", "1KiB", "9MiB"):
         for command in (["plan", "config.toml"], TRAIN):
             result = test.run(*command, "--memory", size, "--json")
@@ -136,7 +136,7 @@ def too_small(test):
 
 
 def places(test):
-    """Run folders that cannot be."""
+    """Impossible run folders."""
     for place in ("config.toml", "config.toml/run", "/proc/run", "/dev/null/run", "x" * 300):
         test.fails(5, "E-IO-WRITE", "train", "config.toml", "--run", place)
     test.fails(2, "E-RUN-MISSING", *TRAIN, "--resume")
@@ -191,7 +191,7 @@ def read_tensors(blob):
 
 
 def weights(test):
-    """A folder for model.init, eval and generate, spoiled in many ways."""
+    """A folder for model.init, eval and generate, broken in many ways."""
     if test.succeeds(*TRAIN, "--updates", "1", "--json") is None:
         return
     shutil.move(test.path("run/weights"), test.path("weights"))

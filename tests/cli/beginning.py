@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""`plimsoll init FOLDER DATA`, looked at from outside: python3 beginning.py path/to/plimsoll
+"""`plimsoll init FOLDER DATA`, through the command: python3 beginning.py path/to/plimsoll
 
-What it writes trains as it is, within the budget that it was given. All parameters are trained where that fits, to the byte; else
-an adapter over ever smaller layers; else with a disk, or shorter samples. What it cannot use is refused by name.
+The written configuration trains without changes, within the given budget. All parameters are trained if that fits, to the byte;
+else an adapter over ever smaller layers; else with a disk, or shorter samples. Unusable models and data are refused by name.
 """
 
 import json
@@ -27,7 +27,7 @@ def write_folder(test):
 
 
 def begin(test, *arguments, name="begun.toml"):
-    """The file that it writes, in a folder of its own, and the text."""
+    """The written file, in a separate folder, and its text."""
     result = test.run("init", *arguments)
     test.equal(f"exit code of init {arguments}", result.code, 0)
     text = result.text()[0]
@@ -79,7 +79,7 @@ def what_fits(test):
 
 
 def with_a_disk(test):
-    """A model that is large beside what transfers take."""
+    """A model that is large compared with the buffers of transfers."""
     _, data = write_folder(test)
     shape = sets(model__layers=6, model__width=512, model__mlp_width=2048, data__validation="")
     test.succeeds("train", test.path("chat.toml"), *shape, "--updates", 1, "--memory", "2GiB", "--run", "large", "--json")
@@ -131,7 +131,7 @@ def texts(test):
 
 
 def said_of_data(test):
-    """Keys of the data are part of what it writes; what remedies name works as it stands."""
+    """The written file has the keys of the data; the commands of remedies work unchanged."""
     folder, data = write_folder(test)
     bare = test.path("bare")
     shutil.copytree(folder, bare)
@@ -157,7 +157,7 @@ def said_of_data(test):
 
 
 def holds_out(test):
-    """From 50 samples on, a share is validation, evaluated twice an epoch; answers on both sides are told. Updates are exact."""
+    """From 50 samples on, a share is validation, evaluated twice per epoch. Answers on both sides are told. Updates are exact."""
     folder, _ = write_folder(test)
     for count, names in ((49, ()), (50, ("validation",)), (160, ("validation",))):
         data = test.write(f"some-{count}.jsonl", "".join(json.dumps(each) + "\n" for each in conversations(count, count)))
@@ -193,7 +193,7 @@ def holds_out(test):
 
 
 def measured(test):
-    """A machine that init measures first is the one that `machine` measures: what a process keeps changes no budget."""
+    """A first measurement by init gives the same machine as `machine`: memory that the process keeps changes no budget."""
     folder, data = write_folder(test)
     reserves = []
     for name, command in (("machine", ["machine"]), ("init", ["init", folder, data, "--memory", "1GiB"])):
@@ -209,7 +209,7 @@ def measured(test):
 
 
 def odd_data(test):
-    """Equal samples cannot be parted, long texts become many samples, one sample is one, names hold anything that UTF-8 can."""
+    """Equal samples are not split, long texts become many samples, a single sample is accepted, names hold any UTF-8."""
     folder, data = write_folder(test)
     sample = {"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "red sea"}]}
     test.write("same.jsonl", (json.dumps(sample) + "\n") * 300)

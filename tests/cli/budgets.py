@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Budgets, looked at from outside: python3 budgets.py path/to/plimsoll
+"""Budgets, through the commands: python3 budgets.py path/to/plimsoll
 
-Three small GPT-2 shapes at five budgets each, with a micro-batch that the planner chooses and with a given one, from the floor to
-keeping everything: the kernel's VmHWM of the process stays within the budget and near what was planned, nothing grows after
-warm-up, results of one (b, k) are the same bits at every budget, the audit measures what plan.json says in every phase, and one
-page below the floor is refused with remedies that fit.
+Three small GPT-2 shapes run at five budgets each, from the floor to a plan without recomputation, with a chosen and with a given
+micro-batch. The kernel's VmHWM of the process stays within the budget and near the plan. Memory does not grow after warm-up.
+Results of one (b, k) have equal bits at every budget. The audit measures the bytes of plan.json in every phase. One page below
+the floor, the plan is refused with remedies that fit.
 """
 
 import json
@@ -79,7 +79,7 @@ def children(pid):
 
 
 def watched(test, *arguments):
-    """Runs a training while looking at it; returns run.json, the most that the process held and the most of its children."""
+    """Runs a training under observation. Returns run.json, the peak bytes of the process and the peak bytes of its children."""
     command = [test.binary, *(str(argument) for argument in arguments)]
     with open(test.path("stdout"), "wb") as out, open(test.path("stderr"), "wb") as err:
         process = subprocess.Popen(command, cwd=test.folder, stdin=subprocess.DEVNULL, stdout=out, stderr=err)
@@ -173,7 +173,7 @@ def check_audit(test, where, config, arguments, folder):
 
 
 def check_refusal(test, label, config, extra, floor):
-    """At the floor: a plan. One page below: exit 3 with remedies, each of which fits as promised."""
+    """At the floor there is a plan. One page below, exit 3 with remedies, each of which fits as promised."""
     test.succeeds("plan", config, *extra, "--memory", floor, "--json")
     below = [config, *extra, "--memory", floor - PAGE]
     result = test.run("plan", *below, "--json")

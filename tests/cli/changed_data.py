@@ -1,8 +1,7 @@
 #!/usr/bin/env python3
-"""Data that change while they are in use, looked at from outside: python3 changed_data.py path/to/plimsoll
+"""Data that change during their use, through the commands: python3 changed_data.py path/to/plimsoll
 
-Files that change while they are tokenised or trained on, disks that fail, caches that were cut or belong to somebody else.
-Nothing of it trains silently.
+Files change during tokenisation or training, disks fail, caches are cut or belong to another user. No case trains silently.
 """
 
 import json
@@ -23,13 +22,13 @@ def trained(test, run):
 
 
 def overwrite(path, content):
-    """In place: the file stays the one that is open elsewhere."""
+    """Overwrites in place, so that the file stays the same for processes that have it open."""
     with open(path, "r+b") as file:
         file.write(content)
 
 
 def stopped_early(process, cache, kind, whole):
-    """Stops the process that writes a file of the cache before half of it is there; its number, or None."""
+    """Stops the process that writes a file of the cache before half of it is written. Returns the process id, or None."""
     while process.poll() is None:
         for part in cache.glob(f"{kind}-*.partial-*"):
             number = int(part.name.rpartition("-")[2])
@@ -46,7 +45,7 @@ def stopped_early(process, cache, kind, whole):
 
 
 def changed_while_tokenised(test):
-    """Tokens of a text that changed meanwhile are not kept under the name of what it was."""
+    """Tokens of a text that changed meanwhile are not kept under the name of the old text."""
     cache, environment = with_cache(test, "changing")
     write_tokenizer(test, "chat")
     chat = {"format": "chat", "vocabulary": "chat"}
@@ -83,7 +82,7 @@ def changed_while_tokenised(test):
 
 
 def changed_in_place(test):
-    """A file that is written to in mid-run ends the run, saved; what it was lets it go on to the same bits."""
+    """A file that changes during a run ends the run, which is saved. With the old content the run continues to the same bits."""
     text = SENTENCE * 4000
     u16 = struct.pack(f"<{len(text)}H", *text.encode())
     llmc = struct.pack("<256i", 20240520, 1, len(text), *[0] * 253) + u16
@@ -152,7 +151,7 @@ SHIM(pread64)
 
 
 def failing_disk(test):
-    """A disk that fails under the training data in mid-run: the run is saved, and goes on where the disk does."""
+    """A disk fails under the training data during a run: the run is saved, and continues with a working disk."""
     compiler = shutil.which("cc")
     if compiler is None:
         return print("skipped: failing_disk, no C compiler")
@@ -240,7 +239,7 @@ def cut_caches(test):
 
 
 def foreign_caches(test):
-    """What another user can have put into the cache is not read."""
+    """Files in the cache that another user may have written are not read."""
     if os.geteuid() != 0:
         print("skipped: other users, without root")
         return

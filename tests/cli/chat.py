@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Training on conversations, looked at from outside: python3 chat.py path/to/plimsoll
+"""Training on conversations, through the commands: python3 chat.py path/to/plimsoll
 
-A file of JSON samples goes in. What an update sees does not depend on micro-batches, batch.tokens or packing; epochs end with
-what is left of the data; budgets have equal bits, every byte as planned. What cannot be trained on is refused by name.
+The input is a file of JSON samples. The samples of an update do not depend on micro-batches, batch.tokens or packing. The last
+update of an epoch has the rest of the data. All budgets have equal bits, every byte as planned. Unusable data are refused by
+name.
 """
 
 import json
@@ -108,7 +109,7 @@ def updates_are_equal(test):
 
 
 def budgets(test):
-    """Ten budgets with an adapter, four without, in rows of their own and packed."""
+    """Ten budgets with an adapter, four without, with one sample per row and packed."""
     config = prepare(test)
     adapter = sets(adapter__kind="lora", adapter__rank=4, adapter__dropout=0.1, quantize__base="bf16")
     for name, packing, more, count in (
@@ -202,7 +203,7 @@ def write_ids(path, ids):
 
 
 def losses_of(test, weights, ids):
-    """Minus the logarithm of each token's probability, the first one's left out: from the logits of `forward`, in Python."""
+    """Minus the logarithm of each token's probability, except the first token: from the logits of `forward`, in Python."""
     write_ids(test.path("ids.safetensors"), ids[:-1])
     files = ["--inputs", "ids.safetensors", "--out", "logits.safetensors"]
     test.succeeds("forward", "--weights", weights, *files, "--memory", "2GiB", "--json")
@@ -219,7 +220,7 @@ def losses_of(test, weights, ids):
 
 
 def controls(test):
-    """The loss is the mean over the trained tokens of the window. What it is often taken for is far from it."""
+    """The loss is the mean over the trained tokens of the window. Common wrong means are far from it."""
     config = prepare(test)
     ours = sets(data__order="sequential", data__validation="", optimizer__learning_rate="0.0", train__micro_batch=2)
     test.succeeds("train", config, *ours, "--updates", 1, "--memory", "2GiB", "--run", "still", "--json")
@@ -254,7 +255,7 @@ def spoken(question, answer):
 
 
 def longest(test):
-    """The longest sample comes first, or only in the last step: none needs more than planned."""
+    """The longest sample comes first, or in the last step: no run needs more than planned."""
     config = prepare(test)
     short = [spoken(f"red {word}", f"green {word}") for word in WORDS[:11]]
     long = spoken("sea", "ship line cargo " * 60)
@@ -276,7 +277,7 @@ def longest(test):
 
 
 def counts(test):
-    """What a plan says of a run is what training does: updates, samples, tokens, and those trained on, however windows end."""
+    """The counts of a plan equal those of training: updates, samples, tokens and trained tokens, for all ends of windows."""
     config = prepare(test)
     rows = lambda **more: sets(data__validation="", **more)
     tokens = dict(train__effective_batch="auto", train__effective_tokens=3 * CONTEXT)
@@ -312,7 +313,7 @@ def counts(test):
 
 
 def evaluations(test):
-    """Evaluation packs rows as training does, and its time is part of what a plan says; `eval` comes to the same loss."""
+    """Evaluation packs rows as training does, and a plan includes its time; `eval` gives the same loss."""
     config = prepare(test)
     seconds = {}
     for packing in ("false", "true"):
@@ -334,7 +335,7 @@ def evaluations(test):
 
 
 def rises(test):
-    """A validation loss that rises is told once, with the best update; a run that goes on does not say it again."""
+    """A rising validation loss is reported once, with the best update; a resumed run does not report it again."""
     config = prepare(test)
     data = test.write("learned.jsonl", spoken("red sea", "green ship") * 6)
     other = test.write("other.jsonl", "".join(spoken("red sea", f"{word} cargo water deck") for word in WORDS))
@@ -362,7 +363,7 @@ def rises(test):
 
 
 def validation(test):
-    """Validation with long samples beside training with short ones, after each update, in the smallest budget."""
+    """Validation with long samples and training with short ones, after each update, in the smallest budget."""
     config = prepare(test)
     train = test.write("short.jsonl", "".join(spoken(f"red {word}", f"green {word}") for word in WORDS))
     held = test.write("long.jsonl", "".join(spoken("sea " * 20, f"{word} ship line " * 40) for word in WORDS))
@@ -381,7 +382,7 @@ def validation(test):
 
 
 def zero_tokens(test):
-    """Samples that train nothing are counted and left out; a run of nothing else is refused, whatever hides the tokens."""
+    """Samples without trained tokens are counted and left out. A run without other samples is refused, for any cause."""
     config = prepare(test)
     far = {"prompt": "red sea " * 200, "completion": " ship"}
     hidden = {"cut away": json.dumps(far), "empty": json.dumps({"prompt": "red", "completion": ""})}
@@ -407,7 +408,7 @@ def zero_tokens(test):
 
 
 def ends(test):
-    """Every answer trains its end, also where padding has the same token; where none does, it is told."""
+    """Every answer trains its end token, even if padding has the same token; a note reports answers without a trained end."""
     config = prepare(test)
     show = ["data", "show", config, "--samples", 20, "--json"]
     plain = test.succeeds(*show)["samples"]
@@ -435,7 +436,7 @@ def ends(test):
 
 
 def cache(test):
-    """Epochs add nothing to the cache, and nothing to memory."""
+    """Epochs do not enlarge the cache or memory."""
     config = prepare(test)
     test.write("own.jsonl", "".join(json.dumps(each) + "\n" for each in conversations(40, time.time_ns())))
     folder = pathlib.Path(os.environ["XDG_CACHE_HOME"])

@@ -283,7 +283,7 @@ def machines(test):
 
 
 def stopped(test, file):
-    """What `machine CONFIG` has measured is kept where it is stopped."""
+    """The measurements of a stopped `machine CONFIG` are kept."""
     cache = test.path("cache")
     (cache / "plimsoll").mkdir(parents=True)
     shutil.copy(file, cache / "plimsoll")
@@ -360,7 +360,7 @@ def changed_plans(test):
 
 
 def averages(test):
-    """Averages of the weights: the weights where these stay, something between them where they move; kept over a restart."""
+    """An EMA of the weights equals constant weights, lies between changing ones, and survives a restart."""
 
     def run(name, *more, updates=6):
         keys = ["--set", "optimizer.ema_half_life=8samples", "--updates", updates]
@@ -452,7 +452,7 @@ def training(test):
 
 
 def running(test):
-    """run.json says `running` while it runs, with the process's own id."""
+    """During a run, run.json has the status `running` and the id of the process."""
     process = test.start("train", "config.toml", "--run", "long", "--updates", "100000")
     deadline = time.monotonic() + 60
     path = test.path("long/run.json")

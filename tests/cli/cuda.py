@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What a user without a GPU sees of --device cuda, and that a run on the processor maps nothing of CUDA."""
+"""--device cuda without a GPU ends in a clear error, and a run on the processor maps no library of CUDA."""
 
 import pathlib
 import re
@@ -35,7 +35,7 @@ def unverified(test):
 
 
 def without_a_gpu(test):
-    """A named error with versions, or where there is a GPU, success."""
+    """A named error with versions; with a GPU, success."""
     result = test.run("machine", *GPU, "--json", timeout=600)
     if result.code == 0:
         test.equal("instruction set", result.json()["instruction_set"], "cuda")
@@ -76,7 +76,7 @@ def mapped_by_the_processor(test):
 
 
 def planned(test):
-    """For a GPU that is not here, without the module: it would not load."""
+    """Planning for an absent GPU works without the module, which would not load."""
     test.write("gpt2.toml", GPT2)
     test.write("tokens.bin", bytes(1 << 20))
     alone = test.folder / "planner" / "plimsoll"
@@ -97,7 +97,7 @@ def planned(test):
 
 
 def recorded(test):
-    """By what an H100 was measured to take: every kernel of this plan is in the recording."""
+    """Planning with the recording of an H100, which has every kernel of this plan."""
     test.write("gpt2.toml", GPT2)
     test.write("tokens.bin", bytes(1 << 20))
     sets = ["model.vocab=50304", "model.dropout=0", "train.micro_batch=32", "train.accumulation=2", "train.gradient_clip=1.0"]

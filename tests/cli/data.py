@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Data that are not what they seem, looked at from outside: python3 data.py path/to/plimsoll
+"""Misleading data, through the commands: python3 data.py path/to/plimsoll
 
-Bytes that are no text, texts that a template has rendered already, samples that are cut or misspelt, weights of another
-vocabulary. Nothing of it trains silently.
+Bytes that are no text, texts that a template has already rendered, samples that are cut or misspelt, weights of another
+vocabulary. No case trains silently.
 """
 
 import bz2
@@ -128,7 +128,7 @@ def rendered(test):
 
 
 def told(test):
-    """What the plan knows of the samples, `train` tells and keeps."""
+    """`train` reports and records the facts of the plan about the samples."""
     write_tokenizer(test, "chat")
     row = lambda question, answer: {"messages": [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]}
     rows = [row("hi", "ship"), row("x" * 90, "lost"), row("hi", "y" * 90)]
@@ -182,7 +182,7 @@ def roles(test):
 
 
 def vocabularies(test):
-    """An evaluation reads text as the weights' tokens."""
+    """An evaluation reads text with the vocabulary of the weights."""
     test.write("t.txt", SENTENCE * 400)
     config = text_model(test)
     train(test, config, "words-run")

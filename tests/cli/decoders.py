@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Decoders like Llama, looked at from outside: python3 decoders.py path/to/plimsoll
+"""Decoders like Llama, through the commands: python3 decoders.py path/to/plimsoll
 
-Grouped heads, a tied table with norms of heads, and a sliding window. Each trains with equal bits within ten budgets, with and
-without a disk, every byte as planned. Evaluation, generation and forward passes keep to budgets, too: with a disk below what
-memory alone takes, with the same numbers, and a page below the smallest plan is refused.
+The models have grouped heads, a tied table with norms of heads, and a sliding window. Each trains with equal bits within ten
+budgets, with and without a disk, every byte as planned. Evaluation, generation and forward passes keep to budgets as well: with a
+disk they need less memory and give the same numbers, and a budget one page below the smallest plan is refused.
 """
 
 import json
@@ -30,7 +30,7 @@ def toml(value):
 
 
 def config_of(test, name):
-    """A configuration of this kind; of the window the folder of an untrained model, whose config.json then has one."""
+    """A configuration of this kind. A window needs the folder of an untrained model, whose config.json gets one."""
     text = test.path("config.toml").read_text()
     rest = text[text.index("[data]") :]
     sizes = "".join(f"{key} = {toml(value)}\n" for key, value in {**KINDS[name], **SIZES}.items())
@@ -47,7 +47,7 @@ def config_of(test, name):
 
 
 def trained(test, name):
-    """Ten budgets, from the smallest plan to all that is of use."""
+    """Ten budgets, from the smallest plan to the ceiling."""
     config = config_of(test, name)
     disk = ["--disk", f"{test.path('disk')}:256MiB"]
     ends = set()
@@ -87,7 +87,7 @@ def inputs(test):
 
 
 def ends_of(result, out):
-    """What a command has computed, without what it says of memory."""
+    """The results of a command, without its report on memory."""
     value = result.json()
     value.pop("measured", None), value.pop("predicted", None)
     return json.dumps(value, sort_keys=True) + (out.read_bytes().hex() if out.exists() else "")
@@ -130,7 +130,7 @@ def decoders(test):
 
 
 def bad_inputs(test):
-    """forward: files that are no inputs of this model."""
+    """forward: files that are no valid inputs of this model."""
     run = next(path for path in test.folder.glob("grouped-*") if path.is_dir())
     forward = ["forward", "--weights", run, "--inputs", "bad.safetensors", "--out", "bad-out.safetensors"]
     cases = {
@@ -156,7 +156,7 @@ def bad_inputs(test):
 
 
 def refused(test):
-    """A GPU lacks these ops; a context past that of the model is taken, with a note."""
+    """A GPU lacks these ops. A context past that of the model is accepted, with a note."""
     machine = pathlib.Path(os.environ["PLIMSOLL_SOURCE_DIR"]) / "machines" / "h100.json"
     error = test.fails(2, "E-CUDA-OP", "plan", "grouped.toml", *TRAIN, "--memory", "4GiB", "--machine", machine)
     test.that(error is not None and error["try"] == ["--device cpu"], f"the processor is advised: {error}")

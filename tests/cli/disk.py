@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Optimizer state on a disk, looked at from outside: python3 disk.py path/to/plimsoll
+"""Optimizer state on a disk, through the commands: python3 disk.py path/to/plimsoll
 
-Below the floor of memory alone a model trains with a disk: within the budget by the kernel's count, with the same bits, on both
-tiers exactly the planned bytes. Runs continue across kinds of plan, and neither an end nor a kill leaves anything in the folder.
-Both engines of the transfers keep all of that, and where io_uring is refused, plans say threads.
+Below the floor of memory alone a model trains with a disk: within the budget by the kernel's count, with the same bits, and with
+exactly the planned bytes on both tiers. Runs continue across kinds of plan. Neither an end nor a kill leaves a file in the
+folder. All of this holds for both engines of transfers; if io_uring is refused, plans say threads.
 """
 
 import ctypes
@@ -45,7 +45,7 @@ def end_of(report):
 
 
 def refuse_io_uring():
-    """What a container's seccomp profile does, for a process that is about to start."""
+    """Refuses io_uring for a process that is about to start, as a container's seccomp profile does."""
     load_number, if_equal, answer = 0x20, 0x15, 0x06
     setup, refuse, allow = 425, 0x00050000 | errno.EPERM, 0x7FFF0000
     rules = [(load_number, 0, 0, 0), (if_equal, 0, 1, setup), (answer, 0, 0, refuse), (answer, 0, 0, allow)]
@@ -61,7 +61,7 @@ def engine_of(plan):
 
 
 def refused(test, disk):
-    """Where the kernel says no, a plan moves pages on threads, says so, and runs within its budget."""
+    """If the kernel refuses io_uring, a plan moves pages on threads, says so, and runs within its budget."""
     arguments = ["config.toml", *LONG, *disk, "--set", "plan.optimizer_state=disk", "--memory", "1GiB", "--json"]
     try:
         plan = test.run("plan", *arguments, before=refuse_io_uring)
@@ -76,7 +76,7 @@ def refused(test, disk):
 
 
 def large_vocabulary(test, disk):
-    """The embedding and the head in ranges: bits, bytes and what the plan says; a replayed plan does the same."""
+    """The embedding and the head in ranges: bits, bytes and the text of the plan; a replayed plan is equal."""
     test.write("tokens.bin", struct.pack("<4000H", *(i * 7919 % 20000 for i in range(4000))))
     keys = {"model.vocab": 20000, "model.layers": 3, "model.width": 96, "model.heads": 3, "model.context": 24, "model.dropout": 0,
             "train.updates": 6, "train.micro_batch": 1}
@@ -106,7 +106,7 @@ def page_files(process, folder):
 
 
 def flip_bits(path):
-    """One in each block, so that whatever is read next has changed."""
+    """Flips one bit in each block, so that every next read sees a change."""
     with open(path, "r+b", buffering=0) as file:
         for at in range(0, os.fstat(file.fileno()).st_size, DISK_BLOCK):
             byte = os.pread(file.fileno(), 1, at)[0]
@@ -114,7 +114,7 @@ def flip_bits(path):
 
 
 def fails_midway(test):
-    """A page file that changes in the middle of a run: a named error, and the same end from the last checkpoint."""
+    """A page file changes during a run: a named error, and the same end from the last checkpoint."""
     pages = test.path("failing")
     disk = ["--memory", "1GiB", "--disk", f"{pages}:1GiB", "--set", "plan.parameters=disk"]
     long = [*WIDE, "--set", "train.updates=60", "--set", "train.save_every=2"]

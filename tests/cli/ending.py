@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs that end otherwise than planned: signals, closed pipes, logs and folders without room. What was learned is kept."""
+"""Runs with an unplanned end: signals, closed pipes, logs and folders without room. The learned weights are kept."""
 
 import json
 import os
@@ -19,7 +19,7 @@ def arguments(run, *more):
 
 
 def saved(test, run, reason):
-    """Interrupted with a checkpoint that goes on."""
+    """The run was interrupted and has a checkpoint that continues."""
     report = test.report(run)
     test.equal(f"state of {run}", (report["status"], report["exit_code"]), ("interrupted", 6))
     test.that(reason in report["error"]["message"], f"the reason of {run}: {report['error']}")
@@ -54,7 +54,7 @@ def quit_once(test):
 
 
 def stray_signals(test):
-    """Timers of profilers and the like say nothing to a training."""
+    """Signals of timers and profilers have no effect on a training."""
     process = test.start(*arguments("stray", "--updates", FOREVER))
     test.wait_for_lines(process, "stray", 2)
     for sign in (signal.SIGPROF, signal.SIGIO, signal.SIGRTMIN, signal.SIGRTMAX, signal.SIGWINCH, signal.SIGURG, signal.SIGCHLD):
@@ -69,7 +69,7 @@ def stray_signals(test):
 
 
 def moved_folder(test):
-    """A run stays with its folder. What comes to its old path is not touched."""
+    """A run stays with its folder. A new folder at the old path is not touched."""
     for name, replace in (("moved", True), ("carried", False)):
         process = test.start(*arguments(name, "--updates", FOREVER))
         test.wait_for_lines(process, name, 2)
@@ -105,7 +105,7 @@ def signal_to_process_and_group(test):
 
 
 def second_signal(test):
-    """Once more ends at once. An update of seconds leaves the time for it."""
+    """A second signal ends the process at once. An update of several seconds leaves the time for it."""
     slow = ["--set", "train.effective_batch=400000", "--set", "train.micro_batch=8"]
     process = test.start(*arguments("slow", "--updates", FOREVER, *slow))
     deadline = time.monotonic() + 60  # for measuring and planning
@@ -123,7 +123,7 @@ def second_signal(test):
 
 
 def ignored_hangup(test):
-    """nohup: a SIGHUP says nothing."""
+    """nohup: a SIGHUP has no effect."""
     process = subprocess.Popen(
         [test.binary, *arguments("nohup", "--updates", FOREVER)],
         cwd=test.folder,
@@ -163,7 +163,7 @@ def limit_files(size):
 
 
 def file_size_limit(test):
-    """A checkpoint that may not be written is an error before the first update, lines that may not be one after it."""
+    """Too small a file size limit for the checkpoint is an error before the first update; for the lines, an error after it."""
     result = test.run(*arguments("short", "--updates", "3", "--json"), before=limit_files(200 << 10))
     error = result.json() or {}
     test.equal("exit code and code", (result.code, error.get("code")), (5, "E-IO-WRITE"))
@@ -184,7 +184,7 @@ def file_size_limit(test):
 
 
 def full_log(test):
-    """Progress that cannot be shown is given up, and the training goes on."""
+    """The training continues without progress lines if they cannot be written."""
     every = ["--set", "train.evaluate_every=1"]
     for name, stream in (("full", "2>/dev/full"), ("closed", "2>&-"), ("both", ">&- 2>&-"), ("read", "2</dev/null")):
         command = ["sh", "-c", f'exec "$0" "$@" {stream}', test.binary, *arguments(name, *every)]
@@ -205,7 +205,7 @@ def full_log(test):
 
 
 def save_every(test):
-    """Ten minutes, unless told otherwise."""
+    """Checkpoints are saved every ten minutes by default."""
     process = test.start(*arguments("timed", "--updates", FOREVER, "--set", "train.save_every=1s"))
     deadline = time.monotonic() + 60
     checkpoint = test.path("timed/checkpoint.safetensors")
@@ -241,7 +241,7 @@ def parsed(text):
 
 
 def in_small_folder(test, size, *command):
-    """Runs with a file system of so many bytes at `small`, in a mount namespace of its own; None where that is not allowed."""
+    """Runs with a file system of n bytes at `small`, in a separate mount namespace; None if that is not permitted."""
     script = f'mount -t tmpfs -o size={size} none small || exit 97; "$0" "$@"; code=$?; ls small/run >&2; exit $code'
     test.path("small").mkdir(exist_ok=True)
     wrapped = ["unshare", *(["-m"] if os.geteuid() == 0 else ["-Urm"]), "sh", "-c", script, test.binary, *command]

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""What files, names and models hold carries no control characters to a terminal: python3 escapes.py path/to/plimsoll
+"""Text of files, names and models brings no control characters to a terminal: python3 escapes.py path/to/plimsoll
 
-Escape sequences, C1 controls, marks that turn the direction of text and bytes that are not UTF-8 come as their numbers, wherever
-the text comes from. With --json the values are exact, and the text holds none of them either.
+Escape sequences, C1 controls, marks that change the direction of text and bytes that are not UTF-8 are shown as numbers, for
+every source of text. With --json the values are exact, and the JSON text holds no such character either.
 """
 
 import json
@@ -17,7 +17,7 @@ MARKS = ("\u202a", "\u202b", "\u202c", "\u202d", "\u202e", "\u2066", "\u2067", "
 
 
 def harmless(raw):
-    """Valid UTF-8 without controls but line breaks and tabs."""
+    """Valid UTF-8 without controls except line breaks and tabs."""
     try:
         text = raw.decode()
     except UnicodeDecodeError:

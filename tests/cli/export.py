@@ -87,7 +87,7 @@ def transient(instance):
 
 
 def mutants(instance):
-    """(name, changed copy). Every buffer, address and step is the turn of some."""
+    """(name, changed copy). Every buffer, address and step is changed by some mutant."""
     buffers, steps, nodes = instance["result"]["buffers"], instance["result"]["steps"], instance["nodes"]
     text = json.dumps(instance)
 
@@ -110,7 +110,7 @@ def mutants(instance):
         if lies_on_another(buffers, i):
             yield f"offset of {i} lower", buffer(i, 3, -64)
     last_reader = {value: number for number, node in enumerate(nodes) for value in node[2]}
-    # What lasts, or is read later, is there whether this node reads it or not.
+    # A value that lasts, or is read later, is live even if this node does not read it.
     ends = [
         number
         for number, node in enumerate(nodes)
@@ -134,7 +134,7 @@ def mutants(instance):
 
 
 def lies_on_another(buffers, number):
-    """Whether something that lives at the same time ends where this buffer begins."""
+    """True if a buffer that lives at the same time ends at the begin of this one."""
     begin, end, _, offset, _ = buffers[number]
     return any(row[3] + row[2] == offset and row[0] < end and begin < row[1] for row in buffers)
 
@@ -185,7 +185,7 @@ def suite(test):
 
 
 def lp_bound(test):
-    """Where scipy is installed: never above what a plan takes. Without it a message says so."""
+    """The bound is never above the bytes of a plan. Without scipy, a message says so."""
     for name in MODELS:
         path = test.path(f"{name}.floor.json")
         instance = json.loads(path.read_text())

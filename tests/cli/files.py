@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Files are the truth: flipped bits, lines of updates that a checkpoint does not have, what killed processes left, links, folders
-that cannot be written, evaluations, data that is not there yet."""
+"""Files of a run: flipped bits, lines of updates past the checkpoint, remains of killed processes, links, folders that cannot be
+written, evaluations, data that is not there yet."""
 
 import json
 import os
@@ -70,7 +70,7 @@ def flips(test):
 
 
 def lines(test):
-    """What is read back is cut by update."""
+    """Lines past the update of the checkpoint are cut on a resume."""
     evaluating = ["--set", "train.evaluate_every=1"]
     test.succeeds(*arguments("plain", *evaluating))
     whole = test.path("plain/metrics.jsonl").read_bytes().splitlines(keepends=True)
@@ -241,7 +241,7 @@ def missing_data(test):
 
 
 def scrollback(test):
-    """On a terminal the losses of a run stay, one for each twentieth of it."""
+    """On a terminal the losses of a run stay visible, one for each twentieth of the run."""
     pair = terminal_pair()
     if pair is None:
         return

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What a model's folder and data files hold: nothing that is not understood trains, nothing that is kept is lost."""
+"""Contents of model folders and data files: content that is not understood does not train, and kept content is not lost."""
 
 import json
 import re
@@ -52,7 +52,7 @@ def kept(test):
 
 
 def unread(test):
-    """tokenizer.json alone, of a kind that is not computed, and no vocabulary at all."""
+    """A tokenizer.json of an unsupported kind alone, and no vocabulary."""
     arguments = copy(test, "alone")
     test.write("alone/tokenizer.json", json.dumps({"model": {"type": "Unigram", "vocab": [["a", 0.0]]}}))
     for name in ("vocab.json", "merges.txt"):
@@ -74,7 +74,7 @@ def unread(test):
 
 
 def weights(test):
-    """plan refuses what train cannot read."""
+    """plan refuses weights that train cannot read."""
 
     def refused(name, code, text):
         for command in ("plan", "train"):
@@ -109,7 +109,7 @@ def weights(test):
 
 
 def formats(test):
-    """What is evidently something else, and kinds that do not go together."""
+    """Files that are evidently of another kind, and kinds that exclude each other."""
     test.write("c.toml", SHAPE.format('train="t.bin",validation="t.txt"'))
     for command in (["plan", "c.toml"], ["train", "c.toml", "--run", "run"]):
         test.fails(5, "E-DATA-FORMAT", *command, *MEMORY)
@@ -120,7 +120,7 @@ def formats(test):
 
 
 def llmc(ids, width, version=None):
-    """llm.c's file of tokens of so many bytes."""
+    """llm.c's token file, with n bytes per token."""
     magic, usual, letter = {2: (20240520, 1, "H"), 4: (20240801, 7, "I")}[width]
     return struct.pack("<256i", magic, version or usual, len(ids), *[0] * 253) + struct.pack(f"<{len(ids)}{letter}", *ids)
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What users of other programs write: names mean what they mean there or are refused; all faults are told; sizes."""
+"""Settings of other programs: names keep their meaning or are refused; all faults are reported; sizes."""
 
 import json
 
@@ -33,7 +33,7 @@ def optimizers(test):
 
 
 def what_is_not_here(test):
-    """(line, what the answer names)."""
+    """(line, a text in the answer)."""
     for line, said in (
         ("lora=true", "[adapter]"),
         ("lora={ranks=8}", "[adapter]"),
@@ -103,7 +103,7 @@ def evaluating(test):
 
 
 def generating(test):
-    """A model whose every token is the end: nothing is generated, unless that is asked for."""
+    """Every token of the model is an end token: nothing is generated, except on request."""
     weights = test.path("run/weights/config.json")
     shape = json.loads(weights.read_text())
     weights.write_text(json.dumps({**shape, "eos_token_id": list(range(256))}))

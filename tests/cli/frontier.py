@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""`plan --frontier` and `plan --diff`: update time against the budget in all its forms, and what differs between two plans."""
+"""`plan --frontier` and `plan --diff`: update time against the budget in all forms, and the differences between two plans."""
 
 import json
 import os
@@ -188,7 +188,7 @@ def levers(test):
 
 
 def certificates(test):
-    """The load and the seconds that no plan can go below: what is printed is what --json says."""
+    """The lower bounds of load and seconds: text and --json agree."""
     four = [*SIM, "--set", "train.micro_batch=4", "--set", "train.accumulation=2"]
     bounds = test.succeeds(*four, "--json")["bounds"]
     for budget in (bounds["floor_bytes"], bounds["ceiling_bytes"]):

@@ -2,7 +2,7 @@
 """Linear layers stored in bf16, int8 and nf4: python3 frozen_base.py path/to/plimsoll
 
 Evaluation, generation and forward passes over each format keep every byte of their plan, take less memory, and give the same
-numbers with a disk. Folders in the layout of bitsandbytes are read as they are. What cannot be is refused.
+numbers with a disk. Folders in the layout of bitsandbytes are read directly. Impossible combinations are refused.
 """
 
 import json
@@ -46,7 +46,7 @@ def write_tensors(path, tensors):
 
 
 def as_nf4(name, shape, numbers):
-    """As bitsandbytes stores it, without nested scales."""
+    """nf4 in the layout of bitsandbytes, without nested scales."""
     bounds = [(a + b) / 2 for a, b in zip(NF4, NF4[1:])]
     codes, scales = [], []
     for begin in range(0, len(numbers), 64):
@@ -131,7 +131,7 @@ def folders(test):
         stored, widened = evaluated(test, folder, base, "--audit")["loss"], evaluated(test, folder, "none")["loss"]
         test.that(abs(stored - widened) < 1e-5, f"{base}: {stored} as it is stored, {widened} as fp32")
         test.that(abs(stored - plain) < 0.02, f"{base}: {stored}, {plain} before")
-    # What training makes of it are numbers again.
+    # Trained weights are saved as numbers.
     report = test.succeeds("train", "config.toml", "--set", f"model.init={nf4}", "--updates", 1, "--run", "from-nf4", "--json")
     if report is not None:
         config = json.loads(test.path("from-nf4/weights/config.json").read_text())

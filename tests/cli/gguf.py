@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""GGUF files from outside: python3 gguf.py path/to/plimsoll
+"""GGUF files, through the commands: python3 gguf.py path/to/plimsoll
 
 One model is written as a Hugging Face folder and as a GGUF file. Logits and losses have equal bits; a run that begins with the
 GGUF file writes a folder that works without it, and goes on after the file has gone. Broken files end in an error with a code.
@@ -24,7 +24,7 @@ VOCAB = len(TOKENS) + 3  # rows of the table that are no tokens
 
 
 class Matrix:
-    """Rows as stored bytes, and as fp32 bytes."""
+    """The rows of a matrix as stored bytes and as fp32 bytes."""
 
     def __init__(self, draw, rows, columns, kind=F32, ones=False):
         self.shape, self.kind = [rows, columns] if rows else [columns], kind
@@ -44,14 +44,14 @@ class Matrix:
             self.floats.append(array.array("f", floats).tobytes())
 
     def interleaved(self, heads):
-        """The stored rows as llama.cpp keeps those of queries and keys."""
+        """The stored rows in llama.cpp's order of queries and keys."""
         size = len(self.stored) // heads
         order = [head * size + half * size // 2 + i for head in range(heads) for i in range(size // 2) for half in (0, 1)]
         return [self.stored[row] for row in order]
 
 
 def model(seed=1):
-    """Tensors by their names in a folder and in a GGUF file."""
+    """The tensors by their names in a folder and in a GGUF file."""
     draw = random.Random(seed)
     tensors = {
         ("model.embed_tokens.weight", "token_embd.weight"): Matrix(draw, VOCAB, WIDTH, Q8_0),
@@ -195,7 +195,7 @@ def goes_on_without_the_file(test):
 
 
 def exported(test):
-    """What leaves as a GGUF file is read again: the same logits, tokens and template."""
+    """An exported GGUF file has the same logits, tokens and template."""
     made = test.succeeds("export", "--weights", "from-folder", "--gguf", "out.gguf", "--type", "F32", "--json")
     test.equal("what is written", made and (made["schema"], made["kind"], made["architecture"], made["tokenizer"]),
                ("plimsoll.export/1", "model", "llama", True))  # fmt: skip

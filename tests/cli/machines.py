@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Planning for machines that are not here: the files in machines/, and what becomes of broken ones."""
+"""Planning for absent machines: the files in machines/, and broken files."""
 
 import json
 import os
@@ -15,7 +15,7 @@ MODEL = ["--set", "model.width=256", "--set", "model.heads=4", "--set", "model.l
 
 
 def described(test, file, tiers):
-    """A budget between the floors with and without the second tier needs it, and gets it. Returns the plan at the lower floor."""
+    """A budget between the floors with and without the second tier uses this tier. Returns the plan at the lower floor."""
     device = tiers[1] == "host"
     beyond = ["--host-memory", "8GiB"] if device else ["--disk", f"{test.path('pages')}:8GiB"]
     arguments = ["plan", "config.toml", *MODEL, "--machine", file, "--json"]
@@ -45,13 +45,13 @@ def described(test, file, tiers):
         test.equal("by hand", paging["what"], ["optimizer state"])
         small = ["--memory", "7GiB", "--set", "plan.optimizer_state=disk", "--host-memory"]
         test.fails(2, "E-DISK-SIZE", *arguments, *small, "64MiB")
-        # What is fed and fetched takes pinned memory there, before anything rests.
+        # Fed and fetched values take pinned memory there, before any value rests.
         test.fails(2, "E-HOST-SIZE", *arguments, *small, "1MiB")
     return plan
 
 
 def three(test, file, whole):
-    """What the host has no room for goes to the disk behind it, over both links. `whole`: the plan with room for all."""
+    """Values without room on the host go to the disk, over both links. `whole`: the plan with room for all."""
     arguments = ["plan", "config.toml", *MODEL, "--machine", file, "--json"]
     disk = ["--disk", f"{test.path('pages')}:8GiB"]
     half = whole["predicted"]["tiers"][1]["arena_bytes"] // 2
@@ -88,7 +88,7 @@ def devices(test):
 
 
 def precision(test):
-    """Products of bf16 take what the described machine makes of them, and `auto` goes by that."""
+    """Products in bf16 take the time of the described machine, and `auto` follows it."""
     whole = (FOLDER / "laptop.toml").read_text()
     test.write("fast.toml", whole)
     test.write("slow.toml", "\n".join(line for line in whole.splitlines() if not line.startswith("bf16_flops_per_second")))
@@ -113,7 +113,7 @@ def spin():
 
 
 def busy_share(seconds=0.5):
-    """Of all processors, what is not idle."""
+    """The busy share of all processors."""
     read = lambda: [int(word) for word in pathlib.Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
     before = read()
     time.sleep(seconds)
@@ -122,7 +122,7 @@ def busy_share(seconds=0.5):
 
 
 def shared(test):
-    """A machine that was measured beside other work says so; plans do, too; `train` measures it again once it is idle."""
+    """The record and the plans of a machine that was measured under load say so; `train` measures it again when it is idle."""
     environment = {**os.environ, "XDG_CACHE_HOME": str(test.path("cache-shared"))}
     run = lambda *arguments: test.run(*arguments, environment=environment)
     spinning = [spin() for _ in range(2 * os.cpu_count())]

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Models and adapters are opened in one way by all commands: python3 opened.py path/to/plimsoll
+"""All commands open models and adapters in one way: python3 opened.py path/to/plimsoll
 
-Numbers that are none are refused with file and tensor, and so are adapters that lack a part. A merged model talks as the adapter
-does. A run goes on over the model and the adapter with which it began, wherever they lie, and over no others.
+NaN and infinity are refused with file and tensor, and so are incomplete adapters. A merged model talks like the adapter. A run
+continues only over the model and the adapter with which it began, at any place.
 """
 
 import json
@@ -42,7 +42,7 @@ def begin(test):
 
 
 def changed(test, source, name, change):
-    """A copy of a folder of which one safetensors file goes through change(header, data)."""
+    """A copy of a folder with one safetensors file changed by change(header, data)."""
     folder = test.path(name)
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(test.path(source), folder)
@@ -62,7 +62,7 @@ def put(tensor, element, raw):
 
 
 def as_16_bits(dtype, raw):
-    """All tensors as zeros of that type, but for one element."""
+    """All tensors as zeros of a type, except one element."""
 
     def change(header, data):
         begin, tensors = 0, {}
@@ -325,7 +325,7 @@ def edit(path, **keys):
 
 
 def arithmetic(test):
-    """What config.json says of the arithmetic is what it said when the run began, for all weights and for an adapter."""
+    """The arithmetic in config.json must equal that at the start of the run, for all weights and for an adapter."""
     begin(test)
     scaled = {"rope_type": "linear", "factor": 2.0, "rope_theta": 10000.0}
     for name, given in (("full", []), ("adapted", LORA), ("frozen", ["model.freeze=model.embed_tokens"])):
@@ -360,7 +360,7 @@ def arithmetic(test):
 
 
 def provenance(test):
-    """Another model or adapter than that with which the run began is refused; the same one elsewhere is taken."""
+    """A model or adapter other than that of the run's start is refused; the same one at another place is accepted."""
     begin(test)
     shutil.copytree(test.path("base"), test.path("mine"))
     changed(test, "base", "other", put(MATRIX, 5, struct.pack("<f", 0.5)))
@@ -402,7 +402,7 @@ def provenance(test):
 
 
 def moved_files(test):
-    """A GGUF file and a file of data that lie elsewhere now."""
+    """A GGUF file and a data file that have moved."""
     begin(test)
     test.write("here/model.gguf", gguf.gguf(gguf.model()))
     test.write("here/text.txt", prose(4, 6000))

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Planning itself: within the budget over all processes that are alive at once, the verdict before the levers, a limit on what is
-looked at, and an end at once when it is interrupted."""
+"""Planning itself: the memory of all simultaneous processes stays within the budget, the verdict precedes the levers, the work on
+alternatives is limited, and an interrupt ends it at once."""
 
 import json
 import os
@@ -41,7 +41,7 @@ DEEP = ["--set", "model.layers=1200"]
 
 
 def descendants(root):
-    """The process and all below it."""
+    """The process and all its descendants."""
     found = [root]
     for process in found:
         try:
@@ -54,7 +54,7 @@ def descendants(root):
 
 
 def resident(root):
-    """Bytes over all of them, shared pages divided among those that map them."""
+    """The resident bytes of all of them; shared pages are divided among the processes that map them."""
     total = 0
     for process in descendants(root):
         try:
@@ -67,7 +67,7 @@ def resident(root):
 
 
 def watched(test, *arguments):
-    """Runs the command; its exit code, the most that its processes held at once, and what it wrote."""
+    """Runs the command. Returns its exit code, the peak bytes of its processes, and its output."""
     written, most = test.path("written.txt"), 0
     with open(written, "wb") as file:
         command = [test.binary, *(str(argument) for argument in arguments)]
@@ -101,7 +101,7 @@ def within_the_budget(test):
 
 
 def floors_alone(test):
-    """Memory for the smallest plans alone: one of them is found, within the budget, and a note says so."""
+    """With memory for the smallest plans alone, one of them is found within the budget, and a note says so."""
     test.write("adapted.toml", ADAPTED)
     test.that("floors_alone" not in test.succeeds("plan", "config.toml", "--json"), "small models have all plans")
     for command, words in ((["plan", "--json"], '"floors_alone":true'), (["train", "--run", "little"], "smallest plans alone")):
@@ -120,7 +120,7 @@ def floors_alone(test):
 
 
 def more_than_the_budget(test):
-    """A model of so many layers that planning it does not fit."""
+    """A model with too many layers for planning within the budget."""
     test.write("adapted.toml", ADAPTED)
     for command in (["plan", "adapted.toml"], ["train", "adapted.toml", "--run", "deep"]):
         error = test.fails(3, "E-MEM-PLAN", *command, *DEEP, "--memory", "64MiB")
@@ -147,7 +147,7 @@ def verdict_first(test):
 
 
 def a_limit(test):
-    """What was not looked at is said, and is the same each time."""
+    """The skipped alternatives are reported, and are the same each time."""
     test.write("adapted.toml", ADAPTED)
     many = ["--set", "model.layers=96", "--memory", "2GiB"]
     plan = test.succeeds("plan", "adapted.toml", *many, "--json")

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What numbers are kept in: the bytes that the documents state for each choice, and that nothing but rounding follows from it."""
+"""Formats of stored numbers: each choice takes the documented bytes, and changes only the rounding."""
 
 import json
 import math
@@ -50,7 +50,7 @@ def bytes_of_a_parameter(test):
         for name, scale in scales.items():
             test.equal(f"bytes of {name}", scale, 4 * math.ceil(of[name.removesuffix(".scale")] / CODED_BLOCK))
         test.equal("states with scales", len(scales), 2 * 28 if ("optimizer_state", "8bit") in settings else 0)
-        # What is true of all parameters where gradients are fp32 is true of matrices else.
+        # With fp32 gradients this holds for all parameters, otherwise for matrices alone.
         matrix = "h.0.mlp.c_fc.weight"
         own = [name for name in size if name.startswith(matrix) and not name.endswith(".part")]
         test.equal(f"bytes of a matrix with {settings}", sum(size[name] for name in own) / of[matrix], expected)
@@ -111,14 +111,14 @@ def narrow_gradients(test):
 
 
 def to_the_nearest(test):
-    """Refused unless forced: small steps are lost."""
+    """Rounding to nearest is refused unless forced, as it loses small steps."""
     narrow = ["--set", "precision.compute=bf16", "--set", "precision.parameters=bf16"]
     nearest = ["--set", "precision.rounding=nearest"]
     error = test.fails(2, "E-CONFIG-ROUNDING", "plan", "config.toml", *narrow, *nearest)
     test.that("precision.force_nearest=true" in " ".join(error["try"]), f"how to insist: {error}")
     test.fails(2, "E-CONFIG-CONFLICT", "plan", "config.toml", *nearest, "--set", "precision.force_nearest=true")
     test.fails(2, "E-CONFIG-CONFLICT", "plan", "config.toml", *narrow, "--set", "precision.force_nearest=true")
-    # What is proposed where nothing fits leaves nothing to round.
+    # Remedies of a refused plan leave no number to round.
     state = ["--set", "precision.optimizer_state=bf16", *nearest, "--set", "precision.force_nearest=true"]
     refused = test.run("plan", "config.toml", *state, "--memory", "12MiB", "--json")
     test.equal("exit code of what does not fit", refused.code, 3)
@@ -170,7 +170,7 @@ def narrow_parameters(test):
         optimizer = ["--set", f"optimizer.name={name}", "--set", "optimizer.momentum=0.9"]
         other = train(test, f"no-master-{name}", *narrow, *least, *optimizer)
         test.that(other is not None, f"{name} rounds its weights")
-    # What it leaves behind is read by everything that reads weights.
+    # All commands that read weights read the result.
     loss = test.succeeds("eval", "config.toml", "--weights", test.path("no-master") / "weights", "--json")["loss"]
     test.near("the loss of what was saved", loss, whole["final"]["validation_loss"], 1e-3)
     more = train(test, "from-weights", *narrow, "--set", f"model.init={test.path('no-master') / 'weights'}", "--updates", "1")
@@ -215,7 +215,7 @@ def rounded_products(test):
 
 
 def overflowing(test):
-    """fp16: what overflows is computed again, and a window that is skipped changes nothing."""
+    """fp16: an overflowing window is computed again, and a skipped window changes no parameter."""
     half = ["--set", "precision.compute=fp16", "--set", "train.micro_batch=2", "--set", "train.accumulation=4"]
     exact, whole = train(test, "exact-2", *half[2:]), train(test, "half", *half)
     test.near("the loss in fp16", whole["final"]["loss"], exact["final"]["loss"], 1e-3)
@@ -263,7 +263,7 @@ def overflowing(test):
 
 
 def watched(test):
-    """A decay that turns every matrix over at each update: all are named, once, and the same whatever the plan is."""
+    """A decay that replaces every matrix at each update: all are named, once, and equally for every plan."""
     decay = ["--set", "optimizer.learning_rate=0.01", "--set", "optimizer.weight_decay=200"]
     decay += ["--set", "train.on_divergence=continue"]
     split = ["--set", "train.micro_batch=2", "--set", "train.accumulation=4", "--updates", "60"]
@@ -282,7 +282,7 @@ def watched(test):
 
 
 def small_gradients(test):
-    """fp16: gradients below what it holds are counted, and each is named once, by a resumed run as well."""
+    """fp16: gradients below its range are counted, and each is named once, by a resumed run as well."""
     half = ("--set", "precision.compute=fp16", "--set", "precision.loss_scale_growth=1000000samples", "--updates", "30")
     train(test, "small", *half, "--set", "precision.loss_scale=1", "--set", "model.dropout=0")
     lines = [json.loads(line) for line in (test.path("small") / "metrics.jsonl").read_text().splitlines()]

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Adapters over quantised bases, looked at from outside: python3 quantised_adapters.py path/to/plimsoll
+"""Adapters over quantised bases, through the commands: python3 quantised_adapters.py path/to/plimsoll
 
-Over a GGUF file whose blocks are kept, over NF4 and int8, and over bf16, LoRA and DoRA have equal bits at up to four budgets with
-and without a disk, as the audit predicts. Commands that take an adapter compute what the training did. A merge decodes the base.
-What a run without an adapter saves are numbers.
+LoRA and DoRA over the blocks of a GGUF file, NF4, int8 and bf16 have equal bits at up to four budgets with and without a disk,
+with bytes as planned. Commands that take an adapter compute the same as the training. A merge decodes the base. A run without an
+adapter saves numbers.
 """
 
 import json
@@ -30,7 +30,7 @@ KINDS = {  # the base, the adapter, how the base is stored, how many budgets
 
 
 def inputs(test):
-    """Bases with random weights, a configuration over each, ids to look at."""
+    """Bases with random weights, a configuration over each, and token ids."""
     rest = test.path("config.toml").read_text()
     rest = rest[rest.index("[data]") :].replace("64MiB", "128MiB").replace("threads = 2", "threads = 1")
     test.write("config.toml", "seed = 3\n[model]\n" + SIZES + rest)
@@ -104,7 +104,7 @@ def kept_blocks(test):
 
 
 def commands(test):
-    """With the base that the adapter names, and where that has moved."""
+    """Commands with the base that the adapter names, and with a moved base."""
     for kind in ("lora", "dora"):
         for source, base in (("gguf", "file"), ("folder", "nf4"), ("folder", "int8"), ("folder", "bf16")):
             run = f"{kind}-{source}-{base}"
@@ -212,7 +212,7 @@ def merges(test):
     test.equal("what the merged folder of a GGUF file says", said[1], said[0])
     test.that((test.path("merged-on-gguf-lora-None") / "tokenizer.json").exists(), "it has a tokenizer")
 
-    # What a training over nf4 of a folder of numbers has computed.
+    # The result of a training over nf4 of a folder of numbers.
     for base in ("nf4", "int8", "bf16"):
         run = f"made-{base}"
         test.succeeds("train", "folder.toml", *settings("dora", base), "--run", run, "--json")

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Files of any size and shape from anybody: python3 readers.py path/to/plimsoll
+"""Untrusted files of any size and shape: python3 readers.py path/to/plimsoll
 
-Whatever a file claims or holds, reading it ends soon and within memory that the file's use explains, or in a coded error that
-names the file. Each process is measured: its CPU seconds and the highest resident size of all that it starts.
+Reading any file ends soon and within memory in proportion to the file's use, or in a coded error that names the file. Each
+process is measured: its CPU seconds and the highest resident size of all processes that it starts.
 """
 
 import json
@@ -38,7 +38,7 @@ threads = 2
 
 
 def peak_of(process):
-    """The highest resident size that a process, or one that it has started, has had so far."""
+    """The highest resident size so far of a process and the processes that it started."""
     peak = 0
     try:
         for line in pathlib.Path(f"/proc/{process}/status").read_text().splitlines():
@@ -125,7 +125,7 @@ def configurations(test):
 
 
 def logs(test):
-    """What a run that goes on reads of its own lines."""
+    """A resumed run reads its own lines."""
     arguments = ["train", "config.toml", "--run", "logged"]
     test.succeeds(*arguments)
     resume = ["train", "--run", "logged", "--resume", "--force", "--set"]
@@ -165,7 +165,7 @@ def with_metadata(path, metadata):
 
 
 def metadata(test):
-    """Of a safetensors file the tensors alone take memory."""
+    """Only the tensors of a safetensors file take memory."""
     for what, content in (
         ("a text of 60 MB", {"x": "y" * (60 * MIB)}),
         ("texts of escapes and of other characters", {"x": "\n" * (10 * MIB), "y": "\u00e9\U0001f600" * (3 * MIB)}),
@@ -221,7 +221,7 @@ def claims(test):
 
 
 def patterns(test):
-    """Expressions that try all ways to divide a name: in a configuration, and in an adapter that somebody made."""
+    """Regular expressions with exponential time: in a configuration, and in an untrusted adapter."""
     model(test)
     bomb = "(.*)*(.*)*X0"
     plan = ["plan", "adapter.toml", "--memory", "64MiB"]
@@ -295,7 +295,7 @@ def samples(test):
 
 
 def instances(test):
-    """Files of the planner's own problems."""
+    """Instance files of planning problems."""
     test.write("wide.csv", "id,lower,upper,size\n" + "," * 5000000 + "\n")
     ends(test, "a line of 5,000,000 fields", ["layout", "wide.csv", "--minimize"], 5, "E-LAYOUT-CSV", "wide.csv:2")
     ends(test, "an endless file", ["layout", "/dev/zero", "--minimize"], 5, "E-LAYOUT-CSV", "/dev/zero", 20, 600 * MIB)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""`plimsoll recompute`: small graphs, random ones, graphs of published shapes, a long chain, instances of ours; what is none.
+"""`plimsoll recompute`: small graphs, random graphs, graphs of published shapes, a long chain, our instances; invalid files.
 
-What it answers is replayed by scripts/check_instance, by the rules of instances/README.md alone.
+scripts/check_instance replays each answer by the rules of instances/README.md alone.
 """
 
 import copy
@@ -60,7 +60,7 @@ def published(test):
 
 
 def chain(length):
-    """As many layers as `length`, one value each."""
+    """A chain of `length` layers with one value each."""
     kinds = [{"op": "feed", "section": "micro"},
              {"op": "layer", "section": "micro", "backward": False, "seconds": 1e-3, "recomputable": True},
              {"op": "gradient", "section": "micro", "backward": True, "seconds": 2e-3}]
@@ -128,10 +128,10 @@ SMALL = {
     "expanded": (small([(10, 0), (100, 0), (1000, 0), (1000, 0), (1, 0)],
                        [([], [0], FEED), ([0], [1], AGAIN), ([1], [2], {"view": True}), ([2], [3], OVER_FIRST),
                         ([3], [4], BACKWARD)]), 1100, 1100),
-    # Of two results one is there when the other is made again.
+    # One of two results is live when the other is made again.
     "two results": (small([(1, 2), (1, 0), (2, 0), (1, 0), (1, 0)],
                           [([0], [1, 2], AGAIN), ([2], [3], BACKWARD), ([3, 1], [4], BACKWARD)]), 5, None),
-    # What cannot run again goes, though something could be made from it.
+    # A value that cannot be made again is dropped, though another value could be made from it.
     "not again": (small([(1, 0), (1, 0), (1, 0)], [([], [0], {}), ([0], [1], AGAIN), ([1], [2], BACKWARD)], 3), 2, 2),
     # The update needs more than a micro-step, and reads what that made.
     "late update": (small([(1, 2), (10, 0), (1, 0), (100, 0), (1, 0)],
@@ -211,7 +211,7 @@ def random_graphs(test):
 
 
 def our_own(test):
-    """At exactly what an instance says that keeping everything needs nothing runs again, and more is never slower."""
+    """At exactly the bytes of a plan without recomputation, no op runs again; more bytes are never slower."""
     for path in sorted((ROOT / "instances").glob("*.json")):
         keep = json.loads(path.read_text())["keep_everything"]["live_bytes"]
         answer = test.succeeds("recompute", path, "--memory", keep, "--json")
@@ -226,7 +226,7 @@ def our_own(test):
 
 
 def wrong_answers(test):
-    """What scripts/check_instance says of schedules that are wrong, and of claims that are too small."""
+    """scripts/check_instance refuses wrong schedules and too small claims."""
     script = [sys.executable, ROOT / "scripts" / "check_instance", "--answer", "answer.json", "graph.json"]
 
     def says(name, replays, live, text):

@@ -1,8 +1,7 @@
 #!/usr/bin/env python3
 """Advice in the situations of conversations, adapters, tokenizers and tables: python3 remedies.py path/to/plimsoll
 
-Each error is provoked, and what it says to try is followed as it is printed, with names of folders and files that a shell would
-take apart.
+Each error is provoked, and its advice is followed as printed, with names of folders and files that need quotes in a shell.
 """
 
 import json
@@ -38,7 +37,7 @@ def base(test):
 
 
 def spare_tokens(test):
-    """A token that the table has no row for stops only the text that contains it."""
+    """A token without a row in the table stops only the text that contains it."""
     tune = base(test)
     spare = test.path("spare")
     shutil.copytree(test.path(BASE), spare)
@@ -73,7 +72,7 @@ def spare_tokens(test):
 
 
 def ranks(test):
-    """A rank above a side of its matrix is a rank like any other."""
+    """A rank above a side of its matrix is accepted."""
     tune = base(test)
     for kind in ("lora", "dora"):
         wide = ["--set", f"adapter.kind={kind}", "--set", "adapter.rank=100", "--set", 'adapter.targets=["q_proj", "k_proj"]']
@@ -83,7 +82,7 @@ def ranks(test):
 
 
 def adapters(test):
-    """What an adapter cannot be, in a configuration and as a folder that is there."""
+    """Impossible adapters, in a configuration and as an existing folder."""
     tune = base(test)
     lora = ["--set", "adapter.kind=lora"]
     for targets in ('["q_proj", "lm_head"]', '["lm_head"]', '["v_proj", "embed_tokens"]'):
@@ -133,7 +132,7 @@ def adapters(test):
 
 
 def tied_tables(test):
-    """A tied table, of which an adapter names one of the two names."""
+    """A tied table with an adapter that names one of its two names."""
     base(test)
     tied = test.write("tied.toml", SMALL.replace("dropout = 0.1\n", ""))
     test.succeeds("train", tied, "--run", "tied base")
@@ -369,7 +368,7 @@ def metaspaces(test):
 
 
 def disks(test):
-    """A disk that is memory is told, and none is advised."""
+    """A disk in memory is reported, and no disk is advised."""
     memory = pathlib.Path("/dev/shm")
     if not (memory.is_dir() and os.access(memory, os.W_OK) and "tmpfs" in pathlib.Path("/proc/mounts").read_text()):
         print("skipped: no tmpfs at /dev/shm")

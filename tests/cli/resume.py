@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs that are interrupted, killed and continued: the same numbers to the last bit as one that was left alone."""
+"""Runs that are interrupted, killed and continued have the same bits as an uninterrupted run."""
 
 import json
 import os
@@ -95,7 +95,7 @@ def killed(test, whole):
 
 
 def another_budget(test, whole):
-    """The run keeps its micro-batch, whatever the budget would now allow."""
+    """The run keeps its micro-batch at any budget."""
     test.succeeds(*arguments("budget", "--updates", "40"))
     floor = test.succeeds("plan", "config.toml", "--set", f"train.micro_batch={whole['batch']['micro']}", "--json")["bounds"][
         "floor_bytes"
@@ -118,7 +118,7 @@ def longer(test, whole):
 
 
 def refused(test):
-    """What would be another run is refused, and the run stays as it was."""
+    """Changes that would make another run are refused, and the run stays unchanged."""
     before = {path.name: path.read_bytes() for path in test.path("whole").iterdir() if path.is_file()}
     other = test.write("other.txt", b"other text " * 1000)
     micro = json.loads(before["run.json"])["batch"]["micro"]  # the fastest one is a matter of the machine
@@ -199,7 +199,7 @@ def terminal(test):
 
 
 def diverged(test):
-    """A loss that is no number ends the run with exit 4; what was saved before stays."""
+    """A loss of NaN ends the run with exit 4; earlier checkpoints stay."""
     wild = ["--set", "optimizer.learning_rate=1e30", "--set", "train.gradient_clip=0", "--set", "schedule.warmup=0updates"]
     test.succeeds(*arguments("wild", "--updates", "2"))
     before = test.path("wild/checkpoint.safetensors").read_bytes()

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What a run goes on with when it is resumed: its own settings and budgets, unless they are given anew."""
+"""Settings of a resumed run: its own settings and budgets, unless they are given anew."""
 
 import json
 import os
@@ -53,7 +53,7 @@ def own_settings(test):
 
 
 def given_anew(test):
-    """Budgets and settings that are typed count, are told, and stay."""
+    """Typed budgets and settings apply, are reported, and stay."""
     test.succeeds("train", "config.toml", "--run", "anew", "--updates", 1, "--memory", "40MiB")
     result = test.run("train", "config.toml", "--run", "anew", "--resume", "--updates", 2, "--memory", "41MiB", "--set",
                       "optimizer.learning_rate=0.002")  # fmt: skip
@@ -64,7 +64,7 @@ def given_anew(test):
     test.that("changed" not in result.text()[1], f"nothing has changed: {result.text()[1]}")
     test.equal("budget", test.report("anew")["budget"]["memory"], 41 << 20)
     test.equal("rate", settings(test, "anew")["learning_rate"], "0.002")
-    # Of two that exclude each other the one that is typed now counts.
+    # If two settings exclude each other, the one typed now counts.
     test.succeeds("train", "config.toml", "--run", "anew", "--resume", "--updates", 4, "--set", "optimizer.betas=[0.8, 0.9]")
     test.succeeds("train", "config.toml", "--run", "anew", "--resume", "--updates", 5, "--set",
                   'optimizer.half_lives=["80samples", "90samples"]')  # fmt: skip
@@ -72,7 +72,7 @@ def given_anew(test):
 
 
 def edited(test):
-    """An edit of the file is told; one that changes results is refused without --force."""
+    """An edit of the file is reported; an edit that changes results is refused without --force."""
     text = test.path("config.toml").read_text()
     test.write("edited.toml", text)
     test.succeeds("train", "edited.toml", "--run", "edited", "--updates", 2, "--set", "train.gradient_clip=0.5")

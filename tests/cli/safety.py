@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What must not be lost or overwritten: a run whose validation data fails, a folder with two runs, a plan of another batch."""
+"""Protection against loss and overwriting: a run whose validation data fails, a folder with two runs, a plan of another batch."""
 
 import json
 import os
@@ -110,7 +110,7 @@ def counters(test):
 
 
 def paths(test):
-    """Paths that JSON cannot hold are refused in so many words, wherever they stand."""
+    """Paths that JSON cannot hold are refused by name, in every option and key."""
     odd = os.fsencode(test.folder) + b"/caf\xe9"
     os.mkdir(odd)
     shutil.copy(test.path("train.txt"), odd + b"/train.txt")
@@ -130,7 +130,7 @@ def raw(command, folder):
 
 
 def closed_streams(test):
-    """With nobody to tell it to, a failure is still a failure."""
+    """A failure without open streams is still a failure."""
     for stream in ("2>&-", ">&- 2>&-", "2>/dev/full"):
         code = subprocess.run(
             ["sh", "-c", f'"$0" plan nowhere.toml {stream}', test.binary], cwd=test.folder, stdout=subprocess.DEVNULL
@@ -153,7 +153,7 @@ def write_inputs(test):
 
 
 def outputs(test):
-    """What a command writes takes the place of a regular file, or of none: never of a device, a pipe, a socket or a folder."""
+    """The output of a command replaces a regular file or none, and never a device, a pipe, a socket or a folder."""
     test.succeeds("train", "config.toml", "--run", "made", "--updates", "1")
     write_inputs(test)
     test.write("l.csv", "id,lower,upper,size\nx,0,1,5\n")
@@ -199,7 +199,7 @@ def outputs(test):
 
 
 def planted(test):
-    """What lies in the folder of a run for it to find leads its lines nowhere."""
+    """Files planted in the folder of a run do not redirect its lines."""
     for name in ("metrics.jsonl", "eval.jsonl", "events.jsonl", "run.json", "plan.json", "checkpoint.safetensors"):
         for kind in ("link", "pipe"):
             run = f"planted-{kind}-{name}"
@@ -215,7 +215,7 @@ def planted(test):
 
 
 def killed_export(test):
-    """A killed process leaves nothing, or what the next one of the same command removes."""
+    """A killed process leaves no file, or files that the next run of the same command removes."""
     wide = [word for key in ("width=512", "layers=6", "heads=8") for word in ("--set", "model." + key)]
     test.succeeds("train", "config.toml", "--run", "wide", "--updates", "1", *wide, "--memory", "1GiB")
     write_inputs(test)
@@ -233,7 +233,7 @@ def killed_export(test):
 
 
 def killed_merge(test):
-    """What a killed merge or export leaves goes with the next command of any kind that writes there, and nothing else does."""
+    """The next command that writes there removes the remains of a killed merge or export, and no other file."""
     write_inputs(test)
     gone = subprocess.Popen(["true"])
     gone.wait()
@@ -259,7 +259,7 @@ def killed_merge(test):
 
 
 def machine_file(test):
-    """What `machine --json` prints is a machine file."""
+    """The output of `machine --json` is a machine file."""
     machine = test.succeeds("machine", "--json")
     test.write("printed.json", json.dumps(machine))
     plans = [

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Folders whose weights lie in several files: in and out without a changed bit, resumed without them, hostile indexes refused."""
+"""Folders with weights in several files: reading and writing change no bit, runs resume without them, hostile indexes fail."""
 
 import json
 import os
@@ -113,7 +113,7 @@ def in_and_out(test):
 
 
 def trained(test):
-    """Types stay where training changes the numbers, and parameters in 16 bits widen to what the folder had."""
+    """Training keeps the types of tensors, and parameters in 16 bits widen to the type of the folder."""
     write_folder(test, "in", ["F32", "BF16"])
     test.write("tuned.toml", tuned(test))
     test.succeeds("train", "tuned.toml", "--run", "moved-on", "--json")
@@ -124,7 +124,7 @@ def trained(test):
 
 
 def goes_on(test):
-    """Without the folder that it began from, as with it; one of an earlier version has no stored.json."""
+    """A run continues equally with and without the folder from which it began; a run of an earlier version has no stored.json."""
     write_folder(test, "in", ["BF16"])
     test.write("tuned.toml", tuned(test))
     test.succeeds("train", "tuned.toml", "--run", "whole", "--json")
@@ -132,7 +132,7 @@ def goes_on(test):
         test.succeeds("train", "tuned.toml", "--run", run, "--updates", "2", "--json")
     test.path("older/stored.json").unlink()
     os.rename(test.path("in"), test.path("moved"))
-    # What a killed run has left: it may have been saving, or exchanging by renames.
+    # The remains of a run that was killed during saving or renaming.
     for name in ("weights.partial-1", "weights_ema.replaced.partial-1"):
         test.write(f"parted/{name}/model.safetensors", b"torn")
     for run in ("parted", "older"):

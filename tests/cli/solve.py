@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""`plan --solve KEY`, looked at from outside: python3 solve.py path/to/plimsoll
+"""`plan --solve KEY`, through the command: python3 solve.py path/to/plimsoll
 
-What it finds fits with the arguments that it states, the next step does not, and each is a plan of `plan` itself. Rules of the
-configuration end the search as well, where nothing fits the refusal is that of the smallest value, and other keys are refused.
+The found value fits with the stated arguments, and the next step does not; both agree with `plan`. Rules of the configuration end
+the search as well. If nothing fits, the refusal is that of the smallest value. Other keys are refused.
 """
 
 import json
@@ -40,7 +40,7 @@ def with_value(command, solve, value):
 
 
 def proved(test, command, key, least=False):
-    """Solves, and plans value and next step by themselves. Returns the object `solve`."""
+    """Solves, then plans the value and the next step separately. Returns the object `solve`."""
     plan = test.succeeds(*command, "--solve", key, "--json")
     if plan is None:
         return None
@@ -185,7 +185,7 @@ def text(test):
 
 
 def other_counts(test):
-    """What an epoch and a run come to are those of the value that was found, as a plan of it says; doubts about it are told."""
+    """The counts of an epoch and a run are those of the found value, equal to its plan; doubts about it are reported."""
     for key, more in (("context", ["--set", "train.micro_batch=1"]), ("effective_batch", ["--set", "train.micro_batch=2"])):
         command = [*SIM, *more, "--set", "train.epochs=2"]
         floor = test.succeeds(*command, "--json")["bounds"]["floor_bytes"]

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""A device, a host and a disk on one computer (--device sim), looked at from outside: python3 tiers.py path/to/plimsoll
+"""A device, a host and a disk on one computer (--device sim), through the commands: python3 tiers.py path/to/plimsoll
 
-Whatever the host has room for, a run gives the bits of a run in memory, touches on every tier exactly the planned bytes, and
-keeps the budgets of the device and of the host by the kernel's count. Links of a stated rate hold what passes them back.
+For any room on the host, a run gives the bits of a run in memory, touches exactly the planned bytes on every tier, and keeps the
+budgets of the device and of the host by the kernel's count. Links with a given rate slow their transfers to it.
 """
 
 from _plimsoll import Test
@@ -28,7 +28,7 @@ def disk_of(test, size="1GiB"):
 
 
 def host_that_holds(test, device):
-    """Of the host: its process alone, and with all that rests there."""
+    """Bytes of the host: the process alone, and the process with all resting values."""
     everything = plan_of(test, *SIM, "--memory", device, "--host-memory", "8GiB")
     arena = {tier["name"]: tier["arena_bytes"] for tier in everything["predicted"]["tiers"]}["host"]
     return everything["predicted"]["host_bytes"] - arena, arena
@@ -128,7 +128,7 @@ def refused(test):
     big = ["--set", "model.width=1024", "--set", "model.layers=12"]
     said = test.fails(2, "E-DISK-SIZE", "plan", "config.toml", *SIM, *big, "--memory", "8GiB", *small)
     test.that("what the host has no room for" in said["message"], f"it says what goes to the disk: {said}")
-    # What has no state leaves nothing by that, whatever the host has room for; with some, what is tried next fits.
+    # Without optimizer state this lever frees no bytes; with state, the next one fits.
     asked = [*SIM, "--memory", "64MiB", "--set", "plan.optimizer_state=disk"]
     nothing = ["--set", "optimizer.name=sgd", "--set", "plan.parameters=memory", "--set", "plan.gradients=memory"]
     test.succeeds("plan", "config.toml", *asked, *nothing, "--host-memory", "1GiB", "--json")

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""plimsoll verify: what is right passes, what is made wrong on purpose is noticed, and what it ran can be run again."""
+"""plimsoll verify: a correct program passes, deliberate faults are detected, and its runs can be repeated."""
 
 import json
 import random
@@ -87,7 +87,7 @@ def large_vocabulary(test):
         test.that(kept.json()["final"]["parameters_xxh128"] != right["final"]["parameters_xxh128"], "and is another one")
 
 
-# What fails for another reason than the trainer is no verdict about it.
+# A failure with a cause outside of the trainer is no verdict on it.
 def broken(test):
     few = 100 << 10
     limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (few, few))  # noqa: E731

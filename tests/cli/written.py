@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Bytes written, looked at from outside: python3 written.py path/to/plimsoll
+"""Bytes written, through the commands: python3 written.py path/to/plimsoll
 
-What a plan says that is written to its disk while loading, by each update and over the run is what run.json counts, to the byte.
-Without a disk it is nothing. Checkpoints and weights are told apart.
+The planned bytes written to the disk by loading, by each update and over the run equal the counts of run.json, to the byte.
+Without a disk they are 0. Checkpoints and weights count separately.
 """
 
 import json
@@ -34,7 +34,7 @@ def below_an_adapter(name):
     return "lora_" not in name
 
 
-# Of the cases with frozen parameters, which these are.
+# The frozen parameters of the cases that have some.
 FROZEN = {
     "lora": below_an_adapter,
     "dora": below_an_adapter,
@@ -45,7 +45,7 @@ FROZEN = {
 
 
 def written_of(test, name, *more):
-    """Plans, trains, compares. Returns what both say."""
+    """Plans, trains and compares. Returns both counts."""
     run = name.replace(" ", "-").replace(",", "")
     plan = test.succeeds("plan", "config.toml", *BASE, *more, "--json")
     report = test.succeeds("train", "config.toml", *BASE, *more, "--run", run, "--json")
