@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""What recomputation costs: Plimsoll within the memory of PyTorch's per-block checkpointing.
+"""The cost of recomputation: Plimsoll within the memory of PyTorch's per-block checkpointing.
 
-PyTorch trains GPT-2 with none, some and all of its blocks checkpointed; Plimsoll trains the same model within each of these
-process high-water marks, and, since it needs less for keeping everything, also within half of its own activation memory: with
-PyTorch's batch in one piece, and with the split into micro-batches left to the planner. Its kernels are measured first.
-Overheads are against the same program keeping everything, as ratios within a round; the table has their medians.
+PyTorch trains GPT-2 with none, some and all of its blocks checkpointed. Plimsoll trains the same model within each of these
+process high-water marks. It needs less memory without recomputation, so it also runs within half of its own activation memory:
+with PyTorch's batch in one piece, and with the planner's split into micro-batches. Its kernels are measured first. Overheads
+compare with the same program without recomputation, as ratios within a round; the table has their medians.
 
   python3 bench/checkpointing.py build/release/plimsoll --python /path/to/python-with-torch --model byte10m --rounds 2
 
@@ -57,7 +57,7 @@ class Plimsoll:
             train_cpu.call([self.args.binary, "machine", config, *flags])
 
     def half(self):
-        """Process bytes with half of the activations that keeping everything holds."""
+        """Process bytes with half of the activations of a plan without recomputation."""
         command = [self.args.binary, "plan", self.work / "bench.toml", "--memory", KEEP, "--json"]
         predicted = json.loads(train_cpu.call(command)[0])["predicted"]
         held = max(phase["owners"].get("activations", 0) for phase in predicted["phases"])

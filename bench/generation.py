@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tokens per second of generation, one token after another: Plimsoll with each form of the base, transformers and llama.cpp.
+"""Tokens per second of generation of single tokens: Plimsoll with each form of the base, transformers and llama.cpp.
 
   python3 bench/generation.py build/release/plimsoll MODEL.gguf --python PYTHON_WITH_TRANSFORMERS_AND_XLLAMACPP
 
@@ -66,7 +66,7 @@ def busy_seconds():
 
 
 def run_plimsoll(arguments, base, tokens):
-    """Stamps of what it writes behind the prompt, and its processor time."""
+    """The time stamps of the output after the prompt, and the processor time."""
     command = [arguments.plimsoll, "generate", "--weights", arguments.model, "--prompt", PROMPT, "--tokens", str(tokens),
                "--ignore-eos", "--threads", str(arguments.threads), "--seed", "1"]
     if base != "fp32":
@@ -85,7 +85,7 @@ def run_plimsoll(arguments, base, tokens):
 
 
 def plimsoll(arguments, base):
-    """From the first token, which the prompt's pass brings, to the last one."""
+    """The seconds from the first token, made by the pass over the prompt, to the last one."""
     _, short = run_plimsoll(arguments, base, 4)
     stamps, long = run_plimsoll(arguments, base, arguments.tokens)
     return (arguments.tokens - 1) / (stamps[-1] - stamps[0]), (long - short) / (arguments.tokens - 4)
@@ -101,7 +101,7 @@ def peer(arguments, name):
 
 
 def matrix_bytes(arguments):
-    """Of the matrices that a token reads: linear layers by form, and the table as the file has it or in fp32."""
+    """Bytes of the matrices that a token reads: linear layers by form, and the table in the form of the file or in fp32."""
     code = ("import gguf, json, sys\n"
             "tensors = [t for t in gguf.GGUFReader(sys.argv[1]).tensors if len(t.shape) == 2]\n"
             "print(json.dumps([[t.name, int(t.n_elements), int(t.n_bytes)] for t in tensors]))")

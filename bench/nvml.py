@@ -17,7 +17,7 @@ class _OldMemory(ctypes.Structure):
 
 
 class Gpu:
-    """The first one. `used()`: bytes, or None where neither way works; `source`: the way."""
+    """The first GPU. `used()`: bytes, or None if neither way works; `source`: the way."""
 
     def __init__(self):
         self.source, self._handle = None, ctypes.c_void_p()
@@ -79,7 +79,7 @@ class Sampler:
         return None if None in (self.before, self.most) else max(0, self.most - self.before)
 
     def _settled(self):
-        """The driver gives back what a process had some time after its end."""
+        """Waits for the driver, which returns the memory of a process some time after its end."""
         used = self._gpu.used()
         for _ in range(20):
             if used is None:

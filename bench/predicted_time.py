@@ -62,7 +62,7 @@ effective_batch = {batch}
 name = "adamw"
 """
 CANARY = dict(layers=12, width=128, heads=4, vocab=256, context=128, batch=8)
-BUSY = 0.1  # of the machine, by other processes
+BUSY = 0.1  # share of the machine used by other processes
 UNSTEADY = 0.15  # of a rate
 AGREE = 1.1  # runs of one plan
 KNOWN = 1.05  # measurements of the kernels
@@ -71,7 +71,7 @@ PATIENCE = 20  # measurements of a machine that is slower than it was
 
 
 class Processor:
-    """Ticks of the whole machine."""
+    """Processor ticks of the whole machine."""
 
     def __init__(self):
         words = pathlib.Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]
@@ -132,7 +132,7 @@ def cache():
 
 
 def disk_rate(arguments, config):
-    """Bytes a second, measured now: what plans count on from here on."""
+    """Measures the bytes per second of the disk, which later plans use."""
     for file in cache().glob("disk-*.json"):
         file.unlink()
     plan(arguments.binary, config, ["--disk", arguments.disk, "--memory", "1TiB"])
@@ -150,7 +150,7 @@ def write_config(folder, name, shape):
 
 
 class Probe:
-    """The rates of the machine, measured now; plans do not see them."""
+    """The present rates of the machine, measured for comparison alone; plans do not use them."""
 
     def __init__(self, binary, folder):
         self.binary, self.folder = binary, folder / "probe"
@@ -174,7 +174,7 @@ class Probe:
 
 
 class Conditions:
-    """What the machine and the disk give, from run to run."""
+    """The rates of the machine and of the disk, from run to run."""
 
     def __init__(self, arguments, config, folder):
         self.arguments, self.config, self.folder = arguments, config, folder
@@ -212,7 +212,7 @@ class Conditions:
             self.disk.append(disk_rate(self.arguments, self.config))
 
     def unsteady(self):
-        """What the machine lacked before or after what ran since the last measurement, if anything."""
+        """The lack of rate before or after the runs since the last measurement, if any."""
         self.measure()
         worst = min(self.beside_calibration(rates) for rates in self.rates[-2:])
         return f"the machine gives {worst:.0%} of what it did" if worst < 1 - UNSTEADY else ""
@@ -222,7 +222,7 @@ class Conditions:
         return min(rate / first for rate, first in zip(rates, self.first))
 
     def settle(self):
-        """Waits for a machine as it was when the kernels were measured, or measures them again."""
+        """Waits until the machine is as fast as during the measurement of the kernels, or measures them again."""
         for _ in range(PATIENCE):
             if self.rates[-1][-1] * (1 - UNSTEADY) > self.first[-1]:
                 break
@@ -241,7 +241,7 @@ class Conditions:
 
 
 class Budget:
-    """What was planned for it, and what came of that."""
+    """The plan of a budget, and its results."""
 
     def __init__(self, size):
         self.size, self.samples, self.rejected = size, [], 0  # samples: predicted and measured seconds
@@ -259,7 +259,7 @@ class Budget:
         return self.planned["predicted"]["update_seconds"]
 
     def fastest(self):
-        """Predicted by measured seconds of the two fastest runs."""
+        """Predicted / measured seconds of the two fastest runs."""
         return sorted((predicted / measured for predicted, measured in self.samples), reverse=True)[:2]
 
     def error(self):
@@ -268,7 +268,7 @@ class Budget:
         return (statistics.median(ratios) if disk else max(ratios)) - 1
 
     def is_known(self):
-        """Whether enough was measured: guests that slow a run down while the rates before and after it are good show here."""
+        """True if enough was measured. This detects guests that slow down a run between good rates before and after it."""
         fastest = self.fastest()
         return len(fastest) == 2 and fastest[0] <= AGREE * fastest[1]
 
@@ -329,7 +329,7 @@ class Campaign:
         print(f"{self.name}:{budget.line()}{f'; {why}' if why else ''}", file=sys.stderr, flush=True)
 
     def audit(self, budget):
-        """The bytes of each tier and each phase, against those that the audit saw."""
+        """Compares the bytes of each tier and each phase with those of the audit."""
         report, _, _ = self.train(budget, 2, "--audit")
         planned, measured = json.loads(budget.file.read_text())["predicted"], report["measured"]
         phases = {phase["name"]: phase for phase in planned["phases"]}

@@ -102,7 +102,7 @@ def own_seconds():
 
 
 def call(command, environment=None):
-    """Stdout of a command and the share of the machine that others took while it ran; stops the benchmark when it fails."""
+    """Stdout of a command and the share of the machine that others took meanwhile; stops the benchmark if the command fails."""
     busy, own, start = busy_seconds(), own_seconds(), os.times().elapsed
     command = [str(word) for word in command]
     result = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **(environment or {})})
@@ -113,7 +113,7 @@ def call(command, environment=None):
 
 
 def model_of(args):
-    """With the batch of the command line."""
+    """The model with the batch of the command line."""
     return {**MODELS[args.model], **({"batch": args.batch} if args.batch else {})}
 
 
@@ -177,7 +177,7 @@ def machine_rates(args):
 
 
 def block_weights(m):
-    """Of the products of a block."""
+    """The number of weights in the products of a block."""
     width = m["width"]
     if m["kind"] == "gpt2":
         return 12 * width**2
@@ -186,7 +186,7 @@ def block_weights(m):
 
 
 def parameters(m):
-    """With all vectors of GPT-2; those of the others are less than a thousandth."""
+    """The number of parameters, with all vectors of GPT-2; those of the other models are less than a thousandth."""
     vectors = 13 * m["width"] * m["layers"] + (m["context"] + 2) * m["width"] if m["kind"] == "gpt2" else 0
     return m["vocab"] * m["width"] + m["layers"] * block_weights(m) + vectors
 
@@ -198,7 +198,7 @@ def flops_per_step(m):
 
 
 def roofline(m, rates):
-    """Tokens per second that no step of these products and AdamW exceeds, or None."""
+    """The maximum tokens per second of these products and AdamW, or None."""
     if None in rates:
         return None
     return m["batch"] * m["context"] / (flops_per_step(m) / rates[0] + 28 * parameters(m) / rates[1])

@@ -1,4 +1,4 @@
-"""Conversations from a seed: tools, system turns, empty turns, odd characters, texts that look like special tokens."""
+"""Conversations from a seed, with tools, system turns, empty turns, odd characters, and texts that look like special tokens."""
 import random
 
 WORDS = ("the a river stone hello world 42 3.14 naïve café Straße Привет 你好 世界 こんにちは مرحبا 🙂 👩‍👩‍👧 e\u0301 don't it's x=1; "

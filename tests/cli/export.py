@@ -56,8 +56,8 @@ def exports(test):
 
 
 def owners(test, name, instance):
-    """A backward node names the forward node whose gradient it computes: it has its line, and its op where the names say so.
-    Only the loss computes that of no single node."""
+    """A backward node names the forward node whose gradient it computes, with the same line, and the same op if names show it.
+    Only the loss has no single forward node."""
     kinds, nodes = instance["kinds"], instance["nodes"]
     unnamed, forward = [], set()
     for number, (kind, line, _, _, *of) in enumerate(nodes):

@@ -10,7 +10,7 @@ PADDED = 300
 
 
 def write_vocabulary(test, folder, tokens):
-    """256 bytes, then n merges of "a" with the letters after it."""
+    """A vocabulary of n tokens: 256 bytes, then merges of "a" with the letters after it."""
     letters = byte_letters()
     merges = [("a", chr(ord("b") + i)) for i in range(tokens - 256)]
     names = letters + [a + b for a, b in merges]

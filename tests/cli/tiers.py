@@ -128,7 +128,7 @@ def refused(test):
     big = ["--set", "model.width=1024", "--set", "model.layers=12"]
     said = test.fails(2, "E-DISK-SIZE", "plan", "config.toml", *SIM, *big, "--memory", "8GiB", *small)
     test.that("what the host has no room for" in said["message"], f"it says what goes to the disk: {said}")
-    # Without optimizer state this lever frees no bytes; with state, the next one fits.
+    # Without optimizer state, plan.optimizer_state=disk moves no bytes, so no disk is needed. With state, the advised sizes fit.
     asked = [*SIM, "--memory", "64MiB", "--set", "plan.optimizer_state=disk"]
     nothing = ["--set", "optimizer.name=sgd", "--set", "plan.parameters=memory", "--set", "plan.gradients=memory"]
     test.succeeds("plan", "config.toml", *asked, *nothing, "--host-memory", "1GiB", "--json")

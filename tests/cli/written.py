@@ -34,7 +34,7 @@ def below_an_adapter(name):
     return "lora_" not in name
 
 
-# The frozen parameters of the cases that have some.
+# Predicates for the frozen parameters, by case.
 FROZEN = {
     "lora": below_an_adapter,
     "dora": below_an_adapter,

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Large models on a GPU within budgets, looked at from outside: python3 budgets.py path/to/plimsoll [--only small] [--only large]
+"""Large models on a GPU within budgets, through the commands: python3 budgets.py path/to/plimsoll [--only small] [--only large]
 
-GPT-2 124M in 4 and 8 GiB over 200 updates, and 1.5B in 8, 16 and 40 GiB beside a host: the driver's count stays within the budget
-and below the prediction by at most 64 MiB, and does not grow after the first updates; an audited run has each byte where the plan
-says; one MiB below the floor is refused. Takes 40 GiB of host memory. Where no GPU can be used, a line that says so, and success.
+GPT-2 124M in 4 and 8 GiB over 200 updates, and 1.5B in 8, 16 and 40 GiB with a host. The driver's count stays within the budget
+and below the prediction by at most 64 MiB, and does not grow after the first updates. An audited run has each byte at its planned
+place. One MiB below the floor is refused. Takes 40 GiB of host memory. Without a usable GPU, a line says so, and the script
+succeeds.
 """
 
 import json

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Training on a GPU, looked at from outside: python3 program.py path/to/plimsoll [--keep FOLDER]
+"""Training on a GPU, through the commands: python3 program.py path/to/plimsoll [--keep FOLDER]
 
-Whatever the budget, wherever things rest, with graphs and without, in every process: the same losses to the last bit, near those
-of the processor; every byte where the plan says; nothing beyond what the driver counts; and errors by their names. Where no GPU
-can be used, a line that says so, and success.
+For every budget, residency and process, with CUDA graphs and without: losses have equal bits, near those of the processor; every
+byte is at its planned place; the driver counts no further bytes; errors have their codes. Without a usable GPU, a line says so,
+and the script succeeds.
 """
 
 import functools

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""How much ten updates depend on rounding alone: PyTorch beside itself. Not part of the test suite: it needs PyTorch.
+"""The effect of rounding alone on ten updates: PyTorch compared with itself. Not part of the test suite: it needs PyTorch.
 
   PYTHON tests/decoders/noise.py [CASE ...]        PYTHON has torch and transformers; cases are those of compare.py
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Compares what Plimsoll makes of a real GGUF file with the packages gguf, transformers and tokenizers.
+"""Compares Plimsoll's reading of a real GGUF file with the packages gguf, transformers and tokenizers.
 
     python3 tests/gguf/compare.py BINARY [FILE.gguf] [--text FILE]... [--lines 10000] [--only PART]...
 

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Opens what `plimsoll export` writes in llama.cpp, and compares logits, tokens and adapters.
+"""Opens the files of `plimsoll export` in llama.cpp, and compares logits, tokens and adapters.
 
     python3 tests/gguf/llama_cpp.py BINARY [FILE.gguf]...
 
-Needs what export.py needs, and the package xllamacpp, whose extension holds llama.cpp with its C functions. It is no part of the
-test suite. llama.cpp keeps keys and values of attention in fp16, so logits differ by about 1e-3; it does not normalise texts.
+Needs the packages of export.py and xllamacpp, whose extension holds llama.cpp with its C functions. It is no part of the test
+suite. llama.cpp keeps keys and values of attention in fp16, so logits differ by about 1e-3; it does not normalise texts.
 With FILEs, larger models such as SmolLM2 and what `scripts/demo chat` writes, it compares these alone, and their greedy answers.
 """
 import argparse

@@ -1,4 +1,4 @@
-"""scripts/check_floors passes on a small tree that is in order, and names each fault that is put into it."""
+"""scripts/check_floors passes on a small correct tree, and names each fault that is added to it."""
 
 import os
 import subprocess

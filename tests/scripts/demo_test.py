@@ -1,4 +1,4 @@
-"""scripts/demo: where the short run that tells the pace fails, the demo ends, and says why."""
+"""scripts/demo: if the short run that measures the pace fails, the demo ends with the reason."""
 
 import os
 import subprocess

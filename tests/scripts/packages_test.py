@@ -1,4 +1,4 @@
-"""scripts/demos/packages.py, over a dpkg-query of its own: answers, what is held out, the order, what is left out."""
+"""scripts/demos/packages.py with a substitute for dpkg-query: answers, held-out samples, the order, omitted packages."""
 
 import collections
 import json
