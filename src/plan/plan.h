@@ -1,5 +1,5 @@
-// What was decided, as a value: the rewritten graph, its steps, the owner, lifetime and offset of each buffer, and the resulting
-// bytes and seconds.
+// A plan: the decisions, the rewritten graph, its steps, the owner, lifetime and offset of each buffer, and the resulting bytes
+// and seconds.
 #pragma once
 
 #include <algorithm>

@@ -31,6 +31,7 @@ BatchModel::BatchModel(Graph training, std::int64_t micro_batch, std::int64_t ac
       accumulation(accumulation),
       units(find_units(graph)),
       blocks(block_count(units)),
+      trains(!graph.section_order(Section::micro).empty()),
       kernels(threads, catalogue) {}
 
 BatchCandidates::BatchCandidates(BatchModel& model, const Residency& residency, std::int64_t group, const PlanRequest& request,
@@ -200,6 +201,7 @@ void BatchCandidates::find_chunks(const Simulation& simulation) {
   const double in_simulation = stall(simulated);
   const auto choice = [&](int chunks) {
     const std::vector<StepKernel> chosen = kernels(chunks);
+    if (losses.empty()) return ChunkChoice{.chunks = chunks};
     const bool together = streams_with(simulation.graph, simulation.timeline, losses.front()).end > losses.front() + 1;
     Bytes scratch, least{std::numeric_limits<std::int64_t>::max()};
     for (const StepKernel& kernel : chosen) {

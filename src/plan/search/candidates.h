@@ -24,7 +24,8 @@ struct BatchModel {
   Graph graph;
   std::int64_t micro_batch, accumulation;
   std::vector<Unit> units;
-  int blocks;  // of the units
+  int blocks;   // of the units
+  bool trains;  // false: the graph has forward passes alone
   NodeKernels kernels;
   regions::KnownWays ways;
 };
@@ -97,12 +98,12 @@ class BatchCandidates {
 
  private:
   struct ChunkChoice {
-    int chunks;
-    std::int64_t scratch;  // the largest of its losses
-    std::int64_t least;    // the smallest of its losses
-    double seconds;        // of all losses of a micro-step
-    int primitives;
-    double stall;  // seconds more than in the simulation, if the loss streams
+    int chunks = 1;
+    std::int64_t scratch = 0;  // the largest of its losses
+    std::int64_t least = 0;    // the smallest of its losses
+    double seconds = 0;        // of all losses of a micro-step
+    int primitives = 0;
+    double stall = 0;  // seconds more than in the simulation, if the loss streams
   };
   // A level: the inputs of the first `activations` units rest elsewhere between the passes.
   struct Level {

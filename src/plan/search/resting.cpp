@@ -33,7 +33,8 @@ bool allows(RestPolicy policy, bool on_disk) {
 constexpr std::size_t kMostNodes = 6000;
 
 bool updates_early(const BatchModel& model, std::int64_t rounds, bool saves) {
-  return make_timeline(model.graph, rounds, saves).early_updates;
+  const Timeline timeline = make_timeline(model.graph, rounds, saves);
+  return timeline.early_updates || !timeline.trains();
 }
 
 bool has_tables(const Graph& graph, const std::vector<Unit>& units) {
@@ -99,16 +100,17 @@ bool Resting::may_divide(const Residency& residency) const {
   return request_->parameters == RestPolicy::automatic && gradients;
 }
 
-// The fewest kept blocks for which the tiers have room, and levels from there to all blocks.
+// The fewest kept blocks for which the tiers have room, and levels from there to all blocks: quarters, or each number of blocks
+// for a graph without training, which has no other choices.
 std::vector<Resting::Beside> Resting::levels_of(Residency residency) const {
-  constexpr int kLevels = 4;
+  const int most_levels = model_->trains ? 4 : model_->blocks;
   std::optional<Beside> most = beside_process(residency);
   const int all = most && may_divide(residency) ? model_->blocks : 0;
   while (most && !most->has_room && residency.kept() + 1 < all) {
     residency.keep(residency.kept() + 1);
     most = beside_process(residency);
   }
-  const int few = residency.kept(), levels = std::min(kLevels, all - few);
+  const int few = residency.kept(), levels = std::min(most_levels, all - few);
   std::vector<Beside> list;
   for (int level = levels - 1; level > 0; --level) {
     residency.keep(few + (all - few) * level / levels);
