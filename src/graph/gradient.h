@@ -39,8 +39,10 @@ class GradientContext {
   virtual RowAccumulators rows_apart(std::size_t input) = 0;
   // Contributes to the gradient of an input (for a parameter: the accumulator's new version).
   virtual void contribute(std::size_t input, ValueId gradient) = 0;
-  // Replaces an output of the forward node by a value of the backward node, so that the output may be dead.
-  virtual void replace(std::size_t output, ValueId value) = 0;
+  // Turns the forward node, whose outputs nothing else reads, into a backward node. Its first outputs are those of the forward
+  // node.
+  virtual std::vector<ValueId> replace(const OpDef& op, Attributes attributes, std::vector<ValueId> inputs,
+                                       std::vector<std::string> names) = 0;
 
   ValueId input(std::size_t i) const { return node().inputs.at(i); }
   ValueId output(std::size_t i) const { return node().outputs.at(i); }

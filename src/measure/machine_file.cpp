@@ -175,6 +175,7 @@ Machine machine_of(const json& object) {
     const std::string name = tier.at("name");
     machine.tiers.push_back({kind_named(name, machine.tiers.empty()), name, bytes(tier, "capacity"), transfers(tier)});
   }
+  constexpr std::size_t kMostTiers = 3;  // a device, the memory of its host, a disk
   if (machine.tiers.empty() || machine.tiers.size() > kMostTiers) {
     refuse(fmt::format("it has {} tiers, not 1 to {}", machine.tiers.size(), kMostTiers));
   }

@@ -310,12 +310,12 @@ std::vector<std::size_t> look_at_alternatives(std::size_t count, double work, do
 
 }  // namespace
 
-void add_remedies(json& object, const Config& config, const PlanningInput& input, PlanSpace& space, Bytes floor,
+void add_remedies(json& object, const Config& config, const PlanningInput& input, Bytes floor, Bytes knee,
                   const Spent& spent) {
   const std::vector<Kind> kinds{{automatic_choices(input.request), true},
                                 {automatic_batch(input.request), true},
                                 {rooms_beyond_memory(config, input, leaving_of(config, input))},
-                                {{more_memory(input, floor, space.knee())}},
+                                {{more_memory(input, floor, knee)}},
                                 {narrower_numbers(config)},
                                 {other_bases(config)},
                                 {other_ranks(config)},
@@ -357,7 +357,7 @@ void add_remedies(json& object, const Config& config, const PlanningInput& input
     found[i].reset();
     looked[i] = 0;
   };
-  look_at_alternatives(kinds.size(), spent.work, space.effort().work, look, forget, &floors_alone);
+  look_at_alternatives(kinds.size(), spent.work, spent.own, look, forget, &floors_alone);
   json left_out = json::array();
   for (std::size_t i = 0; i < kinds.size(); ++i) {
     if (found[i]) continue;
@@ -530,7 +530,7 @@ void add_levers(json& object, const Config& config, const PlanningInput& input, 
   };
   json left_out = json::array();
   for (const std::size_t i :
-       look_at_alternatives(all.size(), spent.work, space.effort().work, look, [&](std::size_t i) { planned[i].reset(); })) {
+       look_at_alternatives(all.size(), spent.work, spent.own, look, [&](std::size_t i) { planned[i].reset(); })) {
     left_out.push_back(all[i].text);
   }
   for (std::optional<Lever>& row : planned) {

@@ -58,7 +58,7 @@ json tiers_json(const Plan& plan) {
   return tiers;
 }
 
-// Lanes of the link that leads past the first tier, and of the next link if anything passes it.
+// Lanes of the link that leads past the first tier, and of the next link if anything passes both.
 json lanes_json(const Plan& plan) {
   json lanes = {{"compute", plan.lanes.kernels}, {"in", plan.lanes.in[0]}, {"out", plan.lanes.out[0]}};
   if (plan.stored[2].n > 0) lanes.update({{"far_in", plan.lanes.in[1]}, {"far_out", plan.lanes.out[1]}});

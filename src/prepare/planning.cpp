@@ -4,6 +4,7 @@
 #include <malloc.h>
 
 #include <algorithm>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -320,9 +321,10 @@ PlanningResult plan_with_extras(const Config& config, const PlanningInput& input
   const double start = seconds_now();
   const Bytes resident = anonymous_resident();
   OpCatalogue catalogue = catalogue_of(input.machine);
-  PlanSpace space(source_of(config, input.facts), input.request, input.machine.machine, catalogue);
-  auto best = space.best(input.budget);
-  const Spent spent{extras.work, anonymous_resident() - resident};
+  auto space =
+      std::make_unique<PlanSpace>(source_of(config, input.facts), input.request, input.machine.machine, catalogue);
+  auto best = space->best(input.budget);
+  const Spent spent{extras.work, space->effort().work, anonymous_resident() - resident};
   const PlanContext context{input.budget, config_hash(config), precision_names(config), seconds_now() - start};
   PlanningResult result;
   json object;
@@ -343,12 +345,15 @@ PlanningResult plan_with_extras(const Config& config, const PlanningInput& input
   if (!input.assumed.empty()) object["assumed"] = to_json(input.assumed);
   if (extras.news.decided) extras.news.decided(object);
   if (Plan* plan = std::get_if<Plan>(&best)) {
-    if (extras.levers && input.source) add_levers(object, config, input, space, *plan, spent);
+    if (extras.levers && input.source) add_levers(object, config, input, *space, *plan, spent);
     result.plan = std::move(*plan);
-  } else if (input.source) {
-    add_remedies(object, config, input, space, std::get<Infeasible>(best).floor, spent);
   }
-  if (extras.frontier_points > 0) add_frontier(object, space, input.budget, extras.frontier_points, extras.frontier_budgets);
+  if (extras.frontier_points > 0) add_frontier(object, *space, input.budget, extras.frontier_points, extras.frontier_budgets);
+  if (!result.plan && input.source) {
+    const Bytes knee = space->knee();
+    space.reset();  // remedies take its memory
+    add_remedies(object, config, input, std::get<Infeasible>(best).floor, knee, spent);
+  }
   result.text = object.dump(1);
   return result;
 }
@@ -409,16 +414,16 @@ PlanningResult replay_plan(const Config& config, const PlanningInput& input, con
                 fmt::format("the plan needs {}, the budget is {}", to_text(result.plan->process), to_text(*input.budget.memory)),
                 "a plan that was made for this budget", {Remedy::of_command("plan CONFIG", {{"command.out", "plan.json"}})});
   }
-  const std::size_t disk_tier = disk_of(input.machine.machine);
-  const Bytes stored = disk_tier > 0 ? result.plan->stored[disk_tier] : Bytes{0};
+  const Bytes stored = result.plan->stored[disk_of(input.machine.machine)];
   if (const Bytes disk = input.budget.disk.value_or(Bytes{0}); stored > disk) {
     throw stored_passes(fmt::format("the plan keeps {} on the disk, the budget is {}", to_text(stored), to_text(disk)),
                         {"memory.disk", fmt::format("{}:{}", config.memory.disk->folder.string(), stored.n)});
   }
   const bool host_bounded = input.budget.host_memory && input.budget.host_memory->n > 0;
-  if (result.plan->host > Bytes{0} && result.plan->stored[1] > Bytes{0} && !host_bounded) {
+  const Bytes on_host = result.plan->stored[tier_of(result.plan->tiers, TierKind::host)];
+  if (result.plan->host > Bytes{0} && on_host > Bytes{0} && !host_bounded) {
     throw stored_passes(
-        fmt::format("the plan keeps {} in the memory of a host, and none is given", to_text(result.plan->stored[1])),
+        fmt::format("the plan keeps {} in the memory of a host, and none is given", to_text(on_host)),
         {"memory.host_memory", result.plan->host.n});
   }
   if (host_bounded && result.plan->host > *input.budget.host_memory) {

@@ -60,9 +60,9 @@ Error outside_of_plan(std::string message, std::string remedy) {
 }
 
 // The bytes that this process has written to the disk.
-Bytes written_to_disk(const Device& device) {
+Bytes written_to_disk(const Device& device, const Plan& plan) {
   Bytes written;
-  for (std::size_t tier = 1; tier < kMostTiers; ++tier) written += device.use_of(tier).value_or(TierUse{}).wear;
+  for (std::size_t tier = 1; tier < plan.tiers.size(); ++tier) written += device.use_of(tier).value_or(TierUse{}).wear;
   return written;
 }
 
@@ -234,7 +234,7 @@ void Session::train() {
   if (model_changed_) take_config(config_.model.init, folder_.weights());
   if (resumed_ && checkpoint_ == folder_.checkpoint()) saved_at_ = resumed_->updates;
   trainer.progress().data_hash = prepared_.data_hash;
-  emit(Loaded{written_to_disk(place.device())});
+  emit(Loaded{written_to_disk(place.device(), plan)});
   try {
     loop(trainer, plan, place.device(), data.validation.has_value());
     finish(trainer, plan, place.device(), audit ? &*audit : nullptr);
@@ -256,11 +256,10 @@ WeightLayout Session::find_layout(const Graph& graph) const {
 
 // Comes before the run begins, so that nothing of it stays.
 void Session::check_room_for(const Plan& plan, const RunRoom& room) const {
-  const std::size_t disk = disk_of(prepared_.machine);
   std::error_code error;
   const std::vector<std::filesystem::path> elsewhere{std::filesystem::current_path(error) / "runs",
                                                      std::filesystem::temp_directory_path(error)};
-  check_room(folder_, room, disk > 0 ? plan.stored[disk] : Bytes{0},
+  check_room(folder_, room, plan.stored[disk_of(prepared_.machine)],
              config_.memory.disk ? config_.memory.disk->folder : std::filesystem::path(), elsewhere);
 }
 
@@ -295,7 +294,7 @@ void Session::check_reserve(const Plan& plan, const Device& device) const {
                           "nvidia-smi, to see whose they are, where this runs in a container");
   }
   const bool here = config_.device != DeviceChoice::cuda;
-  const Bytes arenas = (here ? align_up(plan.arena, kPage) : Bytes{0}) + (plan.host.n > 0 ? plan.stored[1] : Bytes{0});
+  const Bytes arenas = (here ? align_up(plan.arena, kPage) : Bytes{0}) + (plan.host.n > 0 ? plan.stored[tier_of(plan.tiers, TierKind::host)] : Bytes{0});
   const Bytes outside = peak_resident() - arenas, planned = (here ? plan.process : Bytes{0}) + plan.host - arenas;
   if (outside <= planned) return;
   throw outside_of_plan(fmt::format("{} lie outside the arenas, {} were planned", to_text(outside), to_text(planned)),
@@ -318,7 +317,7 @@ void Session::loop(Trainer& trainer, const Plan& plan, const Device& device, boo
     Metrics metrics = next_update(trainer);
     const DivergenceWatch::Seen seen = watch_.see(metrics.update, metrics.loss, metrics.grad_norm);
     metrics.spike = seen.spike;
-    record(trainer, Updated{metrics, trainer.progress(), written_to_disk(device)});
+    record(trainer, Updated{metrics, trainer.progress(), written_to_disk(device, plan)});
     warn_of_groups(trainer, metrics.loss_scale);
     warn(seen, trainer);
     if (metrics.update == updates) break;

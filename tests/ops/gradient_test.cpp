@@ -60,13 +60,17 @@ class OneNode : public GradientContext {
         << "the gradient of input " << input << " is of another type";
     contributions_.at(input) = gradient;
   }
-  void replace(std::size_t, ValueId value) override { replaced_ = value; }
+  std::vector<ValueId> replace(const OpDef& op, Attributes attributes, std::vector<ValueId> inputs,
+                               std::vector<std::string> names) override {
+    replaces_ = true;
+    return builder_.replace(NodeId{0}, op, std::move(attributes), std::move(inputs), std::move(names));
+  }
 
  private:
   // A gradient that nobody asked for costs its bytes and its seconds all the same.
   void expect_no_waste() const {
     std::set<ValueId> used(contributions_.begin(), contributions_.end());
-    used.insert(replaced_);
+    if (replaces_) used.insert(node_.outputs.begin(), node_.outputs.end());
     for (const Node& node : graph_.nodes) used.insert(node.inputs.begin(), node.inputs.end());
     for (const Node& node : graph_.nodes) {
       for (const ValueId output : node.backward ? node.outputs : std::vector<ValueId>{}) {
@@ -80,7 +84,8 @@ class OneNode : public GradientContext {
   const Setting& setting_;
   Node node_;
   std::vector<ValueId> inputs_, contributions_, accumulators_;
-  ValueId seed_, replaced_;
+  ValueId seed_;
+  bool replaces_ = false;
 };
 
 // The scalar that is differentiated: what flows into the first output times the output.

@@ -75,8 +75,7 @@ void gradient(GradientContext& context) {
   std::vector<std::string> names{"losses"};
   if (attributes.h) names.emplace_back("grad");
   if (attributes.w) names.emplace_back("weight.grad");
-  const auto outputs = context.builder().add(kLinearCrossEntropyBackward, attributes, std::move(inputs), std::move(names));
-  context.replace(0, outputs[0]);
+  const auto outputs = context.replace(kLinearCrossEntropyBackward, attributes, std::move(inputs), std::move(names));
   if (attributes.h) context.contribute(0, outputs[1]);
   if (attributes.w) context.contribute(1, outputs[attributes.of_w()]);
 }

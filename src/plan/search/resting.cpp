@@ -160,9 +160,9 @@ Bytes Resting::transfers_of_host(const Graph& paged, const Residency& residency)
 }
 
 Error Resting::no_room(Bytes least) const {
-  const bool behind = request_->beyond.size() > 1, on_disk = behind || machine_->tiers[1].name == "disk";
-  const std::string what = behind ? fmt::format("what the {} has no room for", machine_->tiers[1].name)
-                                  : fmt::format("what rests on the {}", machine_->tiers[1].name);
+  const Tier& nearest = machine_->tiers[1];
+  const bool behind = request_->beyond.size() > 1, on_disk = behind || nearest.kind == TierKind::disk;
+  const std::string what = behind ? "what the " + nearest.name + " has no room for" : "what rests on the " + nearest.name;
   return config_error("E-DISK-SIZE", on_disk ? "memory.disk" : "memory.host_memory",
                       fmt::format("{} takes {}, the budget is {}", what, to_text(least), to_text(request_->beyond.back())),
                       "a budget that holds it",
@@ -180,7 +180,7 @@ std::optional<Resting::Beside> Resting::beside_process(Residency residency) cons
   }
   const StoredLayout stored = stored_layout(paged());
   if (stored.total().n == 0) return {};
-  const Bytes least = request_->beyond.size() > 1 ? stored.ends[2] : stored.total() + process;
+  const Bytes least = request_->beyond.size() > 1 ? stored.ends[request_->beyond.size()] : stored.total() + process;
   return Beside{residency, has_room(stored, residency, request_->beyond), least};
 }
 
