@@ -90,7 +90,7 @@ TEST(Tiers, WhatMovesMostOftenIsNearest) {
   const Bytes all = all_of(config, data);
   const auto tiers_of = [&](Bytes near) {
     const Plan plan = three_tiers(config, 1, BlockMode::keep, everything(near), data);
-    std::map<Role, std::array<int, kMostTiers>> count;
+    std::map<Role, std::array<int, 3>> count;  // by tier
     for (const Value& value : plan.graph.values) {
       if (value.persistent() && value.tier > 0) ++count[value.role][value.tier];
     }
