@@ -12,7 +12,6 @@ inline constexpr std::int64_t kNormTile = 1 << 15;
 inline constexpr std::int64_t kTableRows = 1024;
 
 struct NoAttributes {
-  friend bool operator==(const NoAttributes&, const NoAttributes&) = default;
   template <class V>
   void fields(V&&) const {}
 };
@@ -21,11 +20,7 @@ struct NoAttributes {
 // are plain gradients.
 struct AccumulateAttributes {
   bool accumulate = false;
-  friend bool operator==(const AccumulateAttributes&, const AccumulateAttributes&) = default;
-  template <class V>
-  void fields(V&& v) const {
-    v("accumulate", accumulate);
-  }
+  PLIMSOLL_FIELDS(accumulate)
 };
 
 }  // namespace plimsoll::ops
