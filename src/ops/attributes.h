@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "graph/attributes.h"
+
 namespace plimsoll::ops {
 
 // Elements of a tile in which norms add up, so that ranges of whole tiles sum to the same bits.

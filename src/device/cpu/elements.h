@@ -43,5 +43,10 @@ auto with_type(DType type, F f) {
   if (type == DType::f16) return f(F16{});
   return f(0.0F);
 }
+// The same for kernels that take fp32 and bf16 alone.
+template <class F>
+auto with_f32_or_bf16(DType type, F f) {
+  return type == DType::bf16 ? f(std::uint16_t{}) : f(0.0F);
+}
 
 }  // namespace plimsoll::cpu

@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "base/error.h"
-#include "ops/elementwise/tiles.h"
+#include "device/cpu/tiles.h"
 #include "tensor/half.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -45,14 +45,6 @@ struct Part {
   double* sums;  // of each row
 };
 
-// Calls f with a number of the type.
-template <class F>
-void with_type(DType type, F f) {
-  if (type == DType::bf16) return f(std::uint16_t{});
-  if (type == DType::f16) return f(F16{});
-  f(0.0F);
-}
-
 }  // namespace plimsoll::cpu::adapter
 #endif
 
@@ -68,7 +60,7 @@ HWY_INLINE void widen_piece(const T* p, std::int64_t count, float* HWY_RESTRICT 
 }
 
 void add_elements(const adapter::Sum& n, std::int64_t begin, std::int64_t end) {
-  adapter::with_type(n.out.type, [&]<class T>(T) HWY_ATTR {
+  with_type(n.out.type, [&]<class T>(T) HWY_ATTR {
     const T *x = n.x.as<T>(), *y = n.y.as<T>();
     T* out = n.out.as<T>();
     std::int64_t i = begin;
@@ -82,7 +74,7 @@ void add_elements(const adapter::Sum& n, std::int64_t begin, std::int64_t end) {
 }
 
 void scale_columns(const adapter::Forward& n, std::int64_t row, std::int64_t begin, std::int64_t end) {
-  adapter::with_type(n.y.type, [&]<class T>(T) HWY_ATTR {
+  with_type(n.y.type, [&]<class T>(T) HWY_ATTR {
     const T* x = n.x.as<T>() + row * n.shape.width;
     T* y = n.y.as<T>() + row * n.shape.width;
     const auto scaled = [&](Floats v, Floats m, Floats norm, Floats bias)
@@ -107,8 +99,8 @@ void sum_columns(const adapter::Backward& n, std::int64_t begin, std::int64_t en
   double sums[adapter::kColumns] = {};
   float dy[adapter::kColumns], x[adapter::kColumns];
   for (std::int64_t row = 0; row < n.shape.rows; ++row) {
-    adapter::with_type(n.dy.type, [&]<class T>(T) HWY_ATTR { widen_piece(n.dy.as<T>() + row * width + begin, count, dy); });
-    adapter::with_type(n.x.type, [&]<class T>(T) HWY_ATTR { widen_piece(n.x.as<T>() + row * width + begin, count, x); });
+    with_type(n.dy.type, [&]<class T>(T) HWY_ATTR { widen_piece(n.dy.as<T>() + row * width + begin, count, dy); });
+    with_type(n.x.type, [&]<class T>(T) HWY_ATTR { widen_piece(n.x.as<T>() + row * width + begin, count, x); });
     for (std::int64_t i = 0; i < count; ++i) {
       const double offset = n.shape.bias == nullptr ? 0.0 : static_cast<double>(n.shape.bias[begin + i]);
       sums[i] += static_cast<double>(dy[i]) * (static_cast<double>(x[i]) - offset);
@@ -124,9 +116,8 @@ void sum_columns(const adapter::Backward& n, std::int64_t begin, std::int64_t en
 void read_w(const adapter::Part& n, std::int64_t first, std::int64_t count, float* HWY_RESTRICT out) {
   const StoredMatrix& w = n.norms.w;
   if (w.blocks) return decode_blocks(*w.blocks, n.w, first, {out, static_cast<std::size_t>(count)});
-  adapter::with_type(w.dtype, [&]<class T>(T) HWY_ATTR {
-    widen_piece(reinterpret_cast<const T*>(n.w.codes) + (first - n.w.first), count, out);
-  });
+  with_type(w.dtype,
+            [&]<class T>(T) HWY_ATTR { widen_piece(reinterpret_cast<const T*>(n.w.codes) + (first - n.w.first), count, out); });
 }
 
 HWY_INLINE double dot(const float* HWY_RESTRICT x, const float* HWY_RESTRICT y, std::int64_t count) {

@@ -6,22 +6,14 @@
 #define HWY_TARGET_INCLUDE "ops/gated/kernels.cpp"
 #include "hwy/foreach_target.h"
 
+#include "device/cpu/map-inl.h"
 #include "hwy/highway.h"
 #include "ops/elementwise/activations-inl.h"
-#include "ops/elementwise/map-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace plimsoll::cpu::HWY_NAMESPACE {
 
 using ops::Activation;
-
-// Calls f with a number of the type that is in memory.
-template <class F>
-HWY_INLINE void with_type_of(DType type, F f) {
-  if (type == DType::bf16) return f(std::uint16_t{});
-  if (type == DType::f16) return f(F16{});
-  f(0.0F);
-}
 
 template <Activation kActivation>
 HWY_INLINE Curve curve(Floats x) {
@@ -33,7 +25,7 @@ HWY_INLINE Curve curve(Floats x) {
 template <Activation kActivation>
 HWY_INLINE void forward_of(std::int64_t n, ConstElements gate, ConstElements up, Elements out) {
   const auto product = [](Floats g, Floats u) HWY_ATTR { return hn::Mul(curve<kActivation>(g).value, u); };
-  with_type_of(out.type, [&]<class T>(T) HWY_ATTR { map_all<Work::much>(n, product, out.as<T>(), gate.as<T>(), up.as<T>()); });
+  with_type(out.type, [&]<class T>(T) HWY_ATTR { map_all<Work::much>(n, product, out.as<T>(), gate.as<T>(), up.as<T>()); });
 }
 
 void gated_forward(std::int64_t n, Activation activation, ConstElements gate, ConstElements up, Elements out) {
@@ -77,7 +69,7 @@ HWY_INLINE void backward_range(std::int64_t begin, std::int64_t end, const T* d_
 template <Activation kActivation>
 HWY_INLINE void backward_of(std::int64_t n, ConstElements d_out, ConstElements gate, ConstElements up, Elements d_gate,
                             Elements d_up) {
-  with_type_of(d_out.type, [&]<class T>(T) HWY_ATTR {
+  with_type(d_out.type, [&]<class T>(T) HWY_ATTR {
     for_tiles(n, [&](std::int64_t begin, std::int64_t end) HWY_ATTR {
       backward_range<kActivation>(begin, end, d_out.as<T>(), gate.as<T>(), up.as<T>(), d_gate.as<T>(), d_up.as<T>());
     });

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "ops/elementwise/tiles.h"
+#include "device/cpu/tiles.h"
 #include "tensor/half.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -149,9 +149,7 @@ HWY_INLINE void rotate_tokens_of(const rotary::Call& call, std::int64_t begin, s
 }
 
 void rotate_tokens(const rotary::Call& call, std::int64_t begin, std::int64_t end) {
-  if (call.x.type == DType::bf16) return rotate_tokens_of<std::uint16_t>(call, begin, end);
-  if (call.x.type == DType::f16) return rotate_tokens_of<F16>(call, begin, end);
-  rotate_tokens_of<float>(call, begin, end);
+  with_type(call.x.type, [&]<class T>(T) HWY_ATTR { rotate_tokens_of<T>(call, begin, end); });
 }
 
 }  // namespace plimsoll::cpu::HWY_NAMESPACE

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include "ops/elementwise/tiles.h"
+#include "device/cpu/tiles.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/softmax/kernels.cpp"

@@ -12,9 +12,9 @@
 #include "hwy/foreach_target.h"
 
 #include "device/cpu/coded-inl.h"
+#include "device/cpu/map-inl.h"
 #include "device/cpu/philox-inl.h"
 #include "hwy/highway.h"
-#include "ops/elementwise/map-inl.h"
 #include "ops/update/taken-inl.h"
 #include "ops/update/update.h"
 
@@ -203,16 +203,14 @@ HWY_INLINE void update_with(std::int64_t n, F f, const Average& average, const S
 
 // Calls body with the gradient and the parameter as they lie in memory.
 template <class Body>
-HWY_INLINE void with_widths(GradientNumbers g, StateNumbers p, Body body) {
-  if (g.narrow != nullptr && p.narrow != nullptr) return body(g.narrow, p.narrow);
-  if (g.narrow != nullptr) return body(g.narrow, p.exact);
-  if (p.narrow != nullptr) return body(g.exact, p.narrow);
-  body(g.exact, p.exact);
+HWY_INLINE void with_widths(ConstElements g, StateNumbers p, Body body) {
+  with_f32_or_bf16(
+      g.type, [&]<class G>(G) HWY_ATTR { with_f32_or_bf16(p.type, [&]<class P>(P) HWY_ATTR { body(g.as<G>(), p.as<P>()); }); });
 }
 
 template <class F, class... State>
 HWY_INLINE void update_all(std::int64_t n, F f, const Average& average, const StochasticRounding& rounding, Change* tiles,
-                           GradientNumbers g, StateNumbers p, State*... states) {
+                           ConstElements g, StateNumbers p, State*... states) {
   with_widths(g, p, [&](auto* gradient, auto* parameter) HWY_ATTR {
     update_with(n, f, average, rounding, tiles, gradient, parameter, states...);
   });
@@ -223,6 +221,8 @@ template <bool kSigned>
 struct CodedState {
   std::uint8_t* codes;
   float* scales;
+
+  explicit CodedState(const StateNumbers& state) : codes(reinterpret_cast<std::uint8_t*>(state.data)), scales(state.scales) {}
 
   void read(std::int64_t begin, std::int64_t count, float* numbers) const {
     alignas(64) std::uint8_t block[kBlock] = {};
@@ -289,13 +289,20 @@ HWY_INLINE void update_blocks(std::int64_t n, F f, const Average& average, const
 
 template <class F, bool... kSigned>
 HWY_INLINE void update_coded(std::int64_t n, F f, const Average& average, const StochasticRounding& rounding, Change* tiles,
-                             GradientNumbers g, StateNumbers p, CodedState<kSigned>... states) {
+                             ConstElements g, StateNumbers p, CodedState<kSigned>... states) {
   with_widths(g, p, [&](auto* gradient, auto* parameter) HWY_ATTR {
     update_blocks(n, f, average, rounding, tiles, gradient, parameter, states...);
   });
 }
 
-void adamw(std::int64_t n, StateNumbers p, StateNumbers m, StateNumbers v, GradientNumbers g, const AdamWStep& step,
+template <class F>
+HWY_INLINE void update_one_state(std::int64_t n, F f, const Average& average, const StochasticRounding& rounding, Change* tiles,
+                                 ConstElements g, StateNumbers p, const StateNumbers& state) {
+  if (state.coded()) return update_coded(n, f, average, rounding, tiles, g, p, CodedState<true>(state));
+  with_f32_or_bf16(state.type, [&]<class S>(S) HWY_ATTR { update_all(n, f, average, rounding, tiles, g, p, state.as<S>()); });
+}
+
+void adamw(std::int64_t n, StateNumbers p, StateNumbers m, StateNumbers v, ConstElements g, const AdamWStep& step,
            const Average& average, const StochasticRounding& rounding, Change* tiles) {
   const Taken taken(step.gradient_scale, step.clip_value);
   const float keep = static_cast<float>(1 - step.lr * step.weight_decay);
@@ -310,15 +317,12 @@ void adamw(std::int64_t n, StateNumbers p, StateNumbers m, StateNumbers v, Gradi
     const Floats denominator = hn::MulAdd(hn::Sqrt(second), set(inverse_root), set(epsilon));
     parameter = hn::NegMulAdd(set(size), hn::Div(first, denominator), hn::Mul(parameter, set(keep)));
   };
-  if (m.codes != nullptr) {
-    return update_coded(n, update, average, rounding, tiles, g, p, CodedState<true>{m.codes, m.scales},
-                        CodedState<false>{v.codes, v.scales});
-  }
-  if (m.exact != nullptr) return update_all(n, update, average, rounding, tiles, g, p, m.exact, v.exact);
-  update_all(n, update, average, rounding, tiles, g, p, m.narrow, v.narrow);
+  if (m.coded()) return update_coded(n, update, average, rounding, tiles, g, p, CodedState<true>(m), CodedState<false>(v));
+  with_f32_or_bf16(m.type,
+                   [&]<class S>(S) HWY_ATTR { update_all(n, update, average, rounding, tiles, g, p, m.as<S>(), v.as<S>()); });
 }
 
-void lion(std::int64_t n, StateNumbers p, StateNumbers m, GradientNumbers g, const LionStep& step, const Average& average,
+void lion(std::int64_t n, StateNumbers p, StateNumbers m, ConstElements g, const LionStep& step, const Average& average,
           const StochasticRounding& rounding, Change* tiles) {
   const Taken taken(step.gradient_scale, step.clip_value);
   const float keep = static_cast<float>(1 - step.lr * step.weight_decay), size = static_cast<float>(step.lr);
@@ -332,12 +336,10 @@ void lion(std::int64_t n, StateNumbers p, StateNumbers m, GradientNumbers g, con
     parameter = hn::IfThenElse(hn::IsNaN(direction), direction, next);
     first = hn::MulAdd(set(blend2), d, first);
   };
-  if (m.codes != nullptr) return update_coded(n, update, average, rounding, tiles, g, p, CodedState<true>{m.codes, m.scales});
-  if (m.exact != nullptr) return update_all(n, update, average, rounding, tiles, g, p, m.exact);
-  update_all(n, update, average, rounding, tiles, g, p, m.narrow);
+  update_one_state(n, update, average, rounding, tiles, g, p, m);
 }
 
-void sgd(std::int64_t n, StateNumbers p, StateNumbers buffer, GradientNumbers g, const SgdStep& step, const Average& average,
+void sgd(std::int64_t n, StateNumbers p, StateNumbers buffer, ConstElements g, const SgdStep& step, const Average& average,
          const StochasticRounding& rounding, Change* tiles) {
   const Taken taken(step.gradient_scale, step.clip_value);
   const float decay = static_cast<float>(step.weight_decay);
@@ -353,12 +355,8 @@ void sgd(std::int64_t n, StateNumbers p, StateNumbers buffer, GradientNumbers g,
     const Floats direction = nesterov ? hn::MulAdd(set(momentum), velocity, d) : velocity;
     parameter = hn::NegMulAdd(set(lr), direction, parameter);
   };
-  if (buffer.codes != nullptr) {
-    return update_coded(n, with_momentum, average, rounding, tiles, g, p, CodedState<true>{buffer.codes, buffer.scales});
-  }
-  if (buffer.narrow != nullptr) return update_all(n, with_momentum, average, rounding, tiles, g, p, buffer.narrow);
-  if (buffer.exact != nullptr) return update_all(n, with_momentum, average, rounding, tiles, g, p, buffer.exact);
-  update_all(n, plain, average, rounding, tiles, g, p);
+  if (buffer.data == nullptr) return update_all(n, plain, average, rounding, tiles, g, p);
+  update_one_state(n, with_momentum, average, rounding, tiles, g, p, buffer);
 }
 
 void accumulate_rounded(std::int64_t n, const float* g, bool add, std::uint16_t* into, const StochasticRounding& rounding) {
@@ -377,17 +375,17 @@ HWY_EXPORT(lion);
 HWY_EXPORT(sgd);
 HWY_EXPORT(accumulate_rounded);
 
-void adamw(std::int64_t n, StateNumbers p, StateNumbers m, StateNumbers v, GradientNumbers g, const AdamWStep& step,
+void adamw(std::int64_t n, StateNumbers p, StateNumbers m, StateNumbers v, ConstElements g, const AdamWStep& step,
            const Average& average, const StochasticRounding& rounding, Change* tiles) {
   HWY_DYNAMIC_DISPATCH(adamw)(n, p, m, v, g, step, average, rounding, tiles);
 }
 
-void lion(std::int64_t n, StateNumbers p, StateNumbers m, GradientNumbers g, const LionStep& step, const Average& average,
+void lion(std::int64_t n, StateNumbers p, StateNumbers m, ConstElements g, const LionStep& step, const Average& average,
           const StochasticRounding& rounding, Change* tiles) {
   HWY_DYNAMIC_DISPATCH(lion)(n, p, m, g, step, average, rounding, tiles);
 }
 
-void sgd(std::int64_t n, StateNumbers p, StateNumbers buffer, GradientNumbers g, const SgdStep& step, const Average& average,
+void sgd(std::int64_t n, StateNumbers p, StateNumbers buffer, ConstElements g, const SgdStep& step, const Average& average,
          const StochasticRounding& rounding, Change* tiles) {
   HWY_DYNAMIC_DISPATCH(sgd)(n, p, buffer, g, step, average, rounding, tiles);
 }
