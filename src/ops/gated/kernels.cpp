@@ -49,21 +49,16 @@ HWY_INLINE GatedGradients gradients(Floats d, Floats g, Floats u) {
 template <Activation kActivation, class T>
 HWY_INLINE void backward_range(std::int64_t begin, std::int64_t end, const T* d_out, const T* gate, const T* up, T* d_gate,
                                T* d_up) {
-  std::int64_t i = begin;
-  for (; i + kLanes <= end; i += kLanes) {
+  for_vectors(end - begin, [&](std::int64_t from_begin, auto vector) HWY_ATTR {
+    const std::int64_t i = begin + from_begin;
     fetch_ahead(d_out + i);
     fetch_ahead(gate + i);
     fetch_ahead(up + i);
-    const GatedGradients made = gradients<kActivation>(load(d_out + i), load(gate + i), load(up + i));
-    if (d_gate != nullptr) store(made.gate, d_gate + i);
-    if (d_up != nullptr) store(made.up, d_up + i);
-  }
-  if (i == end) return;
-  const std::int64_t rest = end - i;
-  const GatedGradients made =
-      gradients<kActivation>(load_part(d_out + i, rest), load_part(gate + i, rest), load_part(up + i, rest));
-  if (d_gate != nullptr) store_part(made.gate, d_gate + i, rest);
-  if (d_up != nullptr) store_part(made.up, d_up + i, rest);
+    const GatedGradients made =
+        gradients<kActivation>(load_at(d_out + i, vector), load_at(gate + i, vector), load_at(up + i, vector));
+    if (d_gate != nullptr) store_at(made.gate, d_gate + i, vector);
+    if (d_up != nullptr) store_at(made.up, d_up + i, vector);
+  });
 }
 
 template <Activation kActivation>

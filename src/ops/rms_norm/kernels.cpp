@@ -188,13 +188,9 @@ std::int64_t tasks_of(std::int64_t elements) {
 void rms_norm_forward(std::int64_t rows, std::int64_t width, float epsilon, ConstElements x, const float* weight, Elements y,
                       float* rstd) {
   const rms_norm::Forward n{rows, width, epsilon, x, weight, y, rstd};
+  const auto forward = HWY_DYNAMIC_DISPATCH(forward_rows);
   for_tiles(
-      rows,
-      [&](std::int64_t begin, std::int64_t end) {
-        HWY_DYNAMIC_DISPATCH(forward_rows)
-        (n, begin, end);
-      },
-      tasks_of(width));
+      rows, [&](std::int64_t begin, std::int64_t end) { forward(n, begin, end); }, tasks_of(width));
 }
 
 Bytes rms_norm_backward_scratch(std::int64_t rows, std::int64_t width) {
@@ -206,20 +202,13 @@ void rms_norm_backward(std::int64_t rows, std::int64_t width, ConstElements dy, 
   const rms_norm::Backward n{rows, width, dy, x, rstd, weight, output, made, reinterpret_cast<float*>(scratch)};
   ensure(made.dx != nullptr || made.dweight != nullptr, "rms_norm", "no gradient is made");
   ensure(made.dx == nullptr || dy.type == x.type, "rms_norm", "dx is of another type than dy");
-  for_tiles(
-      rms_norm::tiles(rows),
-      [&](std::int64_t begin, std::int64_t end) {
-        for (std::int64_t tile = begin; tile < end; ++tile) HWY_DYNAMIC_DISPATCH(backward_tile)(n, tile);
-      },
-      tasks_of(rms_norm::tile_rows(rows) * width));
+  for_rows(rms_norm::tiles(rows), rms_norm::tile_rows(rows) * width, [&](std::int64_t tile) {
+    HWY_DYNAMIC_DISPATCH(backward_tile)(n, tile);
+  });
   if (made.dweight == nullptr) return;
+  const auto combine = HWY_DYNAMIC_DISPATCH(combine_columns);
   for_tiles(
-      width,
-      [&](std::int64_t begin, std::int64_t end) {
-        HWY_DYNAMIC_DISPATCH(combine_columns)
-        (n, begin, end);
-      },
-      rms_norm::kColumnTile);
+      width, [&](std::int64_t begin, std::int64_t end) { combine(n, begin, end); }, rms_norm::kColumnTile);
 }
 
 }  // namespace plimsoll::cpu

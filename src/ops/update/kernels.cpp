@@ -140,7 +140,7 @@ class NoiseWords {
   alignas(64) std::uint32_t words_[2][kNoisePiece + kNoiseOverrun];
 };
 
-// `tiles`: what has changed, of each kElementTile elements, or null.
+// `tiles`: the changes of each kElementTile elements, or null.
 template <class F, class G, class... State>
 HWY_INLINE void update_tiles(std::int64_t n, F f, const StochasticRounding& rounding, Change* tiles, const G* g,
                              State*... states) {
@@ -192,27 +192,30 @@ HWY_INLINE auto followed(F f, const Average& average) {
   };
 }
 
-template <class F, class G, class P, class... State>
-HWY_INLINE void update_with(std::int64_t n, F f, const Average& average, const StochasticRounding& rounding, Change* tiles,
-                            const G* g, P* p, State*... states) {
-  const auto update = measured(f);
-  if (average.numbers == nullptr) return update_tiles(n, update, rounding, tiles, g, p, states...);
-  const auto with_average = followed(update, average);
-  update_tiles(n, with_average, rounding, tiles, g, average.numbers, p, states...);
-}
+// The operands of every update but its states.
+struct Operands {
+  std::int64_t n;
+  ConstElements g;
+  Elements p;
+  const Average& average;
+  const StochasticRounding& rounding;
+  Change* tiles;
 
-// Calls body with the gradient and the parameter as they lie in memory.
-template <class Body>
-HWY_INLINE void with_widths(ConstElements g, StateNumbers p, Body body) {
-  with_f32_or_bf16(
-      g.type, [&]<class G>(G) HWY_ATTR { with_f32_or_bf16(p.type, [&]<class P>(P) HWY_ATTR { body(g.as<G>(), p.as<P>()); }); });
-}
+  // Calls body with the gradient and the parameter as they lie in memory.
+  template <class Body>
+  HWY_INLINE void with_widths(Body body) const {
+    with_f32_or_bf16(
+        g.type, [&]<class G>(G) HWY_ATTR { with_f32_or_bf16(p.type, [&]<class P>(P) HWY_ATTR { body(g.as<G>(), p.as<P>()); }); });
+  }
+};
 
 template <class F, class... State>
-HWY_INLINE void update_all(std::int64_t n, F f, const Average& average, const StochasticRounding& rounding, Change* tiles,
-                           ConstElements g, StateNumbers p, State*... states) {
-  with_widths(g, p, [&](auto* gradient, auto* parameter) HWY_ATTR {
-    update_with(n, f, average, rounding, tiles, gradient, parameter, states...);
+HWY_INLINE void update_all(const Operands& o, F f, State*... states) {
+  o.with_widths([&](auto* g, auto* p) HWY_ATTR {
+    const auto update = measured(f);
+    if (o.average.numbers == nullptr) return update_tiles(o.n, update, o.rounding, o.tiles, g, p, states...);
+    const auto with_average = followed(update, o.average);
+    update_tiles(o.n, with_average, o.rounding, o.tiles, g, o.average.numbers, p, states...);
   });
 }
 
@@ -255,15 +258,14 @@ struct CodedState {
 
 // As update_all, block by block: each is decoded, updated in fp32 and coded again.
 template <class F, class G, class P, bool... kSigned>
-HWY_INLINE void update_blocks(std::int64_t n, F f, const Average& average, const StochasticRounding& rounding, Change* tiles,
-                              const G* g, P* p, CodedState<kSigned>... states) {
+HWY_INLINE void update_blocks(const Operands& o, F f, const G* g, P* p, CodedState<kSigned>... states) {
   constexpr std::size_t kStates = sizeof...(states);
   constexpr bool kNarrow = !std::is_same_v<P, float>;
   const auto update = measured(f);
-  const auto with_average = followed(update, average);
-  for_tiles(n, [&](std::int64_t begin, std::int64_t end) HWY_ATTR {
+  const auto with_average = followed(update, o.average);
+  for_tiles(o.n, [&](std::int64_t begin, std::int64_t end) HWY_ATTR {
     static_assert(kElementTile % kBlock == 0 && kBlock % 4 == 0 && kBlock <= kNoisePiece);
-    NoiseWords words(rounding, kNarrow);
+    NoiseWords words(o.rounding, kNarrow);
     Changes changes{hn::Zero(F32()), hn::Zero(F32())};
     alignas(64) float numbers[kStates][kBlock];
     for (std::int64_t at = begin; at < end; at += kBlock) {
@@ -273,33 +275,29 @@ HWY_INLINE void update_blocks(std::int64_t n, F f, const Average& average, const
       std::size_t state = 0;
       (states.read(at, count, numbers[state++]), ...);
       const auto run = [&]<std::size_t... i>(std::index_sequence<i...>) HWY_ATTR {
-        if (average.numbers == nullptr) {
+        if (o.average.numbers == nullptr) {
           update_range(0, count, update, of_parameter, changes, g + at, p + at, numbers[i]...);
         } else {
-          update_range(0, count, with_average, of_parameter, changes, g + at, average.numbers + at, p + at, numbers[i]...);
+          update_range(0, count, with_average, of_parameter, changes, g + at, o.average.numbers + at, p + at, numbers[i]...);
         }
       };
       run(std::make_index_sequence<kStates>());
       state = 0;
       ((states.write(at, count, numbers[state], words.states(), static_cast<int>(16 * state)), ++state), ...);
     }
-    if (tiles != nullptr) tiles[begin / kElementTile] = changes.total();
+    if (o.tiles != nullptr) o.tiles[begin / kElementTile] = changes.total();
   });
 }
 
 template <class F, bool... kSigned>
-HWY_INLINE void update_coded(std::int64_t n, F f, const Average& average, const StochasticRounding& rounding, Change* tiles,
-                             ConstElements g, StateNumbers p, CodedState<kSigned>... states) {
-  with_widths(g, p, [&](auto* gradient, auto* parameter) HWY_ATTR {
-    update_blocks(n, f, average, rounding, tiles, gradient, parameter, states...);
-  });
+HWY_INLINE void update_coded(const Operands& o, F f, CodedState<kSigned>... states) {
+  o.with_widths([&](auto* g, auto* p) HWY_ATTR { update_blocks(o, f, g, p, states...); });
 }
 
 template <class F>
-HWY_INLINE void update_one_state(std::int64_t n, F f, const Average& average, const StochasticRounding& rounding, Change* tiles,
-                                 ConstElements g, StateNumbers p, const StateNumbers& state) {
-  if (state.coded()) return update_coded(n, f, average, rounding, tiles, g, p, CodedState<true>(state));
-  with_f32_or_bf16(state.type, [&]<class S>(S) HWY_ATTR { update_all(n, f, average, rounding, tiles, g, p, state.as<S>()); });
+HWY_INLINE void update_one_state(const Operands& o, F f, const StateNumbers& state) {
+  if (state.coded()) return update_coded(o, f, CodedState<true>(state));
+  with_f32_or_bf16(state.type, [&]<class S>(S) HWY_ATTR { update_all(o, f, state.as<S>()); });
 }
 
 void adamw(std::int64_t n, StateNumbers p, StateNumbers m, StateNumbers v, ConstElements g, const AdamWStep& step,
@@ -317,9 +315,9 @@ void adamw(std::int64_t n, StateNumbers p, StateNumbers m, StateNumbers v, Const
     const Floats denominator = hn::MulAdd(hn::Sqrt(second), set(inverse_root), set(epsilon));
     parameter = hn::NegMulAdd(set(size), hn::Div(first, denominator), hn::Mul(parameter, set(keep)));
   };
-  if (m.coded()) return update_coded(n, update, average, rounding, tiles, g, p, CodedState<true>(m), CodedState<false>(v));
-  with_f32_or_bf16(m.type,
-                   [&]<class S>(S) HWY_ATTR { update_all(n, update, average, rounding, tiles, g, p, m.as<S>(), v.as<S>()); });
+  const Operands o{n, g, p, average, rounding, tiles};
+  if (m.coded()) return update_coded(o, update, CodedState<true>(m), CodedState<false>(v));
+  with_f32_or_bf16(m.type, [&]<class S>(S) HWY_ATTR { update_all(o, update, m.as<S>(), v.as<S>()); });
 }
 
 void lion(std::int64_t n, StateNumbers p, StateNumbers m, ConstElements g, const LionStep& step, const Average& average,
@@ -336,7 +334,7 @@ void lion(std::int64_t n, StateNumbers p, StateNumbers m, ConstElements g, const
     parameter = hn::IfThenElse(hn::IsNaN(direction), direction, next);
     first = hn::MulAdd(set(blend2), d, first);
   };
-  update_one_state(n, update, average, rounding, tiles, g, p, m);
+  update_one_state({n, g, p, average, rounding, tiles}, update, m);
 }
 
 void sgd(std::int64_t n, StateNumbers p, StateNumbers buffer, ConstElements g, const SgdStep& step, const Average& average,
@@ -355,8 +353,9 @@ void sgd(std::int64_t n, StateNumbers p, StateNumbers buffer, ConstElements g, c
     const Floats direction = nesterov ? hn::MulAdd(set(momentum), velocity, d) : velocity;
     parameter = hn::NegMulAdd(set(lr), direction, parameter);
   };
-  if (buffer.data == nullptr) return update_all(n, plain, average, rounding, tiles, g, p);
-  update_one_state(n, with_momentum, average, rounding, tiles, g, p, buffer);
+  const Operands o{n, g, p, average, rounding, tiles};
+  if (buffer.data == nullptr) return update_all(o, plain);
+  update_one_state(o, with_momentum, buffer);
 }
 
 void accumulate_rounded(std::int64_t n, const float* g, bool add, std::uint16_t* into, const StochasticRounding& rounding) {
