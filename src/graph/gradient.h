@@ -47,6 +47,11 @@ class GradientContext {
   ValueId input(std::size_t i) const { return node().inputs.at(i); }
   ValueId output(std::size_t i) const { return node().outputs.at(i); }
 
+  // Emits a one-output gradient op and contributes its result; does nothing if the input wants no gradient.
+  void contribute_if_wanted(std::size_t to, const OpDef& op, Attributes attributes, std::vector<ValueId> inputs) {
+    if (wants(to)) contribute(to, builder().add1(op, std::move(attributes), std::move(inputs), "grad"));
+  }
+
   // Emits a one-output gradient op with an attribute `accumulate` which, if set, adds into a last input. The gradient of a
   // parameter is named after the parameter, any other after the line.
   template <class A>

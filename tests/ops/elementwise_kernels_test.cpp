@@ -23,10 +23,6 @@ void expect_near(const Floats& got, const std::function<double(std::int64_t)>& e
   }
 }
 
-// Of the overloads for both widths.
-using UnaryF32 = void (*)(std::int64_t, const float*, float*);
-using BinaryF32 = void (*)(std::int64_t, const float*, const float*, float*);
-
 void check_binary(const Binary& kernel, const BinaryValue& value, double relative = 1e-7, double absolute = 1e-30,
                   float range = 3) {
   on_every_target([&] {
@@ -64,8 +60,8 @@ TEST(ElementwiseKernels, ArithmeticMatchesDouble) {
 }
 
 TEST(ElementwiseKernels, ReluMatchesAndKeepsNan) {
-  check_unary(UnaryF32(relu_forward), [](double x) { return x > 0 ? x : 0; });
-  check_binary(BinaryF32(relu_backward), [](double dy, double x) { return x > 0 ? dy : 0; });
+  check_unary(relu_forward, [](double x) { return x > 0 ? x : 0; });
+  check_binary(relu_backward, [](double dy, double x) { return x > 0 ? dy : 0; });
   on_every_target([] {
     Floats x(20, std::numeric_limits<float>::quiet_NaN());
     relu_forward(20, x.data(), x.data());
@@ -75,9 +71,9 @@ TEST(ElementwiseKernels, ReluMatchesAndKeepsNan) {
 
 TEST(ElementwiseKernels, GeluMatchesDouble) {
   for (const float range : {0.01f, 3.0f, 12.0f}) {
-    check_unary(UnaryF32(gelu_tanh_forward), gelu, 1e-6, 1e-7 * range, range);
+    check_unary(gelu_tanh_forward, gelu, 1e-6, 1e-7 * range, range);
     check_binary(
-        BinaryF32(gelu_tanh_backward), [](double dy, double x) { return dy * gelu_derivative(x); }, 1e-6, 4e-7 * range, range);
+        gelu_tanh_backward, [](double dy, double x) { return dy * gelu_derivative(x); }, 1e-6, 4e-7 * range, range);
   }
 }
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/ceil_div.h"
-#include "ops/cast/kernels.h"
+#include "device/cpu/cast.h"
 #include "ops/kernel_buffers.h"
 #include "ops/update/update.h"
 #include "tensor/half.h"

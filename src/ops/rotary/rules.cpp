@@ -2,10 +2,9 @@
 
 #include <algorithm>
 
-#include "graph/gradient.h"
-#include "ops/check.h"
 #include "ops/families.h"
 #include "ops/rotary/rotary.h"
+#include "ops/rules.h"
 
 namespace plimsoll::ops {
 namespace {
@@ -49,10 +48,6 @@ std::vector<ValueType> infer(const Attributes& any, TypeSpan inputs) {
   return {inputs[0]};
 }
 
-Cost cost(const Attributes&, TypeSpan inputs, TypeSpan outputs) {
-  return {6.0 * static_cast<double>(inputs[0].shape.elements()), bytes_touched(inputs, outputs)};
-}
-
 void gradient(GradientContext& context) {
   if (!context.wants(0)) return;
   RotaryAttributes attributes = context.node().attributes.as<RotaryAttributes>();
@@ -61,9 +56,6 @@ void gradient(GradientContext& context) {
   if (attributes.positions) inputs.push_back(context.input(1));
   context.contribute(0, context.builder().add1(kRotary, attributes, std::move(inputs), "grad"));
 }
-
-std::vector<std::size_t> first(const Attributes&) { return {0}; }
-std::vector<Alias> over_first(const Attributes&) { return {{0, 0, AliasKind::may_overwrite}}; }
 
 }  // namespace
 
@@ -79,8 +71,13 @@ std::string attribute_text(RotaryScaling scaling) {
   return "longrope";
 }
 
-const OpDef kRotary{
-    .name = "rotary", .infer = infer, .cost = cost, .gradient = gradient, .aliases = over_first, .either = first, .alike = true};
+const OpDef kRotary{.name = "rotary",
+                    .infer = infer,
+                    .cost = cost_per_element<6>,
+                    .gradient = gradient,
+                    .aliases = over<0>,
+                    .either = inputs_at<0>,
+                    .alike = true};
 
 OpList rotary_ops() { return {{&kRotary}}; }
 
