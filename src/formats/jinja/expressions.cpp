@@ -150,7 +150,7 @@ Value Evaluator::call(const Value& callee, CallArguments values) {
     fail(fmt::format("'{}' object is not callable", callee.type()));
   }
   return match((*callable)->any, [&](const GlobalFunction& function) { return global(function.name, std::move(values)); },
-               [&](const Method& each) { return method(each.self, each.name, std::move(values)); },
+               [&](const Method& each) { return method(each, std::move(values)); },
                [&](const BoundMacro& bound) { return call_macro(bound, std::move(values)); });
 }
 

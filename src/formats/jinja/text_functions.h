@@ -15,6 +15,7 @@ Text stripped(const Evaluator& evaluator, const Text& text, const Value& charact
 // `most`: below 0, all.
 Text replaced(Evaluator& evaluator, const Text& text, const Text& from, const Text& to, std::int64_t most);
 Text lowered(const Text& text);
+Text uppered(const Text& text);
 Text capitalized(const Text& text);
 // `filter`: words as the filter `title` parts them, else as str.title() does.
 Text titled(const Text& text, bool filter);
