@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <numeric>
 #include <utility>
 
@@ -14,19 +13,6 @@
 #include "tensor/half.h"
 
 namespace plimsoll {
-namespace {
-
-template <float (*kWiden)(std::uint16_t)>
-void widen(std::span<const std::byte> halves, float* out) {
-  for (std::size_t i = 0; i < halves.size() / 2; ++i) {
-    std::uint16_t bits = 0;
-    std::memcpy(&bits, halves.data() + 2 * i, 2);
-    out[i] = kWiden(bits);
-  }
-}
-
-}  // namespace
-
 SafetensorsFile SafetensorsFile::open(const std::filesystem::path& path) {
   SafetensorsFile result;
   result.file_ = File::open(path);
@@ -108,7 +94,7 @@ void SafetensorsFile::read_f32(const StoredTensor& tensor, std::int64_t begin, s
     const std::size_t count = std::min(staging.size() / 2, destination.size() - done);
     const std::span<std::byte> piece = staging.first(2 * count);
     file_.read_at(tensor.offset + kHalf * (begin + static_cast<std::int64_t>(done)), piece);
-    tensor.dtype == DType::f16 ? widen<widen_f16>(piece, &destination[done]) : widen<widen_bf16>(piece, &destination[done]);
+    widen(*tensor.dtype, piece.data(), destination.subspan(done, count));
     require_finite(path(), tensor.name, tensor.shape, begin + static_cast<std::int64_t>(done), destination.subspan(done, count));
     done += count;
   }
