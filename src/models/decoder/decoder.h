@@ -107,9 +107,9 @@ void decoder_gguf_config(const DecoderKind& kind, const GgufModelKeys& keys, nlo
 GgufLayout decoder_gguf_layout(const DecoderKind& kind, const GgufModelKeys& keys);
 GgufModel decoder_gguf(const DecoderKind& kind, const ModelConfig& config);
 // Llama 3's divisors of the angles, one for each pair.
-std::vector<float> llama3_divisors(const ops::RotaryAttributes& rope, std::int64_t pairs);
+std::vector<float> band_divisors(const ops::RotaryAttributes& rope, std::int64_t pairs);
 // Empty if no scaling of Llama 3 has these divisors. `original`: the context before the scaling; 0: unknown.
-std::optional<ops::RotaryAttributes> llama3_rope_of(std::span<const float> divisors, double theta, std::int64_t original);
+std::optional<ops::RotaryAttributes> rope_of_divisors(std::span<const float> divisors, double theta, std::int64_t original);
 
 template <const DecoderKind& kKind>
 inline constexpr GgufForm kDecoderGguf{
