@@ -329,14 +329,9 @@ void refuse_other_kinds(const File& file) {
 }  // namespace
 
 std::string_view name_of(SampleFormat format) {
-  switch (format) {
-    case SampleFormat::messages: return "messages";
-    case SampleFormat::sharegpt: return "sharegpt";
-    case SampleFormat::alpaca: return "alpaca";
-    case SampleFormat::prompt_completion: return "prompt and completion";
-    case SampleFormat::text: return "text";
-  }
-  return "";
+  constexpr std::array<std::string_view, kSampleFormats> kNames{"messages", "sharegpt", "alpaca", "prompt and completion",
+                                                                "text"};
+  return kNames[static_cast<std::size_t>(format)];
 }
 
 std::string ChatSample::where() const { return fmt::format("{}:{}", file, line); }
