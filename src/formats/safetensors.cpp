@@ -44,12 +44,6 @@ std::string_view SafetensorsFile::checksum(const StoredTensor& tensor) const {
   return std::string_view(checksums_).substr(kChecksumDigits * (1 + index), kChecksumDigits);
 }
 
-const StoredTensor& SafetensorsFile::require(std::string_view name) const {
-  const StoredTensor* tensor = find(name);
-  if (tensor == nullptr) throw data_error("E-FORMAT-TENSOR", path(), fmt::format("it has no tensor '{}'", name));
-  return *tensor;
-}
-
 void SafetensorsFile::read_into(const StoredTensor& tensor, std::span<std::byte> destination) const {
   ensure(std::ssize(destination) == tensor.bytes, "SafetensorsFile::read_into",
          "the destination does not have the tensor's size");
@@ -62,20 +56,10 @@ void SafetensorsFile::read_part(const StoredTensor& tensor, std::int64_t begin, 
   file_.read_at(tensor.offset + begin, destination);
 }
 
-void SafetensorsFile::read_into(std::string_view name, std::span<std::byte> destination) const {
-  read_into(require(name), destination);
-}
-
 void require_readable(const SafetensorsFile& file, const StoredTensor& tensor) {
   if (tensor.dtype == DType::f32 || tensor.dtype == DType::f16 || tensor.dtype == DType::bf16) return;
   throw data_error("E-FORMAT-TENSOR", file.path(), fmt::format("tensor '{}' is stored as {}", tensor.name, tensor.stored_as),
                    "F32, F16 or BF16");
-}
-
-void SafetensorsFile::read_f32(const StoredTensor& tensor, std::span<float> destination, std::span<std::byte> staging) const {
-  read_f32(tensor, 0, destination, staging);
-  ensure(std::ssize(destination) == tensor.shape.elements(), "SafetensorsFile::read_f32",
-         "the destination does not have the tensor's size");
 }
 
 void SafetensorsFile::read_f32(const StoredTensor& tensor, std::int64_t begin, std::span<float> destination,
@@ -98,10 +82,6 @@ void SafetensorsFile::read_f32(const StoredTensor& tensor, std::int64_t begin, s
     require_finite(path(), tensor.name, tensor.shape, begin + static_cast<std::int64_t>(done), destination.subspan(done, count));
     done += count;
   }
-}
-
-void SafetensorsFile::read_f32(std::string_view name, std::span<float> destination, std::span<std::byte> staging) const {
-  read_f32(require(name), destination, staging);
 }
 
 Bytes safetensors_bytes(const std::vector<TensorSpec>& tensors, Checksums checksums) {

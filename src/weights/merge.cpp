@@ -51,7 +51,7 @@ std::vector<float> all_of(const SafetensorsFile& file, const std::string& name) 
   const StoredTensor& tensor = *file.find(name);
   std::vector<float> numbers(static_cast<std::size_t>(tensor.shape.elements()));
   std::array<std::byte, 1 << 12> staging;
-  file.read_f32(tensor, numbers, staging);
+  file.read_f32(tensor, 0, numbers, staging);
   return numbers;
 }
 
