@@ -11,7 +11,7 @@
 
 #include "autodiff/small_gpt2.h"
 #include "models/decoder/decoder.h"
-#include "models/llama/llama.h"
+#include "models/all.h"
 #include "ops/block_matmul/block_matmul.h"
 #include "ops/cases/stored_matrix.h"
 #include "ops/matmul/matmul.h"

@@ -8,7 +8,6 @@
 
 #include "formats/jinja/evaluator.h"
 #include "formats/jinja/parameters.h"
-#include "formats/jinja/search.h"
 #include "formats/jinja/text_functions.h"
 #include "formats/jinja/unicode.h"
 #include "formats/tokenizer/character.h"

@@ -9,7 +9,7 @@
 
 #include "base/visit.h"
 #include "formats/jinja/evaluator.h"
-#include "formats/jinja/search.h"
+#include "formats/jinja/text_functions.h"
 #include "formats/jinja/unicode.h"
 #include "formats/tokenizer/character.h"
 

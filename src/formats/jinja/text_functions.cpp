@@ -1,9 +1,9 @@
 #include "formats/jinja/text_functions.h"
 
 #include <algorithm>
+#include <cstring>
 #include <set>
 
-#include "formats/jinja/search.h"
 #include "formats/jinja/unicode.h"
 #include "formats/tokenizer/character.h"
 
@@ -120,6 +120,13 @@ std::vector<TextRange> line_ranges(std::string_view text, bool with_ends) {
   }
   if (begin < text.size()) lines.push_back({begin, text.size()});
   return lines;
+}
+
+std::size_t find_bytes(std::string_view text, std::string_view part, std::size_t from) {
+  if (from > text.size()) return std::string_view::npos;
+  if (part.empty()) return from;
+  const void* found = memmem(text.data() + from, text.size() - from, part.data(), part.size());
+  return found == nullptr ? std::string_view::npos : static_cast<std::size_t>(static_cast<const char*>(found) - text.data());
 }
 
 std::string backwards(std::string_view text) { return {text.rbegin(), text.rend()}; }

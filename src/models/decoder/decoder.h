@@ -71,7 +71,7 @@ struct DecoderKind {
   std::string_view kind;          // model_type
   std::string_view architecture;  // the class in transformers
   DecoderConfig (*read)(const ConfigReader&) = nullptr;
-  DecoderConfig (*fresh)() = nullptr;  // the start for keys of [model]
+  DecoderConfig (*fresh)() = nullptr;  // the start for keys of [model]; null: the defaults above
   DecoderGguf gguf;
 };
 
@@ -121,7 +121,7 @@ template <const DecoderKind& kKind, const Family& kSelf>
 constexpr Family make_decoder_family(std::string_view title) {
   return {.kind = kKind.kind,
           .title = title,
-          .defaults = [] { return ModelConfig(kSelf, kKind.fresh()); },
+          .defaults = [] { return ModelConfig(kSelf, kKind.fresh != nullptr ? kKind.fresh() : DecoderConfig()); },
           .presets = nullptr,
           .keys = decoder_keys,
           .read = [](const ConfigReader& reader) { return ModelConfig(kSelf, kKind.read(reader)); },
