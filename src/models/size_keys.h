@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "models/model_config.h"
+#include "models/family.h"
 #include "settings/setting.h"
 
 namespace plimsoll {

@@ -91,6 +91,7 @@ class Evaluator {
   Value call_macro(const BoundMacro& bound, CallArguments arguments);
 
   Flow execute(const Body& body);
+  Flow execute_into(Text& text, const Body& body);
   Flow execute_any(const Statement& statement);
   Flow run_if(const If& node);
   Flow run_for(const For& node);

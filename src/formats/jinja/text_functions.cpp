@@ -1,6 +1,5 @@
 #include "formats/jinja/text_functions.h"
 
-#include <algorithm>
 #include <cstring>
 #include <set>
 
