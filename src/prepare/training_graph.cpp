@@ -11,7 +11,7 @@
 #include "base/error.h"
 #include "config/config_keys.h"
 #include "data/sample_file.h"
-#include "data/token_rows.h"
+#include "data/token_source.h"
 #include "formats/config_json.h"
 #include "formats/tokenizer_folder.h"
 #include "graph/builder.h"

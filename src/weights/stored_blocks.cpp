@@ -45,7 +45,7 @@ WeightFiles::Found StoredBlocks::need(const std::string& name, std::string_view 
 
 std::vector<float> StoredBlocks::floats(const WeightFiles::Found& found) const {
   std::vector<float> numbers(count_of(found.tensor->shape.elements()));
-  file(found).read_f32(*found.tensor, numbers, {});
+  file(found).read_f32(*found.tensor, 0, numbers, {});
   return numbers;
 }
 

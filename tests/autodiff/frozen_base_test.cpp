@@ -10,8 +10,8 @@
 #include <utility>
 
 #include "autodiff/small_gpt2.h"
+#include "models/all.h"
 #include "models/decoder/decoder.h"
-#include "models/llama/llama.h"
 #include "ops/block_matmul/block_matmul.h"
 #include "ops/cases/stored_matrix.h"
 #include "ops/matmul/matmul.h"

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "expect_error.h"
-#include "tensor/block_scales.h"
+#include "tensor/block_format.h"
 #include "tensor/half.h"
 
 namespace plimsoll {

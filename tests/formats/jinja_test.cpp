@@ -171,7 +171,7 @@ TEST(Jinja, EndsWithinItsBounds) {
   EXPECT_EQ(fault("{{ " + std::string(5000, '(') + "1" + std::string(5000, ')') + " }}"), "it is nested deeper than 200");
   std::string sum = "{{ 1";
   for (int i = 0; i < 5000; ++i) sum += " + 1";
-  EXPECT_EQ(fault(sum + " }}"), "an expression is nested deeper than 200");
+  EXPECT_EQ(fault(sum + " }}"), "it is nested deeper than 200");
   std::string blocks;
   for (int i = 0; i < 5000; ++i) blocks += "{% if true %}";
   EXPECT_EQ(fault(blocks), "it is nested deeper than 200");

@@ -68,7 +68,7 @@ TEST(RotaryFrequencies, DynamicFollowsTheLength) {
 // These numbers are transformers' own.
 TEST(RotaryFrequencies, Llama3IsThatOfTransformers) {
   const auto table =
-      rotary_table(of_16({.theta = 5e5, .scaling = RotaryScaling::llama3, .factor = 8, .low = 1, .high = 4, .original = 8192}));
+      rotary_table(of_16({.theta = 5e5, .scaling = RotaryScaling::by_bands, .factor = 8, .low = 1, .high = 4, .original = 8192}));
   expect_near(table, {1, .19392276, .03760603, .007292665, 5.24846e-4, 3.4281e-5, 6.64787e-6, 1.289173e-6}, 2e-6);
   EXPECT_EQ(table.attention_factor, 1);
 }

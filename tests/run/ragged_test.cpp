@@ -10,7 +10,7 @@
 #include <set>
 
 #include "data/sample_file.h"
-#include "models/llama/llama.h"
+#include "models/all.h"
 #include "run/session.h"
 
 namespace plimsoll {

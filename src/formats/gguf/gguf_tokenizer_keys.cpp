@@ -91,7 +91,8 @@ class TokenizerKeys {
     where_ = (folder_ / (json ? "tokenizer.json" : pair ? "vocab.json" : kSentencePieceFile)).string();
     file_.emplace(read_tokenizer(folder_));
     if (json || !pair) return;
-    for (const auto& [token, id] : read_json_if_there(folder_ / "added_tokens.json").items()) {
+    const Json more = read_json_if_there(folder_ / "added_tokens.json");
+    for (const auto& [token, id] : more.items()) {
       if (!id.is_number_unsigned()) throw broken(fmt::format("the id of '{}' is {}", token, id.dump()), "a whole number");
       file_->added.push_back({.content = token, .id = id.get<Token>()});
     }

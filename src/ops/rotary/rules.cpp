@@ -18,7 +18,7 @@ void require_scaling(const RotaryAttributes& a) {
   if (a.scaling == RotaryScaling::none) return;
   needs(a.factor > 0 || (from_contexts && a.most > 0), "factor");
   if (a.scaling == RotaryScaling::dynamic) needs(a.most > 0 && a.rotated > 2, "context");
-  if (a.scaling == RotaryScaling::llama3) needs(a.low > 0 && a.high >= a.low, "low and high factors");
+  if (a.scaling == RotaryScaling::by_bands) needs(a.low > 0 && a.high >= a.low, "low and high factors");
   if (a.scaling == RotaryScaling::yarn) needs(a.beta_fast > 0 && a.beta_slow > 0 && a.theta > 1, "beta");
   if (a.scaling == RotaryScaling::linear || a.scaling == RotaryScaling::dynamic) return;
   needs(a.original > 1, "original context");
@@ -64,7 +64,7 @@ std::string attribute_text(RotaryScaling scaling) {
     case RotaryScaling::none: return "none";
     case RotaryScaling::linear: return "linear";
     case RotaryScaling::dynamic: return "dynamic";
-    case RotaryScaling::llama3: return "llama3";
+    case RotaryScaling::by_bands: return "llama3";
     case RotaryScaling::yarn: return "yarn";
     case RotaryScaling::longrope: break;
   }

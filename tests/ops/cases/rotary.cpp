@@ -79,7 +79,7 @@ std::vector<OpCases> rotary_cases() {
   }
   cases.push_back(scaled({.scaling = RotaryScaling::linear, .factor = 4}));
   cases.push_back(scaled({.scaling = RotaryScaling::dynamic, .factor = 2, .most = 100, .length = 300}));
-  cases.push_back(scaled({.scaling = RotaryScaling::llama3, .factor = 8, .original = 2048}));
+  cases.push_back(scaled({.scaling = RotaryScaling::by_bands, .factor = 8, .original = 2048}));
   cases.push_back(scaled({.scaling = RotaryScaling::yarn, .factor = 4, .original = 1024}));
   cases.push_back(scaled({.scaling = RotaryScaling::longrope,
                           .original = 1024,
