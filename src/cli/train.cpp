@@ -157,11 +157,6 @@ int run_train(const TrainArguments& arguments) {
     throw config_error("E-USAGE", "plimsoll train", "--resume does not say which run", "--run with the folder of a run",
                        {Remedy::of_command("train CONFIG", {{"command.run", "DIR"}, {"command.resume"}})});
   }
-  constexpr std::int64_t kMostUpdates = std::int64_t{1} << 36;
-  if (const std::int64_t updates = arguments.updates.value_or(1); updates < 1 || updates > kMostUpdates) {
-    throw config_error("E-USAGE", "--updates", fmt::format("it is {}", updates),
-                       fmt::format("a whole number from 1 to {}", kMostUpdates));
-  }
   parse_faults(arguments.fault);  // before the folder is created
   if (arguments.force && !arguments.resume) {
     throw config_error("E-USAGE", "--force", "it is given without --resume", "a run that is resumed with other settings");
