@@ -20,7 +20,6 @@
 #include "cli/say.h"
 #include "config/config_keys.h"
 #include "measure/calibrate.h"
-#include "models/all.h"
 #include "prepare/epochs.h"
 #include "prepare/planning.h"
 #include "prepare/token_place.h"

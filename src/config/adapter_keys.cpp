@@ -50,7 +50,7 @@ std::vector<PatternNumber> pattern_numbers(const S& setting, double low, double 
 Text pattern_text(const std::vector<PatternNumber>& patterns) {
   std::vector<std::string> list;
   for (const PatternNumber& each : patterns) list.push_back(fmt::format("{}={}", each.pattern, each.number));
-  return list.empty() ? Text() : names_text(list);
+  return unless_empty(list);
 }
 
 ModuleSet modules(const S& setting) {
@@ -71,8 +71,6 @@ Text modules_text(const ModuleSet& set) {
   }
   return names_text(set.names);
 }
-
-Text unless_empty(const std::vector<std::string>& list) { return list.empty() ? Text() : names_text(list); }
 
 bool has_adapter(const C& c) { return c.adapter.active(); }
 
@@ -116,6 +114,8 @@ std::vector<std::string> names(const Setting& setting) {
   }
   throw type_error(setting, "a list of texts: [\"...\", \"...\"]");
 }
+
+std::string unless_empty(const std::vector<std::string>& list) { return list.empty() ? "" : names_text(list); }
 
 std::string names_text(const std::vector<std::string>& names) {
   std::string text;

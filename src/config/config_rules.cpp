@@ -5,12 +5,9 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstdlib>
-#include <system_error>
 #include <utility>
 
 #include "base/disk_folder.h"
-#include "base/shell.h"
 #include "config/adapter_keys.h"
 #include "config/batch.h"
 #include "config/optimizer_rules.h"
@@ -419,6 +416,36 @@ void check_resting(const Config& config, const GivenSettings& given) {
   }
 }
 
+// A setting `key`, and the setting `other` that it excludes if `says` holds for the configuration of `key` alone.
+struct Rivals {
+  std::string_view key, other;
+  bool (*says)(const Config&);
+};
+
+bool needs_no_scale(const Config& config) { return config.precision.compute != DType::f16; }
+
+constexpr Rivals kRivals[] = {
+    {"optimizer.betas", "optimizer.half_lives", [](const Config&) { return true; }},
+    {"optimizer.half_lives", "optimizer.betas", [](const Config& c) { return c.optimizer.half_lives.has_value(); }},
+    {"precision.compute", "precision.allow", [](const Config& c) { return !c.precision.allowed; }},
+    {"precision.compute", "precision.loss_scale", needs_no_scale},
+    {"precision.compute", "precision.loss_scale_growth", needs_no_scale},
+    {"train.epochs", "train.updates", [](const Config& c) { return c.train.epochs.has_value(); }},
+    {"train.gradient_clip", "train.gradient_clip_value", [](const Config& c) { return c.train.gradient_clip > 0; }},
+    {"train.gradient_clip_value", "train.gradient_clip", [](const Config& c) { return c.train.gradient_clip_value > 0; }},
+};
+
+bool excludes(const KeySetting& one, std::string_view other) {
+  if (one.key->name == "schedule.name") return !schedule_has(one.alone().schedule.kind, other);
+  if (one.key->name == "model.init" && !text(one.setting).empty() && text(one.setting) != "random") {
+    const std::vector<std::string> shape = model_keys(&ModelKey::of_folder);
+    return other == "model.preset" || std::ranges::find(shape, other) != shape.end();
+  }
+  return std::any_of(std::begin(kRivals), std::end(kRivals), [&](const Rivals& rivals) {
+    return rivals.key == one.key->name && rivals.other == other && rivals.says(one.alone());
+  });
+}
+
 }  // namespace
 
 bool keeps_state(const Config& config) { return has_state(config.optimizer.kind, config.optimizer.momentum > 0); }
@@ -453,40 +480,6 @@ bool schedule_has(ScheduleKind kind, std::string_view key) {
 std::string text_of(const ConfigKey& key, const Config& config) {
   return schedule_has(config.schedule.kind, key.name) ? key.text(config) : "";
 }
-
-namespace {
-
-// A setting `key`, and the setting `other` that it excludes if `says` holds for the configuration of `key` alone.
-struct Rivals {
-  std::string_view key, other;
-  bool (*says)(const Config&);
-};
-
-bool needs_no_scale(const Config& config) { return config.precision.compute != DType::f16; }
-
-constexpr Rivals kRivals[] = {
-    {"optimizer.betas", "optimizer.half_lives", [](const Config&) { return true; }},
-    {"optimizer.half_lives", "optimizer.betas", [](const Config& c) { return c.optimizer.half_lives.has_value(); }},
-    {"precision.compute", "precision.allow", [](const Config& c) { return !c.precision.allowed; }},
-    {"precision.compute", "precision.loss_scale", needs_no_scale},
-    {"precision.compute", "precision.loss_scale_growth", needs_no_scale},
-    {"train.epochs", "train.updates", [](const Config& c) { return c.train.epochs.has_value(); }},
-    {"train.gradient_clip", "train.gradient_clip_value", [](const Config& c) { return c.train.gradient_clip > 0; }},
-    {"train.gradient_clip_value", "train.gradient_clip", [](const Config& c) { return c.train.gradient_clip_value > 0; }},
-};
-
-bool excludes(const KeySetting& one, std::string_view other) {
-  if (one.key->name == "schedule.name") return !schedule_has(one.alone().schedule.kind, other);
-  if (one.key->name == "model.init" && !text(one.setting).empty() && text(one.setting) != "random") {
-    const std::vector<std::string> shape = model_keys(&ModelKey::of_folder);
-    return other == "model.preset" || std::ranges::find(shape, other) != shape.end();
-  }
-  return std::any_of(std::begin(kRivals), std::end(kRivals), [&](const Rivals& rivals) {
-    return rivals.key == one.key->name && rivals.other == other && rivals.says(one.alone());
-  });
-}
-
-}  // namespace
 
 OnResume on_resume(const ConfigKey& key, const Config& config) {
   const bool length_alone = key.name == "train.updates" && config.schedule.kind == ScheduleKind::constant;
