@@ -74,9 +74,6 @@ Text modules_text(const ModuleSet& set) {
 
 bool has_adapter(const C& c) { return c.adapter.active(); }
 
-// The keys below are written for configurations with an adapter.
-KeyAccess of_adapter(KeyAccess access) { return written_if(has_adapter, std::move(access)); }
-
 // The order of names in a list has no effect.
 AdapterSettings sorted(AdapterSettings settings) {
   for (std::vector<std::string>* list : {&settings.targets.names, &settings.excluded, &settings.modules_to_save}) {
@@ -124,37 +121,38 @@ std::string names_text(const std::vector<std::string>& names) {
 }
 
 std::vector<ConfigKey> adapter_keys() {
-  return {
+  std::vector<ConfigKey> keys{
       {"adapter.kind", OnResume::never, "lora or dora: small matrices are trained, and the model is frozen", "\"lora\"",
-       of_adapter(name_at(PLIMSOLL_FIELD(adapter.kind), kKinds))},
+       name_at(PLIMSOLL_FIELD(adapter.kind), kKinds)},
       {"adapter.init", OnResume::place, "a PEFT folder that the adapter begins as; it brings all other keys but dropout",
-       "\"adapter\"", of_adapter(key_at(PLIMSOLL_FIELD(adapter.init), [](const S& s) { return weights_folder(path(s)); }))},
-      {"adapter.rank", OnResume::never, "rows of A and columns of B", "16",
-       of_adapter(whole_at(PLIMSOLL_FIELD(adapter.rank), 1, kMostRank))},
+       "\"adapter\"", key_at(PLIMSOLL_FIELD(adapter.init), [](const S& s) { return weights_folder(path(s)); })},
+      {"adapter.rank", OnResume::never, "rows of A and columns of B", "16", whole_at(PLIMSOLL_FIELD(adapter.rank), 1, kMostRank)},
       {"adapter.alpha", OnResume::forced, "the adapter counts alpha / rank times", "32.0",
-       of_adapter(number_at(PLIMSOLL_FIELD(adapter.alpha), 0, kMostAlpha))},
-      {"adapter.rs", OnResume::forced, "rsLoRA: alpha / sqrt(rank) instead", "false",
-       of_adapter(key_at(PLIMSOLL_FIELD(adapter.rs), flag))},
+       number_at(PLIMSOLL_FIELD(adapter.alpha), 0, kMostAlpha)},
+      {"adapter.rs", OnResume::forced, "rsLoRA: alpha / sqrt(rank) instead", "false", key_at(PLIMSOLL_FIELD(adapter.rs), flag)},
       {"adapter.dropout", OnResume::results, "of what the adapter reads", "0.05",
-       of_adapter(number_at(PLIMSOLL_FIELD(adapter.dropout), 0, kBelowOne))},
+       number_at(PLIMSOLL_FIELD(adapter.dropout), 0, kBelowOne)},
       {"adapter.targets", OnResume::never,
        "layers that get one: \"all-linear\", a list of names or ends of names, or one regular expression for whole names",
-       "[\"q_proj\", \"v_proj\"]", of_adapter(key_at(PLIMSOLL_FIELD(adapter.targets), modules, modules_text))},
+       "[\"q_proj\", \"v_proj\"]", key_at(PLIMSOLL_FIELD(adapter.targets), modules, modules_text)},
       {"adapter.exclude", OnResume::never, "layers that get none all the same: names or ends of names",
-       "[\"layers.0.mlp.up_proj\"]", of_adapter(key_at(PLIMSOLL_FIELD(adapter.excluded), names, unless_empty))},
+       "[\"layers.0.mlp.up_proj\"]", key_at(PLIMSOLL_FIELD(adapter.excluded), names, unless_empty)},
       {"adapter.rank_pattern", OnResume::never,
        "other ranks of some layers: a regular expression for the end of a name and a number, the first one counts",
        "[\"down_proj=4\"]",
-       of_adapter(key_at(
+       key_at(
            PLIMSOLL_FIELD(adapter.rank_pattern), [](const S& s) { return pattern_numbers(s, 1, kMostRank, true); },
-           pattern_text))},
+           pattern_text)},
       {"adapter.alpha_pattern", OnResume::forced, "likewise other alphas", "[\"down_proj=8\"]",
-       of_adapter(key_at(
+       key_at(
            PLIMSOLL_FIELD(adapter.alpha_pattern), [](const S& s) { return pattern_numbers(s, 0, kMostAlpha, false); },
-           pattern_text))},
+           pattern_text)},
       {"adapter.modules_to_save", OnResume::never, "modules that are trained whole beside it: all whose names end so",
-       "[\"embed_tokens\", \"lm_head\"]", of_adapter(key_at(PLIMSOLL_FIELD(adapter.modules_to_save), names, unless_empty))},
+       "[\"embed_tokens\", \"lm_head\"]", key_at(PLIMSOLL_FIELD(adapter.modules_to_save), names, unless_empty)},
   };
+  // The keys are written for configurations with an adapter.
+  for (ConfigKey& key : keys) key.access = written_if(has_adapter, std::move(key.access));
+  return keys;
 }
 
 void complete_adapter(Config& config, const GivenSettings& given) {

@@ -39,6 +39,11 @@ Error missing(const GivenSettings& given, std::string what, std::string expected
   return config_error("E-CONFIG-MISSING", given.file(), what + " is not given", std::move(expected), {std::move(remedy)});
 }
 
+// `key` contradicts another key, or has no effect.
+Error conflict(const GivenSettings& given, std::string_view key, std::string what, std::string expected, Remedies remedies = {}) {
+  return config_error("E-CONFIG-CONFLICT", given.where(key), std::move(what), std::move(expected), std::move(remedies));
+}
+
 // A percentage refers to this machine's memory.
 void check_shares(const Config& config, const GivenSettings& given) {
   const Setting* budget = given.find("memory.budget");
@@ -148,15 +153,13 @@ void check_samples(const Config& config, const GivenSettings& given) {
                         std::pair{"data.too_long", stated && data.too_long != LongSamples::automatic}};
   for (const auto& [key, said] : says) {
     if (!said) continue;
-    throw config_error("E-CONFIG-CONFLICT", given.where(key),
-                       fmt::format("{} is given, and samples of format \"{}\" are cut from one stream", key, data.format),
-                       "JSON samples, data.format = \"chat\"", {Change("data.format", "chat")});
+    throw conflict(given, key, fmt::format("{} is given, and samples of format \"{}\" are cut from one stream", key, data.format),
+                   "JSON samples, data.format = \"chat\"", {Change("data.format", "chat")});
   }
   if (data.validation_share == 0) return;
-  throw config_error(
-      "E-CONFIG-CONFLICT", given.where("data.validation"),
-      fmt::format("a share of samples is held out, and those of format \"{}\" are cut from one stream", data.format),
-      "a file, or JSON samples, data.format = \"chat\"", {Change("data.format", "chat")});
+  throw conflict(given, "data.validation",
+                 fmt::format("a share of samples is held out, and those of format \"{}\" are cut from one stream", data.format),
+                 "a file, or JSON samples, data.format = \"chat\"", {Change("data.format", "chat")});
 }
 
 // Updates of a number of tokens, and rows with several samples: the number of micro-steps follows from the rows.
@@ -170,14 +173,13 @@ void complete_ragged(Config& config, const GivenSettings& given) {
         "at least one sample", {Change("train.effective_tokens", config.model.context)});
   }
   if (tokens && given.has("train.effective_batch") && train.effective_batch > 0) {
-    throw config_error("E-CONFIG-CONFLICT", given.where("train.effective_tokens"),
-                       "an update has a number of samples and a number of tokens", "one of the two",
-                       {Change("train.effective_tokens", 0), Change("train.effective_batch", "auto")});
+    throw conflict(given, "train.effective_tokens", "an update has a number of samples and a number of tokens", "one of the two",
+                   {Change("train.effective_tokens", 0), Change("train.effective_batch", "auto")});
   }
   if (train.accumulation) {
-    throw config_error("E-CONFIG-CONFLICT", given.where("train.accumulation"),
-                       "updates have as many micro-steps as their rows take, and a number of them is given", "without it",
-                       {Change("train.accumulation", "auto")});
+    throw conflict(given, "train.accumulation",
+                   "updates have as many micro-steps as their rows take, and a number of them is given", "without it",
+                   {Change("train.accumulation", "auto")});
   }
   if (tokens) train.effective_batch = train.effective_tokens / config.model.context;
   if (train.effective_batch > 0) return;
@@ -235,9 +237,8 @@ void check_clips(Config& config, const GivenSettings& given) {
   TrainSettings& train = config.train;
   if (train.gradient_clip_value > 0 && !given.has("train.gradient_clip")) train.gradient_clip = 0;
   if (train.gradient_clip_value == 0 || train.gradient_clip == 0) return;
-  throw config_error("E-CONFIG-CONFLICT", given.where("train.gradient_clip_value"),
-                     "gradients are clipped by their norm and by value", "one of the two",
-                     {Change("train.gradient_clip", 0), Change("train.gradient_clip_value", 0)});
+  throw conflict(given, "train.gradient_clip_value", "gradients are clipped by their norm and by value", "one of the two",
+                 {Change("train.gradient_clip", 0), Change("train.gradient_clip_value", 0)});
 }
 
 // The default of schedule.final_fraction.
@@ -266,9 +267,9 @@ void complete_momentum(Config& config, const GivenSettings& given) {
   const bool open = schedule.kind == ScheduleKind::one_cycle && !given.has("schedule.momentum_range");
   if (open && !none && !said) schedule.momentum = {0.95, 0.85};
   if (!schedule.momentum || !none) return;
-  throw config_error("E-CONFIG-CONFLICT", given.where("schedule.momentum_range"),
-                     "schedule.momentum_range is given and there is no momentum", "an optimizer that has momentum, or no range",
-                     {Change("optimizer.momentum", "0.9"), Change("schedule.momentum_range", "none")});
+  throw conflict(given, "schedule.momentum_range", "schedule.momentum_range is given and there is no momentum",
+                 "an optimizer that has momentum, or no range",
+                 {Change("optimizer.momentum", "0.9"), Change("schedule.momentum_range", "none")});
 }
 
 void complete_schedule(Config& config, const GivenSettings& given) {
@@ -314,9 +315,8 @@ void choose_precision(Config& config, const GivenSettings& given, const Bf16Spee
   const Setting* compute = given.find("precision.compute");
   if (compute == nullptr || !is_auto(*compute)) {
     if (!given.has("precision.allow")) return;
-    throw config_error("E-CONFIG-CONFLICT", given.where("precision.allow"),
-                       "precision.allow is given, and there is nothing to choose", "it belongs to precision.compute = \"auto\"",
-                       {Change("precision.compute", "auto")});
+    throw conflict(given, "precision.allow", "precision.allow is given, and there is nothing to choose",
+                   "it belongs to precision.compute = \"auto\"", {Change("precision.compute", "auto")});
   }
   const std::vector<DType> allowed = *std::exchange(config.precision.allowed, {});
   const auto may = [&](DType dtype) { return std::find(allowed.begin(), allowed.end(), dtype) != allowed.end(); };
@@ -333,9 +333,8 @@ void check_rounding(const Config& config, const GivenSettings& given) {
   const PrecisionSettings& precision = config.precision;
   if (precision.rounding != Rounding::nearest) {
     if (!precision.force_nearest) return;
-    throw config_error("E-CONFIG-CONFLICT", given.where("precision.force_nearest"),
-                       "precision.force_nearest is given, and rounding is at random", "without it, or nearest",
-                       {Change("precision.rounding", "nearest")});
+    throw conflict(given, "precision.force_nearest", "precision.force_nearest is given, and rounding is at random",
+                   "without it, or nearest", {Change("precision.rounding", "nearest")});
   }
   const std::string where = given.where("precision.rounding");
   if (!precision.has_narrow_numbers()) {
@@ -353,20 +352,18 @@ void check_precision(const Config& config, const GivenSettings& given) {
   check_rounding(config, given);
   for (const char* key : {"precision.loss_scale", "precision.loss_scale_growth"}) {
     if (config.precision.compute == DType::f16 || given.find(key) == nullptr) continue;
-    throw config_error("E-CONFIG-CONFLICT", given.where(key),
-                       fmt::format("{} is given, and {} needs no scale", key, precision_name(config.precision.compute)),
-                       "without it, or fp16", {Change("precision.compute", "fp16")});
+    throw conflict(given, key, fmt::format("{} is given, and {} needs no scale", key, precision_name(config.precision.compute)),
+                   "without it, or fp16", {Change("precision.compute", "fp16")});
   }
   if (config.precision.parameters != DType::f32 && config.precision.compute != DType::bf16) {
-    throw config_error("E-CONFIG-CONFLICT", given.where("precision.parameters"),
-                       "precision.parameters is bf16, and products are not", "products of bf16, or weights of fp32",
-                       {Change("precision.compute", "bf16"), Change("precision.parameters", "fp32")});
+    throw conflict(given, "precision.parameters", "precision.parameters is bf16, and products are not",
+                   "products of bf16, or weights of fp32",
+                   {Change("precision.compute", "bf16"), Change("precision.parameters", "fp32")});
   }
   const bool state = has_state(config.optimizer.kind, config.optimizer.momentum > 0);
   if (state || config.precision.optimizer_state == DType::f32) return;
-  throw config_error("E-CONFIG-CONFLICT", given.where("precision.optimizer_state"),
-                     "this optimizer has no state for each parameter that could be narrower",
-                     "adamw, lion, sgd with momentum, or fp32", {Change("precision.optimizer_state", "fp32")});
+  throw conflict(given, "precision.optimizer_state", "this optimizer has no state for each parameter that could be narrower",
+                 "adamw, lion, sgd with momentum, or fp32", {Change("precision.optimizer_state", "fp32")});
 }
 
 // Notes on choices that are accepted, and are most likely a mistake.

@@ -37,18 +37,16 @@ Sums sums_of(const SampleSource& source, const SampleOrder& order, std::int64_t 
   return sums;
 }
 
-std::int64_t samples_of_updates(const SampleSource& source, const SampleOrder& order, const WindowRule& rule,
-                                std::int64_t updates) {
+std::int64_t samples_of_updates(const SampleSource& source, const SampleOrder& order, WindowRule rule, std::int64_t updates) {
   if (rule.samples > 0) {
     if (rule.span == 0) return updates * rule.samples;
     const std::int64_t of_span = ceil_div(rule.span, rule.samples);
     return updates / of_span * rule.span + std::min(updates % of_span * rule.samples, rule.span);
   }
-  WindowRule unpacked = rule;  // how samples lie in rows does not matter
-  unpacked.packs = false;
+  rule.packs = false;  // how samples lie in rows does not matter
   Window window;
   std::int64_t first = 0, done = 0;
-  for (; done < updates && first < kMostRead; ++done, first = window.end()) cut_window(order, source, unpacked, first, window);
+  for (; done < updates && first < kMostRead; ++done, first = window.end()) cut_window(order, source, rule, first, window);
   if (done == updates) return first;
   if (rule.span > 0) return rule.span;  // the number of updates follows from the span
   return std::llround(static_cast<double>(first) / static_cast<double>(done) * static_cast<double>(updates));
@@ -115,16 +113,16 @@ EpochFacts epoch_facts(const Config& config, const TokenFile& train) {
 }
 
 std::int64_t updates_of_epochs(const Config& config, const TokenFile& train) {
-  const WindowRule rule = window_rule(config, train);
+  WindowRule rule = window_rule(config, train);
   if (rule.samples > 0) return ceil_div(rule.span, rule.samples);
   const std::unique_ptr<SampleSource> source = source_over(config, train);
   const SampleOrder order = sample_order(config, source->count());
   Window window;
   std::int64_t updates = 0;
-  WindowRule unpacked = rule;  // how samples lie in rows does not matter
-  unpacked.packs = false;
-  for (std::int64_t first = 0; first < rule.span; first = window.end(), ++updates)
-    cut_window(order, *source, unpacked, first, window);
+  rule.packs = false;  // how samples lie in rows does not matter
+  for (std::int64_t first = 0; first < rule.span; first = window.end(), ++updates) {
+    cut_window(order, *source, rule, first, window);
+  }
   return updates;
 }
 
