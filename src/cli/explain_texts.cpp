@@ -6,8 +6,7 @@ namespace {
 const CodeExplanation kExplanations[] = {
     {"E-ADAPTER-BASE", "The model that an adapter belongs to is not there.",
      "An adapter is a few small matrices: it needs the weights that it was trained on. Its adapter_config.json names their "
-     "folder, "
-     "which has moved or is a name on a hub.",
+     "folder, which has moved or is a name on a hub.",
      "Give the folder of the base anew with --weights, or as model.init of a training.",
      "plimsoll forward --weights BASE --adapter DIR --inputs ids.safetensors --out logits.safetensors"},
     {"E-ADAPTER-CONTRADICTION", "A key of [adapter] says something else than the folder in adapter.init.",
@@ -69,9 +68,8 @@ const CodeExplanation kExplanations[] = {
      "Leave such samples out, or write them as messages.", "plimsoll train CONFIG --set data.train=messages.jsonl"},
     {"E-CHAT-MASK", "It cannot be told which tokens of a conversation the assistant wrote.",
      "A template with {% generation %} blocks says so itself. With any other, the text up to a turn has to stay as it is when "
-     "the "
-     "conversation goes on. Some templates take the reasoning out of earlier turns, so that it does not. And each turn takes two "
-     "renderings of all before it: a million messages are rendered for one sample at most.",
+     "the conversation goes on. Some templates take the reasoning out of earlier turns, so that it does not. And each turn takes "
+     "two renderings of all before it: a million messages are rendered for one sample at most.",
      "Give a template for training, which has such blocks, or train on the last turn alone.",
      "plimsoll train CONFIG --set data.loss=last"},
     {"E-CHAT-SAMPLE", "A sample is no conversation and no text.",
@@ -86,8 +84,7 @@ const CodeExplanation kExplanations[] = {
      "plimsoll train CONFIG --set data.template=chat_template.jinja"},
     {"E-CHAT-UNTRAINED", "No sample has a token that is trained on.",
      "Loss is on the turns of the assistant. Samples without such a turn train nothing, nor do samples that lose it where they "
-     "are "
-     "cut to model.context.",
+     "are cut to model.context.",
      "Look at the samples; train on other turns, or keep the end of long samples.", "plimsoll data show CONFIG"},
     {"E-CHILD", "The process that plans or measures ended early.",
      "It was killed, for example by a memory limit of the container, or could not be started.",
@@ -119,8 +116,7 @@ const CodeExplanation kExplanations[] = {
      "Check the path. To begin with a complete file, let Plimsoll write one.", "plimsoll init > run.toml"},
     {"E-CONFIG-HEADS", "The numbers of heads and their size do not fit the width.",
      "Each attention head takes an equal part of the width, unless model.head_size says how much. Heads of keys and values "
-     "divide "
-     "the heads. Rotary positions need an even size.",
+     "divide the heads. Rotary positions need an even size.",
      "Take one of the numbers that the message names. 64 per head is usual.", "plimsoll plan CONFIG --set model.heads=12"},
     {"E-CONFIG-INIT", "A key of the model's shape contradicts the folder in model.init.",
      "The folder's config.json brings the shape of its weights. Only dropout and a context of at most its positions may be "
@@ -157,8 +153,7 @@ const CodeExplanation kExplanations[] = {
      "Write --set train.updates=200; put quotes around values with spaces.", "plimsoll plan CONFIG --set train.updates=200"},
     {"E-CONFIG-SIZE", "A size of memory cannot be understood.",
      "Sizes are a number and a unit, in upper or lower case: KiB, MiB, GiB, TiB and K, M, G, T alone (powers of 1024, as Docker "
-     "and "
-     "Java read them), KB, MB, GB, TB (powers of 1000), or bytes. 50% is of this machine's memory.",
+     "and Java read them), KB, MB, GB, TB (powers of 1000), or bytes. 50% is of this machine's memory.",
      "Write 512MiB, 2GiB, 2g, 50% or 1500000000.", "plimsoll plan CONFIG --memory 2GiB"},
     {"E-CONFIG-SYNTAX", "The configuration is not TOML.",
      "Frequent causes: text without quotes, a comma or bracket that is missing, a key given twice, a decimal point without a "
@@ -177,16 +172,14 @@ const CodeExplanation kExplanations[] = {
      "plimsoll init"},
     {"E-CUDA-DEVICE", "No GPU can be used, or one has failed.",
      "There is none, its driver is older than the CUDA that the module was built with, a container hides it, or a kernel ended "
-     "in "
-     "an error; the message has the driver's words and both versions.",
+     "in an error; the message has the driver's words and both versions.",
      "Look at what nvidia-smi shows. A run goes on from its last checkpoint with --resume.",
      "plimsoll train CONFIG --device cpu"},
     {"E-CUDA-LOAD", "The CUDA module cannot be loaded.",
      "This build has none (it was made without a GPU driver or without nvcc), or libcublasLt.so.13 is not where the loader "
      "looks.",
      "Build it where CUDA 13 is installed (scripts/build plimsoll_cuda), or name the folder of its libraries: of a toolkit, or "
-     "of PyTorch's packages "
-     "(VENV/lib/python3.X/site-packages/nvidia/cu13/lib).",
+     "of PyTorch's packages (VENV/lib/python3.X/site-packages/nvidia/cu13/lib).",
      "LD_LIBRARY_PATH=/usr/local/cuda/lib64 plimsoll train CONFIG --device cuda"},
     {"E-CUDA-OP", "A GPU has no kernel for an op of the model.",
      "The model has an op that only the CPU runs, and a plan for a GPU was asked for.", "Train it on the CPU.",
@@ -210,17 +203,15 @@ const CodeExplanation kExplanations[] = {
      "cat texts/*.txt > all.txt"},
     {"E-DATA-FORMAT", "The data file does not have the format that data.format says.",
      "Raw tokens have two bytes each (u16) or four (u32), and a file is a whole number of them. llm.c's files begin with a "
-     "header "
-     "of 1,024 bytes: magic number 20240520 and version 1 before tokens of two bytes, 20240801 and version 7 before tokens of "
-     "four. What is evidently something else by its bytes (packed, UTF-16, an array, raw tokens of four bytes) is refused, and "
-     "under data.format = \"auto\" JSON lines, tables and names of other kinds are, too. So are files of several formats or "
-     "widths. \"bytes\" takes any file.",
+     "header of 1,024 bytes: magic number 20240520 and version 1 before tokens of two bytes, 20240801 and version 7 before "
+     "tokens of four. What is evidently something else by its bytes (packed, UTF-16, an array, raw tokens of four bytes) is "
+     "refused, and under data.format = \"auto\" JSON lines, tables and names of other kinds are, too. So are files of several "
+     "formats or widths. \"bytes\" takes any file.",
      "Convert the file as the message says, or set data.format to what it is: bytes, u16, u32, llmc or bpe.",
      "plimsoll train CONFIG --set data.format=bytes"},
     {"E-DATA-JSON", "A data file is not JSON, or a sample is too large.",
      "Samples stand one on a line, or in an array that is the whole file. This line is no JSON, or is not UTF-8, or it is longer "
-     "than "
-     "64 MiB. With --memory, a sample may have a 32nd of the budget.",
+     "than 64 MiB. With --memory, a sample may have a 32nd of the budget.",
      "Look at the line that the message names.", "python3 -m json.tool --json-lines data.jsonl"},
     {"E-DATA-LABEL", "A label is no class of the model.",
      "Labels count from 0, and the data has more classes than the model. Labels below 0 are rows that are ignored.",
@@ -251,11 +242,9 @@ const CodeExplanation kExplanations[] = {
      "Raise the limit (ulimit -u), or end other processes.", "ulimit -a"},
     {"E-DATA-TOKEN", "A token is outside the model's vocabulary.",
      "The file was tokenised for another model, or is text that is read as tokens. Or the text has a token of the tokenizer, "
-     "such as "
-     "<pad>, that the weights have no row for.",
+     "such as <pad>, that the weights have no row for.",
      "Set data.format to what the file is. Set model.vocab to the vocabulary that the file was made with, where the model begins "
-     "as "
-     "random numbers; where it comes from a folder, use data without the token.",
+     "as random numbers; where it comes from a folder, use data without the token.",
      "plimsoll train CONFIG --set data.format=bytes"},
     {"E-DATA-VALIDATION", "The share that is held out is none of the samples, or all of them.",
      "Samples are held out by a hash of their tokens, so a small share of few samples may be none.",
@@ -276,17 +265,14 @@ const CodeExplanation kExplanations[] = {
      "plimsoll train CONFIG --run DIR --resume --disk ANOTHER_FOLDER:SIZE"},
     {"E-DISK-SIZE", "What has to leave the memory of the kernels is larger than the budgets of the tiers beyond it.",
      "plan.optimizer_state, parameters, gradients or activations is \"disk\", and the size behind the colon of --disk is too "
-     "small, "
-     "or "
-     "that of --host-memory where a device computes.",
+     "small, or that of --host-memory where a device computes.",
      "Give it more of the disk or the host, or leave them on \"auto\".", "plimsoll plan CONFIG --disk /tmp/plimsoll:16GiB"},
     {"E-DIVERGED",
      "Training has diverged. DIVERGED_NONFINITE: the loss or the gradient is no number any more. DIVERGED_ABOVE_START: the "
      "smoothed loss was above that of the first updates for 50 in a row. DIVERGED_FROM_BEST: for 60 it had lost a third of what "
      "had been learned.",
      "The learning rate is too high for this model or batch, its warm-up too short, or the clip is off. The checkpoint was left "
-     "as "
-     "it was; where the numbers are finite, the state is in diverged.safetensors beside it.",
+     "as it was; where the numbers are finite, the state is in diverged.safetensors beside it.",
      "Lower the learning rate by 3 to 10 times, lengthen the warm-up, keep gradient_clip = 1.0. metrics.jsonl shows where the "
      "gradient norm began to rise, and marks spikes. With --resume, train.on_divergence = \"continue\" goes on from "
      "diverged.safetensors all the same, where no later checkpoint is.",
@@ -310,16 +296,14 @@ const CodeExplanation kExplanations[] = {
      "plimsoll plan CONFIG --set plan.group=1 --export-instance FILE"},
     {"E-EXPORT-MODEL", "A GGUF file cannot say what the model computes.",
      "Programs that open GGUF files know an architecture by its keys. Rotary types dynamic and longrope, YaRN with settings of "
-     "its "
-     "own, sliding windows of Qwen, other activations and vocabularies of bytes have none.",
+     "its own, sliding windows of Qwen, other activations and vocabularies of bytes have none.",
      "Export a model that docs/models.md lists under GGUF files.", "plimsoll export --weights DIR --gguf FILE --type BF16"},
     {"E-EXPORT-RANGE", "A tensor has numbers that the type of an export or a merge cannot hold.",
      "F16 ends at 65504, and the scales of Q8_0 are F16.", "Take BF16 or F32, which have the range of the weights.",
      "plimsoll export --weights DIR --gguf FILE --type BF16"},
     {"E-EXPORT-TOKENIZER", "GGUF has no name for what the tokenizer does.",
      "A GGUF file names a way to cut text; it does not describe one. Known are BPE of bytes with the cuts of GPT-2, OLMo, "
-     "SmolLM, "
-     "Qwen2, Llama 3, Tekken and GPT-4o, and SentencePiece with byte fallback. The model needs a row for each token.",
+     "SmolLM, Qwen2, Llama 3, Tekken and GPT-4o, and SentencePiece with byte fallback. The model needs a row for each token.",
      "Use the tokenizer that the model came with, or leave tokenizer.json out of the folder and give the other program its own.",
      "plimsoll tokenize --tokenizer DIR TEXT"},
     {"E-FORMAT-CONFIG", "The config.json of a model's folder is not usable.",
@@ -328,15 +312,13 @@ const CodeExplanation kExplanations[] = {
      "Use the folder of a model that docs/models.md lists.", "plimsoll plan CONFIG --set model.init=FOLDER"},
     {"E-FORMAT-GGUF", "The GGUF file is broken, or holds what is not computed.",
      "It was cut short, by a broken download, for example. Or its architecture, its tokenizer or the type of a tensor is one "
-     "that "
-     "Plimsoll does not have: the message names it.",
+     "that Plimsoll does not have: the message names it.",
      "Compare the size with the original and fetch it again. Where a type is named, use a file of one of the types that the "
      "message lists; where an architecture is, a model of llama, mistral, qwen2, qwen3 or gpt2.",
      "plimsoll plan CONFIG --set model.init=FILE.gguf"},
     {"E-FORMAT-INDEX", "model.safetensors.index.json and the files that it names do not agree.",
      "A file is missing or from another download, the index was edited, or it names a path outside of the folder. Each tensor "
-     "must "
-     "be in exactly the file that weight_map names, and each file must lie in the folder itself.",
+     "must be in exactly the file that weight_map names, and each file must lie in the folder itself.",
      "Fetch the folder again, all of its files.", "ls -l FOLDER"},
     {"E-FORMAT-NAN", "A tensor of the weights, or a scale of one of its blocks, is NaN or infinite.",
      "The training that made it diverged, a conversion left the range of its type, or the file is damaged. All that the model "
@@ -345,8 +327,7 @@ const CodeExplanation kExplanations[] = {
      "plimsoll eval CONFIG --weights FOLDER"},
     {"E-FORMAT-QUANT", "A quantised matrix is not stored as bitsandbytes stores one.",
      "Such a matrix lies in several tensors: its codes, the scales of its blocks or rows, and for nf4 a JSON object with its "
-     "shape. "
-     "One of them is missing, has another size, or names a format that is not read.",
+     "shape. One of them is missing, has another size, or names a format that is not read.",
      "Save the model again with bitsandbytes (nf4 with blocks of 64, or int8), or use the weights before they were quantised and "
      "set quantize.base.",
      "plimsoll eval CONFIG --weights FOLDER --set quantize.base=nf4"},
@@ -358,16 +339,14 @@ const CodeExplanation kExplanations[] = {
     {"E-FORMAT-TIE", "One parameter is stored under two names, with different numbers.",
      "config.json says that the head and the embedding are one table, and the files hold two. One of the two would be lost.",
      "If the head has weights of its own, set tie_word_embeddings to false in the folder's config.json. Else remove one of the "
-     "two "
-     "tensors.",
+     "two tensors.",
      "plimsoll plan CONFIG --set model.init=FOLDER"},
     {"E-FORMAT-VOCABULARY", "vocab.json or merges.txt is not a GPT-2 vocabulary.",
      "A file is broken, or belongs to a tokenizer of another kind.", "Use both files from one folder of a GPT-2 model.",
      "plimsoll train CONFIG --set data.vocabulary=FOLDER"},
     {"E-FORMAT-WEIGHTS", "The folder has no weights that can be read, or they do not match the shape in config.json.",
      "There is neither model.safetensors nor model.safetensors.index.json: .bin files are not read. Or files of two models lie "
-     "in "
-     "one folder, or config.json was edited.",
+     "in one folder, or config.json was edited.",
      "Save the model again with save_pretrained, or fetch the folder again.", "plimsoll plan CONFIG --set model.init=FOLDER"},
     {"E-FREEZE", "model.freeze has a pattern that fits no parameter, or leaves nothing to train.",
      "Each pattern is a regular expression for all of the name of a parameter, or of a module that holds it: \"wte\", "
@@ -417,8 +396,8 @@ const CodeExplanation kExplanations[] = {
      "/proc is not mounted, or this is no Linux kernel that counts VmHWM. A budget that nobody counts cannot be kept.",
      "Run on a Linux system or in a container that has /proc.", "grep VmHWM /proc/self/status"},
     {"E-MEM-MACHINE", "The budget is more than this machine has left.",
-     "--memory or memory.budget is larger than what the kernel calls available, or than the limit of the container leaves. "
-     "A training that began would be ended by the kernel, or would bring down its neighbours.",
+     "--memory or memory.budget is larger than what the kernel calls available, or than the limit of the container leaves. A "
+     "training that began would be ended by the kernel, or would bring down its neighbours.",
      "Give a budget that the machine has (the message names it), leave the budget out to take what there is, or end other "
      "programs.",
      "plimsoll machine"},
@@ -428,33 +407,32 @@ const CodeExplanation kExplanations[] = {
      "Give more memory. With train.micro_batch set, fewer plans are looked at.",
      "plimsoll plan CONFIG --set train.micro_batch=1"},
     {"E-MEM-RESERVE", "After warm-up, the process uses more memory outside its arena than was planned.",
-     "Libraries took more than on the machine that was measured. Training stopped before its first update, so the budget was "
-     "not silently exceeded.",
+     "Libraries took more than on the machine that was measured. Training stopped before its first update, so the budget was not "
+     "silently exceeded.",
      "Measure the machine again; if it remains, plan with a budget that is lower by what the message names.",
      "plimsoll machine CONFIG"},
     {"E-PLAN-ACTIVATIONS", "Activations have to leave memory, and none can.",
      "plan.activations is \"disk\": what crosses into the first blocks rests on the next tier between the passes. That needs "
-     "such a "
-     "tier with room for it, optimizer state beside it, and blocks that make the rest again.",
+     "such a tier with room for it, optimizer state beside it, and blocks that make the rest again.",
      "Give it a disk or a host, leave plan.recompute and plan.optimizer_state on \"auto\", or let the planner choose.",
      "plimsoll plan CONFIG --disk /tmp/plimsoll:16GiB --set plan.activations=auto"},
     {"E-PLAN-CHANGED", "What would run now is not what was planned.",
      "The libraries, the instruction set, the number of threads or the engine of disk transfers are not those of the plan. The "
      "predicted memory would be wrong.",
-     "Plan again here. A thread count that differs from the plan's is an error, not a slow path. On a GPU cuBLASLt may "
-     "choose another algorithm than in the calibration: then delete the machine file and measure again. `plimsoll machine CONFIG "
+     "Plan again here. A thread count that differs from the plan's is an error, not a slow path. On a GPU cuBLASLt may choose "
+     "another algorithm than in the calibration: then delete the machine file and measure again. `plimsoll machine CONFIG "
      "--device cuda --unverified --json` prints the name of the file.",
      "plimsoll plan CONFIG --out plan.json"},
     {"E-PLAN-FILE", "The file of --plan or --diff is not a plan.", "It was cut short, edited, or written by something else.",
      "Write it anew.", "plimsoll plan CONFIG --out plan.json"},
     {"E-PLAN-FIT", "No plan fits into the budget; nothing was started.",
      "eval, generate and forward need the weights, or a disk for them. For a training the planner tried every value of the keys "
-     "that are auto. The floor is the smallest budget that worked. Weights, "
-     "gradients and optimizer state take 16 bytes per parameter (adamw) before the first activation.",
+     "that are auto. The floor is the smallest budget that worked. Weights, gradients and optimizer state take 16 bytes per "
+     "parameter (adamw) before the first activation.",
      "Take one of the remedies of the message: each is a set of arguments that was planned and fits, with its peak and its time "
      "per update. Remedies that keep the result come first: a key that goes back to auto, a disk, more memory. Leaving "
-     "micro_batch, accumulation, recompute and loss_chunks on auto gives the planner most room; none of "
-     "them changes which samples an update sees.",
+     "micro_batch, accumulation, recompute and loss_chunks on auto gives the planner most room; none of them changes which "
+     "samples an update sees.",
      "plimsoll plan CONFIG --set train.micro_batch=auto --set train.accumulation=auto --set plan.recompute=auto"},
     {"E-PLAN-GROUP", "So many micro-batches cannot go through each block of this model together.",
      "Gradients would add up in another order where blocks share a parameter, a model without repeated blocks has nothing to go "
@@ -467,8 +445,7 @@ const CodeExplanation kExplanations[] = {
     {"E-RESUME", "The run cannot be resumed with this configuration.",
      "A run goes on with its own settings and budgets. Something that decides the result is given anew, or was edited since the "
      "run began: in the file, or in the config.json of model.init. A model or an adapter that has moved is taken from its new "
-     "place "
-     "if its numbers are the same.",
+     "place if its numbers are the same.",
      "Resume without it. --force takes what changes samples, noise or arithmetic, and results that the file changes; what the "
      "checkpoint holds (the model's shape, the optimizer, the batch) cannot change.",
      "plimsoll train --run DIR --resume"},
@@ -481,22 +458,19 @@ const CodeExplanation kExplanations[] = {
      "Wait for the process that the message names, or end it (it saves and can be resumed), or give another folder.",
      "plimsoll train CONFIG --run ANOTHER_FOLDER"},
     {"E-RUN-EXISTS", "The run folder already holds a run.",
-     "Nothing that was saved is overwritten. A folder of a run that saved nothing is trained into "
-     "again.",
+     "Nothing that was saved is overwritten. A folder of a run that saved nothing is trained into again.",
      "Give another folder, or continue the run in this one.", "plimsoll train CONFIG --run DIR --resume"},
     {"E-RUN-MISSING", "There is no run to resume.", "--resume names a folder in which no run was started.",
      "Check the path, or start a run there without --resume.", "plimsoll train CONFIG --run DIR"},
     {"E-RUN-ROOM", "The folder of the run has no room for what the run writes; nothing was started.",
      "A run keeps a checkpoint and writes the next one beside it before it replaces it. Weights come at the end, and averages "
      "where optimizer.ema_half_life is set; they too are whole before they replace what is there. What the folder already holds "
-     "of "
-     "the same run counts as free.",
+     "of the same run counts as free.",
      "Name a folder on a file system with more room, or free what the message says is missing.",
      "plimsoll train CONFIG --run ANOTHER_FOLDER"},
     {"E-RUN-STORED", "stored.json of the run does not say how its weights are stored.",
      "The file was edited or torn. It holds the name, type and file that each parameter had in the folder from which the run "
-     "began; "
-     "the weights are saved in the same way.",
+     "began; the weights are saved in the same way.",
      "Put it back, or remove it: the weights are then saved as one file, in the type that they have in memory.",
      "rm DIR/stored.json && plimsoll train --run DIR --resume"},
     {"E-SCALE-FLOOR", "In fp16, gradients overflow whatever the loss is multiplied by.",
@@ -513,10 +487,8 @@ const CodeExplanation kExplanations[] = {
      "Name one of them. For all else, set a value and look at its plan.", "plimsoll plan CONFIG --memory 2GiB --solve context"},
     {"E-TOKENIZER", "A tokenizer, or a part of it, is not read.",
      "tokenizer.json is broken, or has a part that is not computed: docs/tokenizers.md lists those that are. Or a pattern in it "
-     "takes "
-     "too long on a text. Or a folder has vocab.json and merges.txt alone, and the text holds tokens that were added to them. Or "
-     "the "
-     "model's tokens are not known and its text would be read as bytes.",
+     "takes too long on a text. Or a folder has vocab.json and merges.txt alone, and the text holds tokens that were added to "
+     "them. Or the model's tokens are not known and its text would be read as bytes.",
      "Take the folder's tokenizer.json as it was published, or make the tokens with the tokenizer itself and train on them with "
      "data.format = \"u16\", or \"u32\" for more than 65,536 tokens.",
      "plimsoll train CONFIG --set data.train=tokens.bin --set data.format=u16"},

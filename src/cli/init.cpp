@@ -71,49 +71,6 @@ std::string line_of(const ConfigKey& key, const Config& config) {
   return fmt::format("{:<32} # {}\n", setting, key.comment);
 }
 
-}  // namespace
-
-std::string init_text(std::string_view preset) {
-  const Config config = starting_point(preset);
-  std::string text =
-      "# A configuration of Plimsoll. Change what you like, then:\n"
-      "#   plimsoll plan  run.toml          what fits into memory.budget, and how fast\n"
-      "#   plimsoll train run.toml --run run\n"
-      "# A line with one # shows a default. A line with ## is an example for an adapter, or for another kind of model, "
-      "optimizer, schedule or precision.\n"
-      "# Remove the # to use it. Paths are relative to this file.\n";
-  if (!facts_of(config.model.config).bytes) {
-    text += "# To fine-tune instead of starting from random weights, set init to a Hugging Face folder and remove preset.\n";
-  }
-  text += "\n";
-  std::string_view section;
-  for (const ConfigKey& key : config_keys()) {
-    if (section_of(key.name) != section) text += fmt::format("\n[{}]\n", section = section_of(key.name));
-    text += line_of(key, config);
-  }
-  return text;
-}
-
-std::string init_text(const StartingPoint& start, std::string_view command) {
-  std::string text = fmt::format("# Written by `{}`. Change what you like, then:\n", command);
-  if (start.chat)
-    text += "#   plimsoll data show run.toml        samples as the model sees them, with the trained tokens marked\n";
-  text += fmt::format(
-      "#   plimsoll plan  run.toml            what needs the memory, and how long an update takes\n"
-      "#   plimsoll train run.toml --run run\n"
-      "# Model: {}\n# Data: {}\n# Memory: {}\n\n",
-      start.model, start.data, start.memory);
-  std::string_view section;
-  for (const StartingKey& key : start.keys) {
-    if (section_of(key.name) != section) text += fmt::format("\n[{}]\n", section = section_of(key.name));
-    const std::string setting = fmt::format("{} = {}", leaf_of(key.name), key.value);
-    text += key.remark.empty() ? setting + "\n" : fmt::format("{:<32} # {}\n", setting, key.remark);
-  }
-  return text;
-}
-
-namespace {
-
 bool is_control(char letter) { return static_cast<unsigned char>(letter) < 0x20 || letter == 0x7f; }
 
 // The command line without control characters, which a comment cannot hold.
@@ -154,6 +111,45 @@ void check_model(const InitArguments& arguments) {
 }
 
 }  // namespace
+
+std::string init_text(std::string_view preset) {
+  const Config config = starting_point(preset);
+  std::string text =
+      "# A configuration of Plimsoll. Change what you like, then:\n"
+      "#   plimsoll plan  run.toml          what fits into memory.budget, and how fast\n"
+      "#   plimsoll train run.toml --run run\n"
+      "# A line with one # shows a default. A line with ## is an example for an adapter, or for another kind of model, "
+      "optimizer, schedule or precision.\n"
+      "# Remove the # to use it. Paths are relative to this file.\n";
+  if (!facts_of(config.model.config).bytes) {
+    text += "# To fine-tune instead of starting from random weights, set init to a Hugging Face folder and remove preset.\n";
+  }
+  text += "\n";
+  std::string_view section;
+  for (const ConfigKey& key : config_keys()) {
+    if (section_of(key.name) != section) text += fmt::format("\n[{}]\n", section = section_of(key.name));
+    text += line_of(key, config);
+  }
+  return text;
+}
+
+std::string init_text(const StartingPoint& start, std::string_view command) {
+  std::string text = fmt::format("# Written by `{}`. Change what you like, then:\n", command);
+  if (start.chat)
+    text += "#   plimsoll data show run.toml        samples as the model sees them, with the trained tokens marked\n";
+  text += fmt::format(
+      "#   plimsoll plan  run.toml            what needs the memory, and how long an update takes\n"
+      "#   plimsoll train run.toml --run run\n"
+      "# Model: {}\n# Data: {}\n# Memory: {}\n\n",
+      start.model, start.data, start.memory);
+  std::string_view section;
+  for (const StartingKey& key : start.keys) {
+    if (section_of(key.name) != section) text += fmt::format("\n[{}]\n", section = section_of(key.name));
+    const std::string setting = fmt::format("{} = {}", leaf_of(key.name), key.value);
+    text += key.remark.empty() ? setting + "\n" : fmt::format("{:<32} # {}\n", setting, key.remark);
+  }
+  return text;
+}
 
 int run_init(const InitArguments& arguments) {
   if (arguments.data.empty()) {

@@ -128,7 +128,8 @@ class ConfigMeasurement {
   void measure(std::int64_t micro, double many) {
     const Graph graph = graph_of(micro);
     const KernelSeconds quiet = quiet_kernels();
-    const int missing = count_unmeasured(graph, config_.threads, 1, quiet);
+    const KernelCoverage before = coverage(graph, config_.threads, 1, quiet);
+    const int missing = before.kernels - before.known;
     if (missing == 0 || left() <= 0) return;
     say_line(fmt::format("measuring {} kernels at micro-batch {}, {} left", missing, micro, duration_text(left())));
     Measured measured = measured_in_child([&] {

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <exception>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <new>
 #include <string>
@@ -29,6 +30,7 @@
 #include "cli/spelling.h"
 #include "config/config_aliases.h"
 #include "config/config_keys.h"
+#include "device/machine_facts.h"
 #include "measure/calibrate.h"
 #include "settings/setting.h"
 
@@ -69,9 +71,9 @@ CLI::Option* add_config_file(CLI::App& command, ConfigArguments& config) {
   return command.add_option("CONFIG", config.file, "a TOML file; `plimsoll init` writes one");
 }
 
-// --set of a command without a configuration takes quantize.base alone.
-void add_base(CLI::App& command, std::vector<Change>& changes) {
-  add_sets(command, changes, "--set quantize.base=nf4 (or int8, bf16, file): how linear layers are stored in memory");
+CLI::Option* add_config(CLI::App& command, ConfigArguments& config) {
+  add_budgets(command, config.changes, kFileOrFree);
+  return add_config_file(command, config);
 }
 
 void add_device(CLI::App& command, ConfigArguments& config) {
@@ -96,11 +98,6 @@ std::string aliases_footer() {
   return text;
 }
 
-void add_config(CLI::App& command, ConfigArguments& config) {
-  add_config_file(command, config)->required();
-  add_budgets(command, config.changes, kFileOrFree);
-}
-
 // --diff compares files, so it excludes all options that shape a plan, and CONFIG.
 void add_diff(CLI::App& command, PlanArguments& a) {
   const auto others = command.get_options([](const CLI::Option* option) { return option->get_name() != "--help"; });
@@ -118,10 +115,9 @@ void add_diff(CLI::App& command, PlanArguments& a) {
 }
 
 void plan_options(CLI::App& command, PlanArguments& a) {
-  add_config_file(command, a.config);
-  command.footer(aliases_footer());
-  add_budgets(command, a.config.changes, kFileOrFree);
+  add_config(command, a.config);
   add_device(command, a.config);
+  command.footer(aliases_footer());
   command.add_option("--machine", a.machine,
                      "plan for the machine of this file (machines/*, or what `machine --json` printed), or for `sim`");
   command.add_option("--out", a.out, "write the plan here, for train --plan");
@@ -141,23 +137,20 @@ void plan_options(CLI::App& command, PlanArguments& a) {
       ->excludes(frontier)
       ->excludes(instance);
   add_diff(command, a);
-  command.add_flag("--json", a.json, "one JSON object on stdout");
 }
 
 void train_options(CLI::App& command, TrainArguments& a) {
-  add_config_file(command, a.config);
-  add_budgets(command, a.config.changes, kFileOrFree);
+  add_config(command, a.config);
   add_device(command, a.config);
   command.footer(aliases_footer());
   command.add_option("--run", a.run, "folder of the run, new unless --resume (default: runs/<date>-<hash>)");
   command.add_option("--plan", a.plan, "train with the plan in this file, from plan --out");
-  command.add_option("--updates", a.updates, "stop after this many updates in all; the schedule still ends at train.updates");
+  command.add_option("--updates", a.updates, "stop after this many updates in all; the schedule still ends at train.updates")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 36));
   command.add_flag("--resume", a.resume,
                    "continue the run in --run from its checkpoint, with its own settings; CONFIG may be left out");
   command.add_flag("--force", a.force,
                    "with --resume: accept changed settings that change the result (seed, data order and format, precision)");
-  command.add_flag("--audit", a.audit,
-                   "check every byte against the plan and report differences; needs 64 MiB more than the budget");
   command.add_flag("--json", a.json, "print run.json at the end");
   command.add_option("--fault", a.fault, "what verify makes wrong")->group("");  // hidden
   command.final_callback([&a] {
@@ -166,12 +159,11 @@ void train_options(CLI::App& command, TrainArguments& a) {
 }
 
 void verify_options(CLI::App& command, VerifyArguments& a) {
-  add_config(command, a.config);
+  add_config(command, a.config)->required();
   add_device(command, a.config);
   command.add_option("--folder", a.folder,
                      "keep the test runs and their data here, so that you can repeat the commands that --json prints (default: a "
                      "temporary folder)");
-  command.add_flag("--json", a.json, "one JSON object on stdout");
 }
 
 void tokenize_options(CLI::App& command, TokenizeArguments& a) {
@@ -186,7 +178,6 @@ void tokenize_options(CLI::App& command, TokenizeArguments& a) {
   command.add_flag("--no-special", a.no_special, "without the tokens that the tokenizer puts before and behind a text")
       ->excludes(decode);
   command.add_flag("--keep-special", a.keep_special, "with --decode: the text of special tokens, too")->needs(decode);
-  command.add_flag("--json", a.json, "one JSON object on stdout");
   command.final_callback([text, file] {
     if (text->count() + file->count() == 0) throw CLI::RequiredError("TEXT or --file");
   });
@@ -208,7 +199,6 @@ void merge_options(CLI::App& command, MergeArguments& a) {
   command.add_option("--out", a.out, "the new folder")->required();
   command.add_option("--type", a.type, "fp32, bf16 or fp16 (default: as the base has each tensor; of one in blocks bf16)");
   add_sets(command, a.changes, "--set quantize.base=nf4 (or int8, bf16): merge into what a training with it multiplied with");
-  command.add_flag("--json", a.json, "one JSON object on stdout");
 }
 
 void export_options(CLI::App& command, ExportArguments& a) {
@@ -219,13 +209,11 @@ void export_options(CLI::App& command, ExportArguments& a) {
           "--type", a.type,
           "of matrices: F32, F16, BF16 or Q8_0; vectors and position embeddings are F32 (an adapter in F32 loses nothing)")
       ->required();
-  command.add_flag("--json", a.json, "one JSON object on stdout");
 }
 
 void data_show_options(CLI::App& command, DataShowArguments& a) {
-  add_config(command, a.config);
+  add_config(command, a.config)->required();
   command.add_option("--samples", a.samples, "how many (default: 3)")->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 32));
-  command.add_flag("--json", a.json, "one JSON object on stdout");
 }
 
 void add_chat(CLI::App& generate, GenerateArguments& a) {
@@ -241,24 +229,29 @@ void add_chat(CLI::App& generate, GenerateArguments& a) {
 }
 
 void eval_options(CLI::App& command, EvalArguments& a) {
-  add_config(command, a.config);
+  add_config(command, a.config)->required();
   add_weights(command, a.weights, a.adapter);
-  command.add_flag("--audit", a.audit, "check every byte against the plan; needs 64 MiB more than the budget");
-  command.add_flag("--json", a.json, "one JSON object on stdout");
+}
+
+void add_inference(CLI::App& command, InferenceArguments& a) {
+  add_budgets(command, a.changes, kFreeMemory);
+  add_weights(command, a.weights, a.adapter);
+  add_sets(command, a.changes, "--set quantize.base=nf4 (or int8, bf16, file): how linear layers are stored in memory");
+  command.add_option("--threads", a.threads, "0 (the default): all usable cores")->check(CLI::Range(0, kMaxThreads));
 }
 
 void generate_options(CLI::App& command, GenerateArguments& a) {
-  add_budgets(command, a.changes, kFreeMemory);
-  add_weights(command, a.weights, a.adapter);
-  add_base(command, a.changes);
+  add_inference(command, a);
   command
       .add_option("--prompt", a.prompts,
                   "text to continue; repeat it to run several prompts as one batch, or with --chat as one turn after the other")
       ->allow_extra_args(false);
-  command.add_option("--tokens", a.tokens, "how many to generate at most (default: 200; of an answer of --chat 512)");
+  command.add_option("--tokens", a.tokens, "how many to generate at most (default: 200; of an answer of --chat 512)")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24));
   add_chat(command, a);
   command.add_option("--temperature", a.temperature, "0: greedy (default: 0.8)");
-  command.add_option("--top-k", a.top_k, "sample only from the K likeliest tokens (default: all)");
+  command.add_option("--top-k", a.top_k, "sample only from the K likeliest tokens (default: all)")
+      ->check(CLI::Range(std::numeric_limits<std::int64_t>::max()));
   command.add_option("--top-p", a.top_p, "sample only from the likeliest tokens whose probabilities add up to P (default: 1)");
   command.add_option("--seed", a.seed, "random seed of the sampling (default: 1)")->check([](const std::string& text) {
     std::uint64_t seed = 0;
@@ -267,21 +260,13 @@ void generate_options(CLI::App& command, GenerateArguments& a) {
     return whole ? std::string() : "a whole number from 0 to 2^64 - 1, not " + text;
   });
   command.add_flag("--ignore-eos", a.ignore_end, "continue past end tokens (eos_token_id)");
-  command.add_option("--threads", a.threads, "0 (the default): all usable cores");
-  command.add_flag("--audit", a.audit, "check every byte against the plan; needs 64 MiB more than the budget");
-  command.add_flag("--json", a.json, "one JSON object on stdout, at the end");
 }
 
 void forward_options(CLI::App& command, ForwardArguments& a) {
-  add_budgets(command, a.changes, kFreeMemory);
-  add_weights(command, a.weights, a.adapter);
-  add_base(command, a.changes);
+  add_inference(command, a);
   command.add_option("--inputs", a.inputs, "safetensors: input_ids [batch, tokens] (i32 or i64), perhaps attention_mask")
       ->required();
   command.add_option("--out", a.out, "safetensors: logits f32 [batch, tokens, vocab]")->required();
-  command.add_option("--threads", a.threads, "0 (the default): all usable cores");
-  command.add_flag("--audit", a.audit, "check every byte against the plan; needs 64 MiB more than the budget");
-  command.add_flag("--json", a.json, "one JSON object on stdout");
 }
 
 void layout_options(CLI::App& command, LayoutArguments& a) {
@@ -291,22 +276,21 @@ void layout_options(CLI::App& command, LayoutArguments& a) {
   command.add_flag("--minimize", a.minimize,
                    "minimize the height; without --work-limit, stop when it is proven optimal or hardly improves");
   command.add_option("--out", a.out, "write the CSV with offsets here");
-  command.add_option("--work-limit", a.work_limit, "stop after so many nodes of the search");
-  command.add_flag("--json", a.json, "one JSON object on stdout");
+  command.add_option("--work-limit", a.work_limit, "stop after so many nodes of the search")
+      ->check(CLI::Range(std::numeric_limits<std::int64_t>::max()));
 }
 
 void recompute_options(CLI::App& command, RecomputeArguments& a) {
   command.add_option("FILE", a.file, "an instance, as plan --export-instance writes it")->required();
   command.add_option("--memory", a.memory, "fit into so many bytes, those of parameters included")->required();
   command.add_option("--out", a.out, "write the answer here");
-  command.add_option("--work-limit", a.work, "search limit N: at most N schedules and N million visited values");
-  command.add_flag("--json", a.json, "one JSON object on stdout");
+  command.add_option("--work-limit", a.work, "search limit N: at most N schedules and N million visited values")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 30));
 }
 
 void machine_options(CLI::App& command, MachineArguments& a) {
   add_config_file(command, a.config);
   add_device(command, a.config);
-  command.add_flag("--json", a.json, "one JSON object on stdout");
 }
 
 void init_options(CLI::App& command, InitArguments& a) {
@@ -315,7 +299,6 @@ void init_options(CLI::App& command, InitArguments& a) {
   command.add_option("DATA", a.data, "files, patterns or folders of JSON samples, text or tokens to train that model on");
   add_sets(command, a.changes, "with DATA: a key of the data: --set data.template=FILE, --set data.format=chat");
   add_budgets(command, a.changes, "what the machine has");
-  command.add_flag("--json", a.json, "one JSON object on stdout, with the text in it");
 }
 
 void explain_options(CLI::App& command, ExplainArguments& a) {
@@ -336,6 +319,7 @@ class Commands {
  public:
   explicit Commands(CLI::App& app) : app_(app) {}
 
+  // Adds the options that several commands have as well: --audit and --json.
   template <class Arguments>
   void add(const char* name, const char* help, int (*run)(const Arguments&), void (*add_options)(CLI::App&, Arguments&),
            CLI::App* parent = nullptr) {
@@ -343,6 +327,14 @@ class Commands {
     Command command{(parent != nullptr ? parent : &app_)->add_subcommand(name, help), [=] { return run(*arguments); }};
     if constexpr (requires { arguments->config; }) command.config = &arguments->config;
     add_options(*command.app, *arguments);
+    if constexpr (requires { arguments->audit; }) {
+      command.app->add_flag("--audit", arguments->audit, "check every byte against the plan; needs 64 MiB more than the budget");
+    }
+    if constexpr (requires { arguments->json; }) {
+      if (command.app->get_option_no_throw("--json") == nullptr) {
+        command.app->add_flag("--json", arguments->json, "one JSON object on stdout");
+      }
+    }
     commands_.push_back(std::move(command));
   }
 
@@ -391,12 +383,7 @@ void add_all(Commands& commands) {
                explain_options);
 }
 
-bool wants_json(int argc, char** argv) {
-  for (int i = 1; i < argc; ++i) {
-    if (std::string_view(argv[i]) == "--json") return true;
-  }
-  return false;
-}
+bool wants_json(int argc, char** argv) { return std::find(argv, argv + argc, std::string_view("--json")) != argv + argc; }
 
 Error usage_error(const std::string& command, std::string message, std::string near) {
   const std::string name = command.empty() ? "plimsoll" : "plimsoll " + command;
@@ -411,7 +398,7 @@ void check_command(const CLI::App& app, int argc, char** argv) {
   std::vector<std::string> names;
   for (const CLI::App* command : app.get_subcommands({})) names.push_back(command->get_name());
   const std::string word = argc > 1 ? argv[1] : "";
-  if (word.empty() || word[0] == '-' || std::find(names.begin(), names.end(), word) != names.end()) return;
+  if (word.empty() || word[0] == '-' || std::ranges::find(names, word) != names.end()) return;
   const std::string nearest = nearest_name(word, names);
   throw usage_error("", fmt::format("there is no command '{}'; commands are {}", word, fmt::join(names, ", ")),
                     nearest.empty() ? "" : "plimsoll " + nearest);

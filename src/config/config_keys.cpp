@@ -2,7 +2,6 @@
 
 #include <fmt/core.h>
 
-#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
@@ -15,7 +14,6 @@
 #include "config/model_keys.h"
 #include "data/data_formats.h"
 #include "device/machine_facts.h"
-#include "formats/weights_folder.h"
 #include "plan/passes/grouping.h"
 
 namespace plimsoll {
@@ -73,9 +71,7 @@ constexpr double kLeastPeak = 0.001, kLeastPower = 0.01, kMostPower = 100;
 
 std::string paths_text(const DataPaths& paths) {
   if (paths.names.size() < 2) return paths.empty() ? "" : toml_text(paths.names.front().native());
-  std::string list;
-  for (const std::filesystem::path& name : paths.names) list += (list.empty() ? "[" : ", ") + toml_text(name.native());
-  return list + "]";
+  return names_text({paths.names.begin(), paths.names.end()});
 }
 
 // "2%", or paths.
@@ -277,8 +273,7 @@ const ConfigKey kKeys[] = {
 
     {"model.freeze", OnResume::never,
      "parameters that are not trained: regular expressions for whole names, or for modules that hold them",
-     "[\"wte\", \"h\\\\.[0-5]\"]",
-     key_at(PLIMSOLL_FIELD(model.freeze), names, [](const auto& list) { return list.empty() ? Text() : names_text(list); })},
+     "[\"wte\", \"h\\\\.[0-5]\"]", key_at(PLIMSOLL_FIELD(model.freeze), names, unless_empty)},
 
     {"data.train", OnResume::place, "a text file or a file of tokens; a list, a pattern (\"texts/*.txt\") or a folder of them",
      "\"train.txt\"", key_at(PLIMSOLL_FIELD(data.train), paths, paths_text)},
@@ -486,10 +481,6 @@ const ConfigKey kKeys[] = {
     {"machine.disk_bytes_per_second", OnResume::free, "sim: speed of the disk, each way; 0: unlimited", "0",
      number_at(PLIMSOLL_FIELD(links.disk), 0, kMostRate)},
 };
-
-}  // namespace
-
-namespace {
 
 std::vector<ConfigKey> all_keys() {
   std::vector<ConfigKey> keys;

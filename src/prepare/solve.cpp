@@ -60,10 +60,10 @@ class Solver {
     if (!found && trials_.at(value).refused) throw *trials_.at(value).refused;
     PlanExtras told = extras;
     told.work = work_;
-    if (extras.news.decided) {
-      told.news.decided = [&](json plan) {
+    if (extras.decided) {
+      told.decided = [&](json plan) {
         plan["solve"] = solve_json(found);
-        extras.news.decided(plan);
+        extras.decided(plan);
       };
     }
     PlanningResult result = whole_plan(key_.with(value), told);

@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/shell.h"
 #include "config/config_keys.h"
 #include "config/config_rules.h"
 #include "device/machine_facts.h"
@@ -199,6 +198,24 @@ class Differences {
   std::vector<std::string> never_, forced_;
 };
 
+// Checkpoints of earlier versions lack the model; the run has a copy of config.json.
+std::string model_then(const Config& config, const Progress& progress, const std::filesystem::path& run) {
+  if (!progress.origin.model.empty()) return progress.origin.model;
+  const std::filesystem::path& init = config.model.init;
+  const bool copied = !init.empty() && !is_gguf(init) && is_there(run / "weights" / "config.json");
+  return text_of_model(copied ? read_model(run / "weights") : config.model.config);
+}
+
+void check_adapter_origin(const Config& config, const Origin& then, const std::filesystem::path& run) {
+  const std::filesystem::path& init = config.adapter.init;
+  if (then.model.empty() || whole_path(init) == then.adapter) return;
+  if (!init.empty() && adapter_hash(init) == then.adapter_weights) return;
+  throw refused(run,
+                fmt::format("adapter.init is {}, and the run began with {}", shown(init.string()),
+                            then.adapter.empty() ? "a new adapter" : "other numbers, of " + then.adapter),
+                false);
+}
+
 }  // namespace
 
 ResumedConfig resume_config(const std::filesystem::path& run, const ResumeRequest& request, const Bf16Speed& bf16) {
@@ -252,28 +269,6 @@ ResumedConfig resume_config(const std::filesystem::path& run, const ResumeReques
   differences.check(run);
   return resumed;
 }
-
-namespace {
-
-// Checkpoints of earlier versions lack the model; the run has a copy of config.json.
-std::string model_then(const Config& config, const Progress& progress, const std::filesystem::path& run) {
-  if (!progress.origin.model.empty()) return progress.origin.model;
-  const std::filesystem::path& init = config.model.init;
-  const bool copied = !init.empty() && !is_gguf(init) && is_there(run / "weights" / "config.json");
-  return text_of_model(copied ? read_model(run / "weights") : config.model.config);
-}
-
-void check_adapter_origin(const Config& config, const Origin& then, const std::filesystem::path& run) {
-  const std::filesystem::path& init = config.adapter.init;
-  if (then.model.empty() || whole_path(init) == then.adapter) return;
-  if (!init.empty() && adapter_hash(init) == then.adapter_weights) return;
-  throw refused(run,
-                fmt::format("adapter.init is {}, and the run began with {}", shown(init.string()),
-                            then.adapter.empty() ? "a new adapter" : "other numbers, of " + then.adapter),
-                false);
-}
-
-}  // namespace
 
 std::vector<std::string> check_resumed_origin(const Config& config, const Progress& progress, const std::filesystem::path& run,
                                               bool force) {

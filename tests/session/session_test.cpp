@@ -89,15 +89,6 @@ struct Spy : Consumer {
   }
 };
 
-struct NoCommands final : NextCommands {
-  std::string resume() const override { return "resume"; }
-  std::string begin_beside(std::span<const Change>) const override { return "beside"; }
-  std::string again() const override { return "again"; }
-  std::string other_data() const override { return "other"; }
-  std::string go_on() const override { return "on"; }
-  std::string slower(bool) const override { return "slower"; }
-};
-
 // This computer by what is known of it without measuring, with room for whatever a test binary needs outside its arena.
 MachineRecord machine() {
   const MachineFacts facts = machine_facts(1);
@@ -134,14 +125,13 @@ class SessionTest : public testing::Test {
   }
 
   void run(RunFolder& folder, const SessionRequest& request, std::vector<Consumer*> consumers) {
-    Session session(config_, request, folder, commands_, std::move(consumers));
+    Session session(config_, request, folder, std::move(consumers));
     EXPECT_FALSE(session.run().has_value()) << "the plan does not fit";
   }
 
   ScratchFolder folder_;
   RunSettings settings_;
   Config config_;
-  NoCommands commands_;
   std::string stopped_by_;
 };
 
