@@ -53,8 +53,7 @@ PlanRecord read_back(const PlanRecord& record) { return record_from_json(json::p
 TEST(PlanJson, ARecordComesBackEqual) { expect_equal(read_back(example()), example()); }
 
 TEST(PlanJson, EveryResidencyComesBack) {
-  for (const Residency& residency : {Residency{},
-                                     Residency{.pages = {kPageStep, 2}, .optimizer_state = kBeyond},
+  for (const Residency& residency : {Residency{}, Residency{.pages = {kPageStep, 2}, .optimizer_state = kBeyond},
                                      Residency{.pages = {kPageStep, 4}, .optimizer_state = {.beyond = true, .kept = 1}},
                                      Residency{.pages = {kPageStep, 4}, .optimizer_state = kBeyond, .parameters = kBeyond},
                                      Residency{.pages = {kPageStep, 4}, .optimizer_state = kBeyond, .inputs = 1},

@@ -21,7 +21,8 @@ struct SmallRun {
   PlanningInput input;
   Plan plan;
 
-  explicit SmallRun(const Residency& residency = {}) : plan(plan_with(config, 2, {BlockMode::keep}, 1, kTrainAndValidate, residency)) {
+  explicit SmallRun(const Residency& residency = {})
+      : plan(plan_with(config, 2, {BlockMode::keep}, 1, kTrainAndValidate, residency)) {
     config.train.updates = 10;
     config.data.order = OrderKind::sequential;
     input.request = plan_request(config);
@@ -135,7 +136,8 @@ TEST(BytesWritten, AddUpOverTheRun) {
   const SmallRun run({.pages = {kPageStep, 4}, .optimizer_state = kBeyond, .parameters = kBeyond});
   Bytes parameters;
   for (const Value& value : run.plan.graph.values) {
-    if (value.persistent() && value.tier == 1 && value.role == Role::parameter) parameters += align_up(value.bytes(), kStoredAlignment);
+    if (value.persistent() && value.tier == 1 && value.role == Role::parameter)
+      parameters += align_up(value.bytes(), kStoredAlignment);
   }
   ASSERT_GT(parameters, Bytes{});
   const json written = written_json(run.config, run.plan);

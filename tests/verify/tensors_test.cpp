@@ -48,8 +48,10 @@ TEST(Sums, AreRelativeToTheReference) {
 }
 
 TEST_F(TensorFiles, AreComparedByGroup) {
-  const auto a = write("a", {{"h.0.fc.weight.grad", {1, 2}}, {"h.1.fc.weight.grad", {3}}, {"wte.weight.grad", {5}}, {"wte.weight", {9}}});
-  const auto b = write("b", {{"h.0.fc.weight.grad", {1, 4}}, {"h.1.fc.weight.grad", {6}}, {"wte.weight.grad", {5}}, {"wte.weight", {0}}});
+  const auto a =
+      write("a", {{"h.0.fc.weight.grad", {1, 2}}, {"h.1.fc.weight.grad", {3}}, {"wte.weight.grad", {5}}, {"wte.weight", {9}}});
+  const auto b =
+      write("b", {{"h.0.fc.weight.grad", {1, 4}}, {"h.1.fc.weight.grad", {6}}, {"wte.weight.grad", {5}}, {"wte.weight", {0}}});
   const GroupSums groups = compare_tensors(a, b, ".grad");
   ASSERT_EQ(groups.size(), 2u) << "tensors without the suffix do not count";
   EXPECT_DOUBLE_EQ(groups.at("h.*.fc").difference, 2 * 2 + 3 * 3);
@@ -58,7 +60,8 @@ TEST_F(TensorFiles, AreComparedByGroup) {
 }
 
 TEST_F(TensorFiles, OfOneModelHaveTheSameTensors) {
-  const auto a = write("a", {{"x.weight.grad", {1}}}), b = write("b", {{"x.weight.grad", {1, 2}}}), c = write("c", {{"y.weight.grad", {1}}});
+  const auto a = write("a", {{"x.weight.grad", {1}}}), b = write("b", {{"x.weight.grad", {1, 2}}}),
+             c = write("c", {{"y.weight.grad", {1}}});
   EXPECT_ERROR(compare_tensors(a, b, ".grad"), "E-INTERNAL", "other tensors");
   EXPECT_ERROR(compare_tensors(a, c, ".grad"), "E-INTERNAL", "other tensors");
 }

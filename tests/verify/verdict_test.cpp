@@ -48,8 +48,7 @@ TEST(Verdict, IsAnObjectWithItsChecksInOrder) {
   EXPECT_EQ(object.at("samples"), 4);
   EXPECT_EQ(object.at("context"), 16);
   EXPECT_EQ(object.at("precision"),
-            (nlohmann::json{
-                {"compute", "bf16"}, {"storage", "fp32"}, {"accumulation", "fp32"}, {"optimizer_state", "8bit"}}));
+            (nlohmann::json{{"compute", "bf16"}, {"storage", "fp32"}, {"accumulation", "fp32"}, {"optimizer_state", "8bit"}}));
   std::vector<std::string> outcomes;
   for (const nlohmann::json& row : object.at("checks")) outcomes.push_back(row.at("outcome"));
   EXPECT_EQ(outcomes, (std::vector<std::string>{"passed", "failed", "skipped"}));

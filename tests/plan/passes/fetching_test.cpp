@@ -9,8 +9,7 @@
 namespace plimsoll {
 namespace {
 
-constexpr Residency kBlocksBeyond{
-    .pages = kFewPages, .optimizer_state = kBeyond, .parameters = kBeyond, .accumulators = kBeyond};
+constexpr Residency kBlocksBeyond{.pages = kFewPages, .optimizer_state = kBeyond, .parameters = kBeyond, .accumulators = kBeyond};
 
 enum class Width : std::uint8_t { wide, narrow };
 enum class Window : std::uint8_t { one_round, several_rounds };
@@ -34,9 +33,7 @@ struct Fetched {
     EXPECT_EQ(graph.nodes[readers.front()].op, &kFetched);
     return readers.front();
   }
-  std::vector<NodeId> users_of(NodeId fetch) const {
-    return readers_of(graph, graph.nodes[wait_of(fetch)].outputs.front());
-  }
+  std::vector<NodeId> users_of(NodeId fetch) const { return readers_of(graph, graph.nodes[wait_of(fetch)].outputs.front()); }
 };
 
 TEST(FetchingPass, KernelsReadAndWriteCopiesOfWhatRestsElsewhere) {

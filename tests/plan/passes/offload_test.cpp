@@ -131,8 +131,7 @@ TEST(OffloadPass, ABlockThatSeveralValuesCrossIntoKeepsThem) {
   verify(graph);
   const Graph offloaded = apply_offload(graph, blocks.units, 2, Residency::kAllNear);
   ASSERT_EQ(homes_of(offloaded).size(), 1u);
-  EXPECT_EQ(offloaded.values[homes_of(offloaded).front()].name.text(),
-            graph.values[trips.front().value].name.text() + ".away");
+  EXPECT_EQ(offloaded.values[homes_of(offloaded).front()].name.text(), graph.values[trips.front().value].name.text() + ".away");
 }
 
 TEST(OffloadPass, ValuesRestOnTheNearTierWhileItHasRoom) {

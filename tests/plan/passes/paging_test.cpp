@@ -43,17 +43,14 @@ struct Paged {
 constexpr ModelShape kLargeTable{2, 64, 2, 9, 9001};
 constexpr Residency kState{.pages = kFewPages, .optimizer_state = kBeyond};
 constexpr Residency kBlocks{.pages = kFewPages, .optimizer_state = kBeyond, .parameters = kBeyond, .accumulators = kBeyond};
-constexpr Residency kEverything{.pages = kFewPages,
-                                .optimizer_state = kBeyond,
-                                .parameters = kBeyond,
-                                .accumulators = kBeyond,
-                                .tables = kBeyond};
+constexpr Residency kEverything{
+    .pages = kFewPages, .optimizer_state = kBeyond, .parameters = kBeyond, .accumulators = kBeyond, .tables = kBeyond};
 const std::vector<std::string> kAllBlocks{"h.0", "h.1", "h.2"};
 
 TEST(PagingPass, StateLargerThanADiskBlockLeaves) {
   const Paged paged(kState);
-  const Names large = names_where(paged.before, Role::optimizer_state,
-                                  [](const Value& value) { return value.bytes() > kStoredAlignment; });
+  const Names large =
+      names_where(paged.before, Role::optimizer_state, [](const Value& value) { return value.bytes() > kStoredAlignment; });
   ASSERT_TRUE(large.contains(kMatrix + ".m"));
   EXPECT_EQ(paged.on_tier(Role::optimizer_state, 1), large);
   EXPECT_EQ(paged.on_tier(Role::parameter, 1), Names{});
