@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <filesystem>
+#include <iterator>
 #include <optional>
 #include <thread>
 
@@ -82,13 +83,29 @@ TEST_F(PrefetchTest, TokensOfFourBytes) {
   }
 }
 
+// The threads of this process. A thread that has been joined leaves the list a moment later.
+std::ptrdiff_t threads() { return std::distance(std::filesystem::directory_iterator("/proc/self/task"), {}); }
+bool ends_with(std::ptrdiff_t count) {
+  const auto latest = std::chrono::steady_clock::now() + std::chrono::seconds(5);
+  while (threads() != count && std::chrono::steady_clock::now() < latest)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  return threads() == count;
+}
+
 TEST_F(PrefetchTest, StopsAtAnyTime) {
   const std::vector<PlacedSample> refs = in_rows({{0, 0}, {0, 7}});
+  const std::ptrdiff_t before = threads();
   for (int round = 0; round < 200; ++round) {
     Prefetcher prefetcher(*tokens, "x.bin", kMicro, staging());
-    for (int i = 0; i < round % 3; ++i) prefetcher.submit(refs);
-    if (round % 5 == 0) prefetcher.discard();
+    EXPECT_TRUE(ends_with(before + 1)) << "round " << round;
+    const int submitted = round % (Prefetcher::kDepth + 1);
+    for (int i = 0; i < submitted; ++i) prefetcher.submit(refs);
+    EXPECT_EQ(prefetcher.pending(), submitted);
+    if (round % 5 != 0) continue;
+    prefetcher.discard();
+    EXPECT_EQ(prefetcher.pending(), 0);
   }
+  EXPECT_TRUE(ends_with(before)) << threads() << " threads instead of " << before;
 }
 
 TEST_F(PrefetchTest, DiscardMovesOn) {

@@ -236,32 +236,44 @@ TEST(Windows, EndAtASpan) {
   EXPECT_EQ(samples, (std::vector<std::int64_t>{8, 8, 4, 8, 8, 4}));
 }
 
-// Micro-batches of every size hold the samples of all windows in the same order; with a fixed number the last ones are empty.
-TEST(Windows, MicroBatches) {
+// The samples of the next window from its micro-batches of `rows` rows, with rows that count from the begin of the window.
+std::vector<PlacedSample> joined(WindowBatches& batches, const Window& window, std::int64_t rows) {
+  std::vector<PlacedSample> all;
+  for (std::int64_t batch = 0; batch < batches.batches_of(window); ++batch) {
+    for (PlacedSample sample : batches.next()) {
+      EXPECT_LT(sample.row, rows);
+      sample.row += static_cast<std::int32_t>(batch * rows);
+      all.push_back(sample);
+    }
+  }
+  return all;
+}
+
+void expect_batches_hold_all_windows(std::int64_t rows, std::int64_t fixed) {
+  SCOPED_TRACE(testing::Message() << rows << " rows, " << fixed << " micro-batches of a window");
+  constexpr std::int64_t kBegin = 21;
+  constexpr int kWindows = 10;
   const Sized source(random_sizes(3, 50, 16));
   const SampleOrder order{OrderKind::shuffled, 2, source.count()};
   const WindowRule rule{.samples = 7, .row = 16, .packs = true};
+  WindowBatches batches(source, order, rule, rows, fixed);
+  batches.seek(kBegin);
   Window window;
+  std::int64_t position = kBegin;
+  for (int each = 0; each < kWindows; ++each) {
+    cut_window(order, source, rule, position, window);
+    ASSERT_GE(batches.batches_of(window) * rows, window.rows);
+    EXPECT_EQ(joined(batches, window, rows), window.placed);
+    position = window.end();
+  }
+}
+
+// Micro-batches of every size hold the samples of all windows in the same order; with a fixed number the last ones are empty.
+TEST(Windows, MicroBatches) {
+  constexpr std::int64_t kAsRowsTake = 0, kMoreThanRowsTake = 9;
   for (const std::int64_t rows : {1, 2, 3, 8}) {
-    for (const std::int64_t fixed : {0, 9}) {
-      WindowBatches batches(source, order, rule, rows, fixed);
-      batches.seek(21);
-      std::int64_t position = 21;
-      for (int each = 0; each < 10; ++each) {
-        cut_window(order, source, rule, position, window);
-        ASSERT_GE(batches.batches_of(window) * rows, window.rows);
-        std::vector<PlacedSample> all;
-        for (std::int64_t k = 0; k < batches.batches_of(window); ++k) {
-          for (PlacedSample sample : batches.next()) {
-            ASSERT_LT(sample.row, rows);
-            sample.row += static_cast<std::int32_t>(k * rows);
-            all.push_back(sample);
-          }
-        }
-        EXPECT_EQ(all, window.placed);
-        position = window.end();
-      }
-    }
+    expect_batches_hold_all_windows(rows, kAsRowsTake);
+    expect_batches_hold_all_windows(rows, kMoreThanRowsTake);
   }
 }
 

@@ -11,6 +11,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <mutex>
 #include <optional>
 #include <ostream>
@@ -254,8 +255,11 @@ TEST_P(PageFileOf, WhatTheDiskRefusesIsNamed) {
 }
 
 // What has begun ends, what has not is dropped, and nothing is written to memory that is gone.
+std::ptrdiff_t open_files() { return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {}); }
+
 TEST_P(PageFileOf, EndsWhileTransfersAreUnderWay) {
   constexpr int kPieces = 32;
+  const std::ptrdiff_t before = open_files();
   const Bytes size = kStaging * 2;
   std::vector<PageFile::Piece> pieces;
   for (int i = 0; i < kPieces; ++i) pieces.push_back({size * i, size});
@@ -264,7 +268,9 @@ TEST_P(PageFileOf, EndsWhileTransfersAreUnderWay) {
     PageFile file(std::filesystem::temp_directory_path(), sizes_of(size * kPieces, kPieces, GetParam(), 4), pieces);
     for (std::uint32_t i = 0; i < kPieces; ++i) file.start_write(i, pieces[i].offset, memory);
     file.wait(static_cast<std::uint32_t>(round));
+    EXPECT_GT(open_files(), before);
   }
+  EXPECT_EQ(open_files(), before) << "file and ring are closed";
 }
 
 // What comes in does not stand behind all that goes out, nor the other way round.

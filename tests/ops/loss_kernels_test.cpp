@@ -195,42 +195,44 @@ TEST(LossKernels, ChunksChangeNoBit) {
   }
 }
 
-// The weights come range by range, twice, and every time to the same place; so do their gradients.
+// The same with weights that come range by range, twice, and every time to the same place; so do their gradients.
+void expect_ranges_give(const Outcome& whole, const Problem& p, const LossShape& shape, int chunks, bool overwrite) {
+  LossShape in_ranges = shape;
+  in_ranges.chunks = chunks;
+  in_ranges.in_ranges = true;
+  const LinearCrossEntropy loss(in_ranges, true, thread_count(), p.terms), forward(in_ranges, false, thread_count(), p.terms);
+  const Floats scratch(loss.plan().scratch.n), other(forward.plan().scratch.n), losses(shape.tokens * 4);
+  Outcome out(shape);
+  if (!overwrite) fill(out.dw.get(), shape.vocab * shape.width, 9);
+  const std::int64_t step = chunks % 2 == 0 ? kLossVocabTile : 2 * kLossVocabTile;
+  const Floats w(step * shape.width * 4), dw(step * shape.width * 4);
+  for (const int pass : {0, 1}) {
+    for (std::int64_t begin = 0; begin < shape.vocab; begin += step) {
+      const VocabRange range{begin, std::min(step, shape.vocab - begin), pass == 0, pass == 1};
+      const auto bytes = static_cast<std::size_t>(range.rows * shape.width * 4);
+      float* all = out.dw.get() + begin * shape.width;
+      std::memcpy(w.get(), p.w.get() + begin * shape.width, bytes);
+      if (pass == 1) std::memcpy(dw.get(), all, bytes);
+      loss.backward(p.h.get(), w.get(), p.targets.data(), p.inverse_units, out.losses.get(), out.dh.get(), dw.get(), overwrite,
+                    scratch.bytes(), range);
+      if (pass == 1) std::memcpy(all, dw.get(), bytes);
+      if (pass == 0) forward.forward(p.h.get(), w.get(), p.targets.data(), losses.get(), other.bytes(), range);
+    }
+  }
+  EXPECT_TRUE(scratch.intact() && other.intact() && out.dh.intact());
+  EXPECT_TRUE(out == whole) << chunks << " chunks";
+  EXPECT_EQ(losses.content(), whole.losses.content());
+}
+
 TEST(LossKernels, RangesOfTheVocabularyChangeNoBit) {
   for (const LossShape& shape :
        {LossShape{.tokens = 600, .width = 40, .vocab = 8195}, LossShape{.tokens = 70, .width = 33, .vocab = 3000},
         LossShape{.tokens = 50, .width = 16, .vocab = 4096}}) {
     const Problem p(shape, {0.1, 1e-3});
-    for (const bool overwrite : {true, false}) {
-      const Outcome whole = run(p, 1, overwrite);
-      for (const int chunks : {1, 2, 3, 100}) {
-        LossShape in_ranges = shape;
-        in_ranges.chunks = chunks;
-        in_ranges.in_ranges = true;
-        const LinearCrossEntropy loss(in_ranges, true, thread_count(), p.terms),
-            forward(in_ranges, false, thread_count(), p.terms);
-        const Floats scratch(loss.plan().scratch.n), other(forward.plan().scratch.n), losses(shape.tokens * 4);
-        Outcome out(shape);
-        if (!overwrite) fill(out.dw.get(), shape.vocab * shape.width, 9);
-        const std::int64_t step = chunks % 2 == 0 ? kLossVocabTile : 2 * kLossVocabTile;
-        const Floats w(step * shape.width * 4), dw(step * shape.width * 4);
-        for (const int pass : {0, 1}) {
-          for (std::int64_t begin = 0; begin < shape.vocab; begin += step) {
-            const VocabRange range{begin, std::min(step, shape.vocab - begin), pass == 0, pass == 1};
-            const auto bytes = static_cast<std::size_t>(range.rows * shape.width * 4);
-            float* all = out.dw.get() + begin * shape.width;
-            std::memcpy(w.get(), p.w.get() + begin * shape.width, bytes);
-            if (pass == 1) std::memcpy(dw.get(), all, bytes);
-            loss.backward(p.h.get(), w.get(), p.targets.data(), p.inverse_units, out.losses.get(), out.dh.get(), dw.get(),
-                          overwrite, scratch.bytes(), range);
-            if (pass == 1) std::memcpy(all, dw.get(), bytes);
-            if (pass == 0) forward.forward(p.h.get(), w.get(), p.targets.data(), losses.get(), other.bytes(), range);
-          }
-        }
-        EXPECT_TRUE(scratch.intact() && other.intact() && out.dh.intact());
-        EXPECT_TRUE(out == whole) << chunks << " chunks";
-        EXPECT_EQ(losses.content(), whole.losses.content());
-      }
+    const Outcome written = run(p, 1, /*overwrite=*/true), added = run(p, 1, /*overwrite=*/false);
+    for (const int chunks : {1, 2, 3, 100}) {
+      expect_ranges_give(written, p, shape, chunks, /*overwrite=*/true);
+      expect_ranges_give(added, p, shape, chunks, /*overwrite=*/false);
     }
   }
 }

@@ -86,6 +86,19 @@ inline GraphSource source_for(const Config& config, DataFacts facts = kTrainAndV
   return [config, facts](std::int64_t micro) { return build_training_graph(config, facts, micro).graph; };
 }
 
+// Parameters and accumulators of the blocks beyond: each alone, both, with a block that keeps its own, by matrix, with tables.
+inline constexpr Residency kStreamedBlocks[] = {
+    {.pages = {1024, 2}, .optimizer_state = kBeyond, .parameters = kBeyond},
+    {.pages = {kPageStep, 4}, .optimizer_state = kBeyond, .accumulators = kBeyond},
+    {.pages = {kPageStep, 3}, .optimizer_state = kBeyond, .parameters = kBeyond, .accumulators = kBeyond},
+    {.pages = {1 << 20, 4},
+     .optimizer_state = kBeyond,
+     .parameters = {.beyond = true, .kept = 1},
+     .accumulators = {.beyond = true, .kept = 1}},
+    {.pages = {1024, 2}, .optimizer_state = kBeyond, .parameters = kBeyond, .accumulators = kBeyond, .by_matrix = true},
+    {.pages = {kPageStep, 3}, .optimizer_state = kBeyond, .parameters = kBeyond, .accumulators = kBeyond, .tables = kBeyond},
+    {.pages = {kPageStep, 3}, .optimizer_state = kBeyond, .parameters = {.beyond = true, .kept = 1}, .by_matrix = true}};
+
 // The planner with the objects to which it refers.
 struct Planner {
   OpCatalogue catalogue = round_catalogue();

@@ -63,16 +63,6 @@ TEST_P(AdaptersOf, SameBitsAndExactBytesForEveryBudget) {
 
 TEST_P(AdaptersOf, SameBitsAndExactBytesWithADisk) {
   const TokenData data(kShape.vocab, 400, 90);
-  const Residency pagings[] = {
-      {.pages = {1024, 2}, .optimizer_state = kBeyond, .parameters = kBeyond},
-      {.pages = {kPageStep, 4}, .optimizer_state = kBeyond, .accumulators = kBeyond},
-      {.pages = {kPageStep, 3}, .optimizer_state = kBeyond, .parameters = kBeyond, .accumulators = kBeyond},
-      {.pages = {1 << 20, 4},
-       .optimizer_state = kBeyond,
-       .parameters = {.beyond = true, .kept = 1},
-       .accumulators = {.beyond = true, .kept = 1}},
-      {.pages = {1024, 2}, .optimizer_state = kBeyond, .parameters = kBeyond, .accumulators = kBeyond, .by_matrix = true},
-      {.pages = {kPageStep, 3}, .optimizer_state = kBeyond, .parameters = kBeyond, .accumulators = kBeyond, .tables = kBeyond}};
   std::size_t round = 0;
   for (const std::int64_t micro : {2, 4}) {
     const Config config = adapted(GetParam());
@@ -82,7 +72,7 @@ TEST_P(AdaptersOf, SameBitsAndExactBytesWithADisk) {
     const Outcome resident = Session(config, plan_of(BlockMode::keep, {}, 1), data.files).train(kUpdates);
     for (const BlockMode mode : {BlockMode::keep, BlockMode::cheap, BlockMode::recompute}) {
       for (const std::int64_t group : {std::int64_t{1}, 4 / micro}) {
-        const Residency& residency = pagings[round++ % std::size(pagings)];
+        const Residency& residency = kStreamedBlocks[round++ % std::size(kStreamedBlocks)];
         SCOPED_TRACE(fmt::format("micro {} {} group {} page {}", micro, name(mode), group, residency.pages.elements));
         const Plan plan = plan_of(mode, residency, group);
         EXPECT_GT(plan.stored[1].n, 0);

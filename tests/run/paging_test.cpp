@@ -83,6 +83,29 @@ TEST_P(PagingBy, SameBitsAndExactBytesForEveryPage) {
   }
 }
 
+void expect_sound_programs(const Config& config, const DataFacts& facts) {
+  constexpr Residency kPagings[] = {
+      {.pages = {kPageStep, 4}, .optimizer_state = kBeyond, .parameters = kBeyond, .accumulators = kBeyond},
+      {.pages = {1024, 2},
+       .optimizer_state = kBeyond,
+       .parameters = {.beyond = true, .kept = 1},
+       .accumulators = {.beyond = true, .kept = 1}},
+      {.pages = {kPageStep, 3}, .optimizer_state = kBeyond, .accumulators = kBeyond},
+      {.pages = {1 << 20, 4},
+       .optimizer_state = kBeyond,
+       .parameters = kBeyond,
+       .accumulators = kBeyond,
+       .tables = kBeyond,
+       .by_matrix = true}};
+  for (const std::int64_t group : {1, 2, 4}) {
+    for (const Residency& residency : kPagings) {
+      SCOPED_TRACE(fmt::format("group {} page {}", group, residency.pages.elements));
+      const Plan plan = plan_with(config, 1, {BlockMode::recompute}, 1, facts, residency, group);
+      EXPECT_NO_THROW(verify(lower(plan), plan.graph));
+    }
+  }
+}
+
 // A gradient that a store takes to the disk is there before an update reads it, although a stream reads ahead; the verifier of
 // programs knows which copies are under way.
 TEST(Paging, NoCopyBeginsOfWhatIsBeingWritten) {
@@ -90,29 +113,12 @@ TEST(Paging, NoCopyBeginsOfWhatIsBeingWritten) {
   const TokenData data(shape.vocab, 400, 90);
   for (const OptimizerKind kind : {OptimizerKind::adamw, OptimizerKind::sgd, OptimizerKind::lion, OptimizerKind::adafactor}) {
     for (const double clip : {0.0, 1.0}) {
+      SCOPED_TRACE(fmt::format("optimizer {} clip {}", static_cast<int>(kind), clip));
       Config config = paged_config(4, shape);
       config.optimizer.kind = kind;
       config.optimizer.momentum = kind == OptimizerKind::sgd ? 0.9 : 0;
       config.train.gradient_clip = clip;
-      for (const std::int64_t group : {1, 2, 4}) {
-        for (const Residency& residency :
-             {Residency{.pages = {kPageStep, 4}, .optimizer_state = kBeyond, .parameters = kBeyond, .accumulators = kBeyond},
-              Residency{.pages = {1024, 2},
-              .optimizer_state = kBeyond,
-              .parameters = {.beyond = true, .kept = 1},
-              .accumulators = {.beyond = true, .kept = 1}},
-              Residency{.pages = {kPageStep, 3}, .optimizer_state = kBeyond, .accumulators = kBeyond},
-              Residency{.pages = {1 << 20, 4},
-              .optimizer_state = kBeyond,
-              .parameters = kBeyond,
-              .accumulators = kBeyond,
-              .tables = kBeyond,
-              .by_matrix = true}}) {
-          SCOPED_TRACE(fmt::format("{} clip {} group {} page {}", static_cast<int>(kind), clip, group, residency.pages.elements));
-          const Plan plan = plan_with(config, 1, {BlockMode::recompute}, 1, data.files.facts(), residency, group);
-          EXPECT_NO_THROW(verify(lower(plan), plan.graph));
-        }
-      }
+      expect_sound_programs(config, data.files.facts());
     }
   }
 }
@@ -123,16 +129,6 @@ TEST_P(PagingBy, BlocksStreamInEveryMode) {
   constexpr int kFewUpdates = 2;
   const ModelShape shape{3, 128, 4, 11, 301};
   const TokenData data(shape.vocab, 400, 90);
-  const Residency pagings[] = {
-      {.pages = {1024, 2}, .optimizer_state = kBeyond, .parameters = kBeyond},
-      {.pages = {kPageStep, 4}, .optimizer_state = kBeyond, .accumulators = kBeyond},
-      {.pages = {kPageStep, 3}, .optimizer_state = kBeyond, .parameters = kBeyond, .accumulators = kBeyond},
-      {.pages = {1 << 20, 4},
-       .optimizer_state = kBeyond,
-       .parameters = {.beyond = true, .kept = 1},
-       .accumulators = {.beyond = true, .kept = 1}},
-      {.pages = {1024, 2}, .optimizer_state = kBeyond, .parameters = kBeyond, .accumulators = kBeyond, .by_matrix = true},
-      {.pages = {kPageStep, 3}, .optimizer_state = kBeyond, .parameters = {.beyond = true, .kept = 1}, .by_matrix = true}};
   std::size_t round = GetParam() == TransferEngine::threads ? 0 : 3;
   for (const std::int64_t micro : {1, 4}) {
     for (const double clip : {0.0, 1.0}) {
@@ -141,7 +137,7 @@ TEST_P(PagingBy, BlocksStreamInEveryMode) {
       config.train.gradient_clip = clip;
       const Outcome resident = Session(config, paged(config, micro, {}, data), data.files).train(kFewUpdates);
       for (const BlockMode mode : {BlockMode::keep, BlockMode::cheap, BlockMode::recompute, BlockMode::pieces}) {
-        const Residency& residency = pagings[round++ % std::size(pagings)];
+        const Residency& residency = kStreamedBlocks[round++ % std::size(kStreamedBlocks)];
         SCOPED_TRACE(fmt::format("micro {} clip {} {} page {} parameters {} accumulators {} narrow {}", micro, clip, name(mode),
                                  residency.pages.elements, residency.parameters.beyond, residency.accumulators.beyond,
                                  residency.by_matrix));

@@ -1,0 +1,89 @@
+// Comparison of saved files on tensors small enough to work out by hand.
+#include "verify/tensors.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <map>
+#include <span>
+#include <vector>
+
+#include "formats/expect_error.h"
+#include "formats/safetensors.h"
+#include "formats/scratch_folder.h"
+
+namespace plimsoll::verification {
+namespace {
+
+using Tensors = std::map<std::string, std::vector<float>>;
+
+class TensorFiles : public testing::Test {
+ protected:
+  std::filesystem::path write(const char* name, const Tensors& tensors) {
+    std::vector<TensorSpec> specs;
+    for (const auto& [tensor, numbers] : tensors) specs.push_back({tensor, DType::f32, {std::ssize(numbers)}});
+    SafetensorsWriter writer(folder / name, specs);
+    for (const auto& [tensor, numbers] : tensors) writer.append(tensor, std::as_bytes(std::span(numbers)));
+    writer.commit();
+    return folder / name;
+  }
+
+  ScratchFolder folder;
+};
+
+TEST(LayerGroup, IsOneNameForAllLayers) {
+  EXPECT_EQ(layer_group("h.3.attn.c_attn.weight"), "h.*.attn.c_attn");
+  EXPECT_EQ(layer_group("h.11.attn.c_attn.bias"), "h.*.attn.c_attn");
+  EXPECT_EQ(layer_group("wte.weight"), "wte");
+  EXPECT_EQ(layer_group("h.3.norm2.weight"), "h.*.norm2") << "a digit within a word is no layer";
+}
+
+TEST(Sums, AreRelativeToTheReference) {
+  EXPECT_DOUBLE_EQ((Sums{.difference = 4, .reference = 16}).relative(), 0.5);
+  EXPECT_EQ(Sums{}.relative(), 0);
+  EXPECT_EQ((Sums{.difference = 1}).relative(), std::numeric_limits<double>::infinity());
+  const Sums all = total({{"a", {.difference = 1, .reference = 2}}, {"b", {.difference = 3, .reference = 4}}});
+  EXPECT_EQ(all.difference, 4);
+  EXPECT_EQ(all.reference, 6);
+}
+
+TEST_F(TensorFiles, AreComparedByGroup) {
+  const auto a =
+      write("a", {{"h.0.fc.weight.grad", {1, 2}}, {"h.1.fc.weight.grad", {3}}, {"wte.weight.grad", {5}}, {"wte.weight", {9}}});
+  const auto b =
+      write("b", {{"h.0.fc.weight.grad", {1, 4}}, {"h.1.fc.weight.grad", {6}}, {"wte.weight.grad", {5}}, {"wte.weight", {0}}});
+  const GroupSums groups = compare_tensors(a, b, ".grad");
+  ASSERT_EQ(groups.size(), 2u) << "tensors without the suffix do not count";
+  EXPECT_DOUBLE_EQ(groups.at("h.*.fc").difference, 2 * 2 + 3 * 3);
+  EXPECT_DOUBLE_EQ(groups.at("h.*.fc").reference, 1 + 4 * 4 + 6 * 6);
+  EXPECT_EQ(groups.at("wte").difference, 0);
+}
+
+TEST_F(TensorFiles, OfOneModelHaveTheSameTensors) {
+  const auto a = write("a", {{"x.weight.grad", {1}}}), b = write("b", {{"x.weight.grad", {1, 2}}}),
+             c = write("c", {{"y.weight.grad", {1}}});
+  EXPECT_ERROR(compare_tensors(a, b, ".grad"), "E-INTERNAL", "other tensors");
+  EXPECT_ERROR(compare_tensors(a, c, ".grad"), "E-INTERNAL", "other tensors");
+}
+
+TEST_F(TensorFiles, TheFirstDifferenceIsNamed) {
+  const auto a = write("a", {{"x", {1, 2}}, {"y", {3}}});
+  EXPECT_EQ(first_difference(a, write("same", {{"x", {1, 2}}, {"y", {3}}})), "");
+  EXPECT_EQ(first_difference(a, write("number", {{"x", {1, 2}}, {"y", {4}}})), "y");
+  EXPECT_EQ(first_difference(a, write("shape", {{"x", {1}}, {"y", {3}}})), "x");
+  const auto fewer = write("fewer", {{"x", {1, 2}}});
+  EXPECT_EQ(first_difference(a, fewer), "y");
+  EXPECT_EQ(first_difference(fewer, a), "y");
+}
+
+TEST_F(TensorFiles, DifferenceOfASignIsADifference) {
+  EXPECT_EQ(first_difference(write("a", {{"x", {0.0F}}}), write("b", {{"x", {-0.0F}}})), "x") << "bytes are compared";
+}
+
+TEST_F(TensorFiles, ProgressIsNoResult) {
+  const auto a = write("a", {{"plimsoll.progress", {1}}, {"x", {1}}}), b = write("b", {{"plimsoll.progress", {2}}, {"x", {1}}});
+  EXPECT_EQ(first_difference(a, b), "");
+}
+
+}  // namespace
+}  // namespace plimsoll::verification
