@@ -1,4 +1,4 @@
-// A session tells every consumer what happens, in one order, and keeps what was learned when one of them cannot go on.
+// A session sends each event to all consumers in one order, and saves if one of them cannot go on.
 #include "session/session.h"
 
 #include <gtest/gtest.h>
@@ -56,7 +56,7 @@ budget = "2GiB"
 threads = 1
 )";
 
-// What a consumer saw, a word for each event: "updated 2".
+// The events that a consumer saw, one text each: "updated 2".
 struct Spy : Consumer {
   std::vector<std::string> seen;
   std::vector<double> losses;
@@ -98,7 +98,7 @@ struct NoCommands final : NextCommands {
   std::string slower(bool) const override { return "slower"; }
 };
 
-// This computer by what is known of it without measuring, with room for whatever a test binary needs outside its arena.
+// This computer without measurements, with room for the memory of a test binary outside its arena.
 MachineRecord machine() {
   const MachineFacts facts = machine_facts(1);
   MachineRecord record = simulated_machine(1);
