@@ -1,4 +1,4 @@
-// What was decided, as a value: the rewritten graph, its steps, the owner, lifetime and offset of each buffer, and the resulting
+// A decided plan as a value: the rewritten graph, its steps, the owner, lifetime and offset of each buffer, and the resulting
 // bytes and seconds.
 #pragma once
 

@@ -1,4 +1,4 @@
-// What is asked of the planner: budgets, the user's choices, and the graph of each micro-batch size.
+// The request to the planner: budgets, the user's choices, and the graph of each micro-batch size.
 #pragma once
 
 #include <algorithm>

@@ -389,7 +389,7 @@ def training(test):
     test.shape("run", run, RUN)
     test.equal("run.json", test.report("run"), run)
     test.equal("status", (run["status"], run["exit_code"], run["error"]), ("done", 0, None))
-    # The last token of the file has none behind it to predict.
+    # The last token of the file has no next token to predict.
     test.equal("counters", (run["updates"], run["samples"], run["units"] in (48 * 32, 48 * 32 - 1)), (6, 48, True))
     test.that(run["measured"]["process_hwm_bytes"] <= run["budget"]["memory"], "the process stayed within its budget")
     lines = test.lines("run")
