@@ -77,7 +77,7 @@ std::string init_text(std::string_view preset) {
   const Config config = starting_point(preset);
   std::string text =
       "# A configuration of Plimsoll. Change what you like, then:\n"
-      "#   plimsoll plan  run.toml          what fits into memory.budget, and how fast\n"
+      "#   plimsoll plan  run.toml          the plan within memory.budget, and its speed\n"
       "#   plimsoll train run.toml --run run\n"
       "# A line with one # shows a default. A line with ## is an example for an adapter, or for another kind of model, "
       "optimizer, schedule or precision.\n"
@@ -99,7 +99,7 @@ std::string init_text(const StartingPoint& start, std::string_view command) {
   if (start.chat)
     text += "#   plimsoll data show run.toml        samples as the model sees them, with the trained tokens marked\n";
   text += fmt::format(
-      "#   plimsoll plan  run.toml            what needs the memory, and how long an update takes\n"
+      "#   plimsoll plan  run.toml            the owners of the memory, and the time of an update\n"
       "#   plimsoll train run.toml --run run\n"
       "# Model: {}\n# Data: {}\n# Memory: {}\n\n",
       start.model, start.data, start.memory);
@@ -140,7 +140,7 @@ void check_preset_alone(const InitArguments& arguments) {
   }
   if (std::filesystem::exists(arguments.what)) {
     throw config_error("E-USAGE", "init", fmt::format("{} is a folder or a file, and no data are given", arguments.what),
-                       "a preset, or a model and what it is to be trained on",
+                       "a preset, or a model and its training data",
                        {fmt::format("plimsoll init {} chats.jsonl", shell_quoted(arguments.what))});
   }
 }
