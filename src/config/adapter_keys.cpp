@@ -135,7 +135,7 @@ std::vector<ConfigKey> adapter_keys() {
        of_adapter(number_at(PLIMSOLL_FIELD(adapter.alpha), 0, kMostAlpha))},
       {"adapter.rs", OnResume::forced, "rsLoRA: alpha / sqrt(rank) instead", "false",
        of_adapter(key_at(PLIMSOLL_FIELD(adapter.rs), flag))},
-      {"adapter.dropout", OnResume::results, "of what the adapter reads", "0.05",
+      {"adapter.dropout", OnResume::results, "on the input of the adapter", "0.05",
        of_adapter(number_at(PLIMSOLL_FIELD(adapter.dropout), 0, kBelowOne))},
       {"adapter.targets", OnResume::never,
        "layers that get one: \"all-linear\", a list of names or ends of names, or one regular expression for whole names",
@@ -152,7 +152,7 @@ std::vector<ConfigKey> adapter_keys() {
        of_adapter(key_at(
            PLIMSOLL_FIELD(adapter.alpha_pattern), [](const S& s) { return pattern_numbers(s, 0, kMostAlpha, false); },
            pattern_text))},
-      {"adapter.modules_to_save", OnResume::never, "modules that are trained whole beside it: all whose names end so",
+      {"adapter.modules_to_save", OnResume::never, "modules that are trained whole in addition, by the ends of their names",
        "[\"embed_tokens\", \"lm_head\"]", of_adapter(key_at(PLIMSOLL_FIELD(adapter.modules_to_save), names, unless_empty))},
   };
 }
@@ -202,7 +202,7 @@ void check_frozen(Config& config, const GivenSettings& given) {
   if (!config.model.freeze.empty()) {
     throw config_error("E-CONFIG-CONFLICT", given.where("model.freeze"),
                        "model.freeze is given, and all of the model is frozen under an adapter",
-                       "without it; adapter.modules_to_save says what is trained beside the adapter");
+                       "without it; adapter.modules_to_save names modules to train in addition");
   }
   if (config.model.init.empty()) {
     config.notes.push_back(fmt::format("{}: the model under the adapter is random numbers, since model.init is not given",

@@ -254,7 +254,7 @@ constexpr std::string_view kRunFolder = "the run's folder is an option of plimso
 constexpr std::string_view kKernels = "kernels are fixed when the plan is made; leave it out";
 constexpr std::string_view kUpload = "nothing is uploaded from here; leave it out";
 constexpr std::string_view kTrained = "write data.loss = \"assistant\", \"last\" or \"all\"";
-constexpr std::string_view kReader = "data are read beside the training by one thread; leave it out";
+constexpr std::string_view kReader = "one thread reads data during the training; leave it out";
 constexpr std::string_view kEarlyStop =
     "there is no early stopping here: train.evaluate_every prints validation losses; Ctrl-C stops with a checkpoint, from "
     "which the run can be resumed";
@@ -381,7 +381,7 @@ const ForeignName kForeign[] = {
     {"attn_implementation", kKernels},
     {"sdp_attention", kKernels},
     {"xformers_attention", kKernels},
-    {"use_gradient_checkpointing", "write plan.recompute; without it the plan recomputes what the budget asks for"},
+    {"use_gradient_checkpointing", "write plan.recompute; without it the plan recomputes as the budget requires"},
     {"hub_model_id", kUpload},
     {"push_to_hub", kUpload},
     {"hub_strategy", kUpload},
@@ -395,7 +395,7 @@ const ForeignName kForeign[] = {
     {"optim_args", "write the keys of [optimizer]"},
     {"torch_compile", kKernels},
     {"compile", kKernels},
-    {"deepspeed", "write what it is for: memory.budget, memory.disk, precision.compute"},
+    {"deepspeed", "write its purpose: memory.budget, memory.disk, precision.compute"},
     {"fsdp", "there is one device here; memory.disk and memory.host_memory are what a model may spill to"},
     {"zero_optimization", "there is one device here; memory.disk and memory.host_memory are what a model may spill to"},
     {"num_workers", kReader},
