@@ -55,7 +55,7 @@ void check_audit(const Plan& plan, const std::vector<PhaseAudit>& measured) {
 Error outside_of_plan(std::string message, std::string remedy) {
   return {ErrorKind::environment, ExitCode::does_not_fit,
           "E-MEM-RESERVE",        "process",
-          std::move(message),     "what `plimsoll machine` measured",
+          std::move(message),     "the reserve that `plimsoll machine` measured",
           {std::move(remedy)}};
 }
 
@@ -134,7 +134,8 @@ void Session::find_checkpoint() {
   const bool saved = std::filesystem::exists(checkpoint_, ignored);
   const bool diverged = std::filesystem::exists(folder_.diverged(), ignored);
   if (!saved && !(diverged && config_.train.on_divergence == OnDivergence::proceed)) {
-    if (diverged) throw no_checkpoint("there is no checkpoint but of what has diverged", {commands_.go_on(), slower_command(0)});
+    if (diverged)
+      throw no_checkpoint("the only checkpoint is that of the diverged state", {commands_.go_on(), slower_command(0)});
     throw no_checkpoint("there is no checkpoint: nothing of this run has been saved",
                         {run_diverged(folder_.path()) ? slower_command(0) : commands_.again()});
   }

@@ -203,7 +203,7 @@ def options(test):
     )
     test.equal("--set accumulates", plan["batch"]["effective"], 4)
     noted = test.run("plan", "config.toml", "--host-memory", "1GiB", "--disk", "spill:2GiB", "--json")
-    test.that(b"memory.host_memory says nothing here" in noted.err, "kernels run in the host's memory")
+    test.that(b"memory.host_memory has no effect" in noted.err, "kernels run in the host's memory")
     resting = ["--host-memory", "1GiB", "--set", "plan.optimizer_state=disk"]
     test.fails(2, "E-CONFIG-MISSING", "plan", "config.toml", *resting)
     plan = noted.json()

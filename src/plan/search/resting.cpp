@@ -141,8 +141,8 @@ Bytes Resting::room_of_host() const {
   const Bytes process = items + part + steps_of_host();
   if (budget >= process) return budget - process;
   throw config_error("E-HOST-SIZE", "memory.host_memory",
-                     fmt::format("the process on the host takes {} beside what rests there, its budget is {}", to_text(process),
-                                 to_text(budget)),
+                     fmt::format("the process on the host takes {} in addition to the values that rest there, its budget is {}",
+                                 to_text(process), to_text(budget)),
                      "a budget that holds it", {Change("memory.host_memory", process.n)});
 }
 
@@ -159,8 +159,8 @@ Bytes Resting::transfers_of_host(const Graph& paged, const Residency& residency)
 
 Error Resting::no_room(Bytes least) const {
   const bool behind = request_->beyond.size() > 1, on_disk = behind || machine_->tiers[1].name == "disk";
-  const std::string what = behind ? fmt::format("what the {} has no room for", machine_->tiers[1].name)
-                                  : fmt::format("what rests on the {}", machine_->tiers[1].name);
+  const std::string what = behind ? fmt::format("data without room on the {}", machine_->tiers[1].name)
+                                  : fmt::format("data on the {}", machine_->tiers[1].name);
   return config_error("E-DISK-SIZE", on_disk ? "memory.disk" : "memory.host_memory",
                       fmt::format("{} takes {}, the budget is {}", what, to_text(least), to_text(request_->beyond.back())),
                       "a budget that holds it",
