@@ -97,7 +97,7 @@ void check_preset_alone(const InitArguments& arguments) {
   }
   if (std::filesystem::exists(arguments.what)) {
     throw config_error("E-USAGE", "init", fmt::format("{} is a folder or a file, and no data are given", arguments.what),
-                       "a preset, or a model and what it is to be trained on",
+                       "a preset, or a model and its training data",
                        {fmt::format("plimsoll init {} chats.jsonl", shell_quoted(arguments.what))});
   }
 }

@@ -215,7 +215,7 @@ std::string sharing_line(const MachineRecord& record) {
                            : "the rates were measured while the machine was idle\n";
   }
   if (const std::size_t kernels = record.shared_kernels.size(); kernels > 0) {
-    text += fmt::format("{} kernels were measured beside other work{}\n", kernels, again);
+    text += fmt::format("{} kernels were measured while other programs ran{}\n", kernels, again);
   }
   return text;
 }
@@ -229,7 +229,7 @@ std::string kept_text(const std::vector<MeasuredMicro>& micros) {
                         kernels.kernels, 100 * kernels.share);
     all = all && kernels.known == kernels.kernels;
   }
-  if (!all) text += "what is not measured is planned by its bound, which is optimistic; the same command goes on with it\n";
+  if (!all) text += "other kernels are planned by their bounds, which are optimistic; the same command continues measuring\n";
   return text;
 }
 

@@ -37,8 +37,8 @@
 namespace plimsoll {
 namespace {
 
-constexpr const char* kFreeMemory = "95% of what is free";
-constexpr const char* kFileOrFree = "the file's, or else 95% of what is free";
+constexpr const char* kFreeMemory = "95% of the free memory";
+constexpr const char* kFileOrFree = "the file's, or else 95% of the free memory";
 
 // `otherwise`: the memory budget that applies if none is given.
 void add_budgets(CLI::App& command, std::vector<Change>& changes, const std::string& otherwise) {
@@ -101,7 +101,7 @@ std::string aliases_footer() {
 // --diff compares files, so it excludes all options that shape a plan, and CONFIG.
 void add_diff(CLI::App& command, PlanArguments& a) {
   const auto others = command.get_options([](const CLI::Option* option) { return option->get_name() != "--help"; });
-  command.add_option("--diff", a.diff, "what differs between the plans of two files that --out wrote")
+  command.add_option("--diff", a.diff, "the differences between the plans of two files that --out wrote")
       ->expected(2)
       ->type_name("A.json B.json")
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
@@ -119,7 +119,7 @@ void plan_options(CLI::App& command, PlanArguments& a) {
   add_device(command, a.config);
   command.footer(aliases_footer());
   command.add_option("--machine", a.machine,
-                     "plan for the machine of this file (machines/*, or what `machine --json` printed), or for `sim`");
+                     "plan for the machine of this file (machines/*, or the output of `machine --json`), or for `sim`");
   command.add_option("--out", a.out, "write the plan here, for train --plan");
   command.add_flag("--values", a.values, "list every tensor of the plan; with --out, only in that file");
   CLI::Option* frontier =
@@ -152,7 +152,7 @@ void train_options(CLI::App& command, TrainArguments& a) {
   command.add_flag("--force", a.force,
                    "with --resume: accept changed settings that change the result (seed, data order and format, precision)");
   command.add_flag("--json", a.json, "print run.json at the end");
-  command.add_option("--fault", a.fault, "what verify makes wrong")->group("");  // hidden
+  command.add_option("--fault", a.fault, "a defect for verify")->group("");  // hidden
   command.final_callback([&a] {
     if (a.config.file.empty() && !a.resume) throw CLI::RequiredError("CONFIG");
   });
@@ -175,7 +175,7 @@ void tokenize_options(CLI::App& command, TokenizeArguments& a) {
   CLI::Option* text = command.add_option("TEXT", a.text, "a text; with --decode, ids of tokens separated by spaces");
   CLI::Option* file = command.add_option("--file", a.file, "the text, or the ids, of this file")->excludes(text);
   CLI::Option* decode = command.add_flag("--decode", a.decode, "from tokens to text; special tokens are left out");
-  command.add_flag("--no-special", a.no_special, "without the tokens that the tokenizer puts before and behind a text")
+  command.add_flag("--no-special", a.no_special, "without the tokens that the tokenizer puts before and after a text")
       ->excludes(decode);
   command.add_flag("--keep-special", a.keep_special, "with --decode: the text of special tokens, too")->needs(decode);
   command.final_callback([text, file] {
@@ -185,9 +185,9 @@ void tokenize_options(CLI::App& command, TokenizeArguments& a) {
 
 void add_weights(CLI::App& command, std::string& weights, std::string& adapter) {
   CLI::Option* model = command.add_option("--weights", weights, "a folder of weights, a GGUF file, or the folder of a run");
-  CLI::Option* with =
-      command.add_option("--adapter", adapter,
-                         "a folder of an adapter, or of its run; it knows its base, which --weights gives anew if it has moved");
+  CLI::Option* with = command.add_option(
+      "--adapter", adapter,
+      "a folder of an adapter, or of its run; it names its base; --weights gives the new place of a moved base");
   command.final_callback([model, with] {
     if (model->count() + with->count() == 0) throw CLI::RequiredError("--weights or --adapter");
   });
@@ -205,9 +205,9 @@ void export_options(CLI::App& command, ExportArguments& a) {
   add_weights(command, a.weights, a.adapter);
   command.add_option("--gguf", a.gguf, "the file; with --adapter it holds the adapter alone")->required();
   command
-      .add_option(
-          "--type", a.type,
-          "of matrices: F32, F16, BF16 or Q8_0; vectors and position embeddings are F32 (an adapter in F32 loses nothing)")
+      .add_option("--type", a.type,
+                  "the type of matrices: F32, F16, BF16 or Q8_0; vectors and position embeddings are F32 (an adapter in F32 "
+                  "loses nothing)")
       ->required();
 }
 
@@ -223,7 +223,7 @@ void add_chat(CLI::App& generate, GenerateArguments& a) {
   generate.add_option("--template", a.chat_template, "with --chat: a template file instead of the model's own")->needs(chat);
   generate
       .add_option("--context", a.context,
-                  "with --chat: tokens of the whole conversation; what does not fit is left out, oldest turns first (default: up "
+                  "with --chat: tokens of the whole conversation; the oldest turns are left out if it grows larger (default: up "
                   "to 4096, as the model and the memory allow)")
       ->needs(chat);
 }
@@ -272,7 +272,7 @@ void forward_options(CLI::App& command, ForwardArguments& a) {
 void layout_options(CLI::App& command, LayoutArguments& a) {
   command.add_option("FILE", a.file, "CSV with the columns id, lower, upper, size: a buffer is live from lower to before upper")
       ->required();
-  command.add_option("--capacity", a.capacity, "fit into so many bytes, or fail with exit 3");
+  command.add_option("--capacity", a.capacity, "fit into this number of bytes, or fail with exit 3");
   command.add_flag("--minimize", a.minimize,
                    "minimize the height; without --work-limit, stop when it is proven optimal or hardly improves");
   command.add_option("--out", a.out, "write the CSV with offsets here");
@@ -282,7 +282,7 @@ void layout_options(CLI::App& command, LayoutArguments& a) {
 
 void recompute_options(CLI::App& command, RecomputeArguments& a) {
   command.add_option("FILE", a.file, "an instance, as plan --export-instance writes it")->required();
-  command.add_option("--memory", a.memory, "fit into so many bytes, those of parameters included")->required();
+  command.add_option("--memory", a.memory, "fit into this number of bytes, parameters included")->required();
   command.add_option("--out", a.out, "write the answer here");
   command.add_option("--work-limit", a.work, "search limit N: at most N schedules and N million visited values")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 30));
@@ -357,7 +357,7 @@ class Commands {
 void add_all(Commands& commands) {
   commands.add("plan", "show the memory and time that a training needs, by phase and kind of tensor, without training", run_plan,
                plan_options);
-  commands.add("train", "plan, then train exactly what was planned", run_train, train_options);
+  commands.add("train", "plan, then train exactly by that plan", run_train, train_options);
   commands.add("verify", "prove gradients, batches, plans and precision on this model and data; exit 7 if a check fails",
                run_verify, verify_options);
   commands.add("eval", "the loss of weights on data.validation, or on data.train where there is none", run_eval, eval_options);
@@ -370,7 +370,7 @@ void add_all(Commands& commands) {
   commands.add("show", "rendered samples, with the tokens that are trained on marked", run_data_show, data_show_options,
                commands.add_group("data", "look at training data"));
   commands.add("layout", "addresses for buffers with known lifetimes", run_layout, layout_options);
-  commands.add("recompute", "what a training graph from a file should compute again", run_recompute, recompute_options);
+  commands.add("recompute", "plan the recomputation of a training graph from a file", run_recompute, recompute_options);
   commands.add(
       "machine",
       "benchmark memory, links and kernels of this machine, so that plans show measured times; with CONFIG, its kernels as well",
@@ -379,8 +379,7 @@ void add_all(Commands& commands) {
       "init",
       "print a commented configuration: plimsoll init gpt2, or for a model and data: plimsoll init FOLDER DATA > run.toml",
       run_init, init_options);
-  commands.add("explain", "what an error code or a word of a plan means, or what a tensor of a plan is", run_explain,
-               explain_options);
+  commands.add("explain", "explain an error code, a word of a plan, or a tensor of a plan", run_explain, explain_options);
 }
 
 bool wants_json(int argc, char** argv) { return std::find(argv, argv + argc, std::string_view("--json")) != argv + argc; }

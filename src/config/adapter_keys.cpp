@@ -200,7 +200,7 @@ void check_frozen(Config& config, const GivenSettings& given) {
   if (!config.model.freeze.empty()) {
     throw config_error("E-CONFIG-CONFLICT", given.where("model.freeze"),
                        "model.freeze is given, and all of the model is frozen under an adapter",
-                       "without it; adapter.modules_to_save says what is trained beside the adapter");
+                       "without it; adapter.modules_to_save names modules to train in addition");
   }
   if (config.model.init.empty()) {
     config.notes.push_back(fmt::format("{}: the model under the adapter is random numbers, since model.init is not given",

@@ -510,10 +510,9 @@ void check_init_alone(const GivenSettings& given) {
     Remedies remedies;
     if (!setting->typed) remedies.push_back(Change("model.init", path(*init).string()));
     throw config_error("E-CONFIG-INIT", setting->where,
-                       fmt::format("{} = {} stands beside model.init = \"{}\", which brings the shape", setting->name,
+                       fmt::format("{} = {} contradicts model.init = \"{}\", which defines the shape", setting->name,
                                    setting->text, text(*init)),
-                       "only model.dropout and model.context may be given beside a folder; remove the others",
-                       std::move(remedies));
+                       "only model.dropout and model.context may be given with a folder; remove the others", std::move(remedies));
   }
 }
 

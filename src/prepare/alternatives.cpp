@@ -75,7 +75,7 @@ struct Kind {
 std::vector<Alternative> automatic_choices(const PlanRequest& request) {
   std::vector<Alternative> list;
   if (request.recompute != RecomputePolicy::automatic) {
-    list.push_back({"let the planner choose what is recomputed", {{"plan.recompute", "auto"}}});
+    list.push_back({"let the planner choose the recomputation", {{"plan.recompute", "auto"}}});
   }
   if (request.loss_chunks) list.push_back({"let the planner choose the loss chunks", {{"plan.loss_chunks", "auto"}}});
   if (request.group) {

@@ -112,11 +112,10 @@ void check_host_memory(const PlanningInput& input, const std::function<void(cons
   if (!input.budget.host_memory || has_host(input.machine.machine)) return;
   if (wants_disk(input.request) && input.request.beyond.empty()) {
     throw config_error("E-CONFIG-MISSING", "memory.disk", "kernels run in the memory of the host, so nothing can rest there",
-                       "a folder and a size for what leaves memory, or a machine with a device",
+                       "a folder and a size for values outside memory, or a machine with a device",
                        {advised_disk("16GiB"), Change("machine.device", "sim")});
   }
-  if (say)
-    say("note: kernels run in the memory of the host, whose budget is memory.budget: memory.host_memory says nothing here");
+  if (say) say("note: kernels run in the memory of the host, whose budget is memory.budget: memory.host_memory has no effect");
 }
 
 // The facts of existing files, and assumptions about the others.

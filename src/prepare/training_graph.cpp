@@ -49,7 +49,7 @@ Error nothing_stored(const Config& config) {
                               : "no linear layer is frozen whose matrix products alone read";
   return config_error("E-CONFIG-CONFLICT", "quantize.base",
                       fmt::format("it is {}, and {}", config_key("quantize.base").text(config), why),
-                      "frozen linear layers, beside which something else is trained", {Change("quantize.base", "none")});
+                      "frozen linear layers, and other trained parameters", {Change("quantize.base", "none")});
 }
 
 }  // namespace

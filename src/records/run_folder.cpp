@@ -55,7 +55,7 @@ Error already_holds_run(const RunFolder& folder) {
     expected = "a new folder, or this run resumed although it has diverged";
   } else if (!is_there(folder.checkpoint()) && !has_weights(folder.weights())) {
     changes = {{"command.run", beside}};
-    expected = "a new folder: this run ended before it first saved, and what it wrote down of its updates is kept";
+    expected = "a new folder: this run ended before its first save, and the lines of its updates are kept";
   } else if (!is_there(folder.checkpoint())) {
     changes = {{"command.run", beside}, {"model.init", std::filesystem::absolute(folder.weights()).string()}};
     expected = "a new folder, in which a run may begin with these weights: there is no checkpoint";
@@ -236,8 +236,7 @@ void RunFolder::mark_interrupted() {
   const bool held = lock_ >= 0 && ::flock(lock_, LOCK_EX | LOCK_NB) == 0;
   if (!held || status_in(run) != "running") return;
   ended_process_ = pid_in(run).value_or(0);
-  const std::string message =
-      fmt::format("process {} ended without a word; its last checkpoint is what remains", *ended_process_);
+  const std::string message = fmt::format("process {} ended without a report; its last checkpoint remains", *ended_process_);
   run["status"] = "interrupted";
   run["exit_code"] = static_cast<int>(ExitCode::interrupted);
   run["error"] = {{"code", "E-INTERRUPTED"}, {"message", message}};

@@ -18,7 +18,7 @@ void demand_io_uring() {
   if (refusal.empty()) return;
   throw Error(ErrorKind::environment, ExitCode::configuration, "E-PLAN-CHANGED", "disk tier",
               fmt::format("the plan moves pages through io_uring, which is refused now: {}", refusal),
-              "what the plan was made with; threads need more bytes", {Change("plan.transfers", "threads")});
+              "the engine of the plan; threads need more bytes", {Change("plan.transfers", "threads")});
 }
 
 }  // namespace

@@ -24,9 +24,8 @@ namespace {
 Error refused(const std::filesystem::path& run, const std::string& what, bool with_force) {
   Remedies remedies{Remedy::of_command("train", {{"command.run", run.string()}, {"command.resume"}})};
   if (with_force) remedies.push_back(Change("command.force"));
-  return config_error(
-      "E-RESUME", run.string(), what,
-      with_force ? "the settings of the run; force changes what its results come from" : "the settings of the run", remedies);
+  return config_error("E-RESUME", run.string(), what,
+                      with_force ? "the settings of the run; force accepts the change" : "the settings of the run", remedies);
 }
 
 // The last setting of a key, or null.
@@ -254,7 +253,7 @@ ResumedConfig resume_config(const std::filesystem::path& run, const ResumeReques
 
   if (!own_file && !stored) {
     config.notes.push_back(
-        fmt::format("{}: the run does not know what it said when it began; the run's own settings count", request.file.string()));
+        fmt::format("{}: the run has no record of its first content; the run's own settings count", request.file.string()));
   }
   Differences differences(begun, config, request.force);
   for (const ConfigKey& key : config_keys()) {
@@ -282,10 +281,10 @@ std::vector<std::string> check_resumed_origin(const Config& config, const Progre
   Error error = config_error(
       "E-RESUME", run.string(),
       fmt::format("{} computes something else than when the run began: {}", shown(init.string()), fmt::join(lines, "; ")),
-      "the model as it was; force goes on with what it is now",
+      "the original model; force continues with the present one",
       {Remedy::of_command("train", {{"command.run", run.string()}, {"command.resume"}, {"command.force"}})});
   const std::filesystem::path kept = run / "weights" / "config.json";
-  if (is_there(kept)) error.expected += fmt::format("; {} is what its config.json said", kept.string());
+  if (is_there(kept)) error.expected += fmt::format("; {} is a copy of the original config.json", kept.string());
   throw error;
 }
 

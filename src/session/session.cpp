@@ -59,7 +59,7 @@ void check_audit(const Plan& plan, const std::vector<PhaseAudit>& measured) {
 Error outside_of_plan(std::string message, std::string remedy) {
   return {ErrorKind::environment, ExitCode::does_not_fit,
           "E-MEM-RESERVE",        "process",
-          std::move(message),     "what `plimsoll machine` measured",
+          std::move(message),     "the reserve that `plimsoll machine` measured",
           {std::move(remedy)}};
 }
 

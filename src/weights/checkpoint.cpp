@@ -314,7 +314,7 @@ void compare_moved(const Graph& graph, const SafetensorsFile& file, const Origin
   throw config_error("E-RESUME", run.string(),
                      fmt::format("model.init is {}, and the run began with other weights, of {}", shown(source),
                                  shown({origin.init, source.seed})),
-                     "the weights with which it began, wherever they lie now", remedies_of(file, source, origin.init));
+                     "the weights with which it began, in any place", remedies_of(file, source, origin.init));
 }
 
 bool trains_model(const Graph& graph) {

@@ -9,7 +9,7 @@ namespace {
 bool is_nan_f16(std::uint16_t bits) { return (bits & 0x7fffu) > 0x7c00u; }
 bool is_nan_bf16(std::uint16_t bits) { return (bits & 0x7fffu) > 0x7f80u; }
 
-// Bit patterns of fp32 that lie on, just beside and halfway between all 16-bit values, besides random ones.
+// Bit patterns of fp32 at, next to and halfway between all 16-bit values, and random ones.
 Floats telling_floats() {
   std::vector<float> values;
   for (std::uint32_t i = 0; i < 65536; ++i) {
@@ -25,7 +25,7 @@ Floats telling_floats() {
   return x;
 }
 
-// Of subnormal numbers as well, which the threads that run kernels flush to zero in arithmetic, conversions included.
+// Handles subnormal numbers too. Threads that run kernels flush them to zero in arithmetic, including conversions.
 double magnitude_of(float x) {
   const std::uint32_t bits = std::bit_cast<std::uint32_t>(x) & 0x7fffffffu;
   return bits < 0x00800000u ? static_cast<double>(bits) * 0x1p-149 : double{std::bit_cast<float>(bits)};

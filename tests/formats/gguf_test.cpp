@@ -1,4 +1,4 @@
-// GGUF files: what is read of good ones, and that broken ones end in an error with a code, whatever is broken.
+// GGUF files: the content of good ones, and an error with a code for every broken one.
 #include "formats/gguf/gguf_file.h"
 
 #include <gtest/gtest.h>
@@ -341,7 +341,7 @@ TEST_F(Gguf, KeysBecomeAConfiguration) {
   }
 }
 
-// Files of 2023 say rope.scale_linear, and llama.cpp takes a factor without a type for a linear one.
+// Files of 2023 have rope.scale_linear, and llama.cpp takes a factor without a type as linear.
 TEST_F(Gguf, ScalingsOfAnglesAreThoseThatLlamaCppReads) {
   using Put = std::function<void(GgufBuilder&)>;
   const auto number = [](const char* key, float value) {

@@ -199,7 +199,7 @@ TEST(Safetensors, RefusesMalformedFiles) {
   EXPECT_GE(std::size(table), 25u);
 }
 
-// Every file either opens, and then all its tensors can be read, or is refused with the format's code.
+// Every file either opens, with all tensors readable, or is refused with the format's code.
 TEST(Safetensors, SurvivesRandomMutations) {
   const std::uint64_t seed = std::random_device{}();
   fmt::print("seed {}\n", seed);

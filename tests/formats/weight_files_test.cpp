@@ -1,4 +1,4 @@
-// Weights of a folder: which file is read, and indexes as a stranger may have written them.
+// Weights of a folder: the choice of the file, and indexes from strangers.
 #include "formats/weight_files.h"
 
 #include <fmt/core.h>

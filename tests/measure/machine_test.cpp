@@ -1,4 +1,4 @@
-// The machine: its file, what it measures, and what a process needs outside its arena.
+// The machine: its file, its measurements, and the memory of a process outside its arena.
 #include <fmt/core.h>
 #include <gtest/gtest.h>
 
@@ -83,7 +83,7 @@ TEST(MachineFile, ReadsWhatWasWritten) {
   EXPECT_TRUE(read.shared());
 }
 
-// A file of an earlier version does not know what else ran; one that says what cannot be is refused.
+// A file of an earlier version has no shares of other processes. Impossible values are refused.
 TEST(MachineFile, MayNotKnowWhatElseRan) {
   const ScratchFolder folder;
   const std::filesystem::path path = folder / "machine.json";
@@ -320,7 +320,7 @@ TEST(Measure, KernelsPastTheLimitOfMemoryStayUnmeasured) {
   EXPECT_EQ(count, "0");
 }
 
-// Where time runs out, what is left is little of a step: all layers together count, not one of them.
+// If time runs out, the missing kernels are a small share of a step. The share counts all layers together.
 TEST(Measure, TheLargestShareOfAStepComesFirst) {
   const double share = std::stod(run_in_child([] {
     Config config = tiny();
@@ -329,7 +329,7 @@ TEST(Measure, TheLargestShareOfAStepComesFirst) {
     const KernelSeconds one = measure_kernels(graph, 2, 1, {}, {.seconds_per_kernel = 0, .seconds = 1e-6, .memory = kGiB});
     const KernelCoverage kept = coverage(graph, 2, 1, one);
     EXPECT_EQ(coverage(graph, 2, 1, {}).known, 0);
-    // All others, one by one, have smaller shares.
+    // Each other kernel has a smaller share.
     double most = 0;
     const KernelSeconds all = measure_kernels(graph, 2, 1, {}, {.seconds_per_kernel = 0, .seconds = 300, .memory = kGiB});
     for (const auto& [key, seconds] : all) most = std::max(most, coverage(graph, 2, 1, {{key, seconds}}).share);

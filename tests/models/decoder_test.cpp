@@ -1,4 +1,4 @@
-// Configurations of the decoders, as transformers 4 and 5 write them, and what is refused.
+// Configurations of the decoders as transformers 4 and 5 write them, and refused ones.
 #include "models/decoder/decoder.h"
 
 #include <fmt/core.h>

@@ -136,7 +136,7 @@ struct Fp16 {
   static float widen(Type x) { return widen_f16(static_cast<std::uint16_t>(x)); }
 };
 
-// What fp32 gives for the same numbers, rounded to nearest even. Some are subnormal in fp16.
+// Expects the results of fp32 for the same numbers, rounded to nearest even. Some are subnormal in fp16.
 template <class Width>
 void expect_fp32_rounded(std::int64_t n) {
   Guarded<typename Width::Type> x(n), dy(n), y(n), dx(n), z(n), dz(n);
@@ -155,7 +155,7 @@ void expect_fp32_rounded(std::int64_t n) {
   relu_forward(n, wide_x.data(), wide_z.data());
   relu_backward(n, dy.data(), x.data(), dz.data());
   relu_backward(n, wide_dy.data(), wide_x.data(), wide_dz.data());
-  // Which NaN it is, is the compiler's choice.
+  // The compiler chooses the bits of a NaN.
   const auto differ = [](typename Width::Type narrow, float wide) {
     return std::isnan(wide) ? !std::isnan(Width::widen(narrow)) : narrow != Width::narrow(wide);
   };
@@ -175,8 +175,8 @@ TEST(ElementwiseKernels, NarrowIsFp32Rounded) {
   });
 }
 
-// Over time, not only over elements: what is added is an eighth of the distance of two neighbours, and rounded to the nearest it
-// would be lost. Each step adds a variance of p (1 - p) squared distances.
+// The mean is right over time, not only over elements. Each addend is an eighth of the distance of two neighbours; rounding to
+// nearest would lose it. Each step adds a variance of p (1 - p) squared distances.
 TEST(ElementwiseKernels, RoundedSumsFollowOverManySteps) {
   on_every_target([] {
     constexpr std::int64_t n = 4099;

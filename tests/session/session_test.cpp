@@ -1,4 +1,4 @@
-// A session tells every consumer what happens, in one order, and keeps what was learned when one of them cannot go on.
+// A session sends each event to all consumers in one order, and saves if one of them cannot go on.
 #include "session/session.h"
 
 #include <gtest/gtest.h>
@@ -56,7 +56,7 @@ budget = "2GiB"
 threads = 1
 )";
 
-// What a consumer saw, a word for each event: "updated 2".
+// The events that a consumer saw, one text each: "updated 2".
 struct Spy : Consumer {
   std::vector<std::string> seen;
   std::vector<double> losses;

@@ -43,7 +43,7 @@ void expect_any_cut(const BlockMatrix& matrix, std::span<const std::byte> stored
     const std::vector<float> part = decoded(matrix, stored, first, static_cast<std::size_t>(count));
     ASSERT_EQ(digest(std::span(whole).subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(count))), digest(part))
         << name(matrix.format) << " from " << first << ", " << count << " elements";
-    // Of the codes that it needs alone, with what lies behind all codes elsewhere.
+    // The same part, decoded from its own codes alone, with the scales in other memory.
     const std::int64_t origin = first - first % block_elements(matrix.format);
     const auto bytes_of = [&](std::int64_t end) { return code_bytes({matrix.format, 1, end}).n; };
     const auto all = static_cast<std::ptrdiff_t>(code_bytes(matrix).n);

@@ -123,7 +123,7 @@ class GgufParser {
   void skip(std::uint64_t bytes, std::string_view what) {
     need(bytes, what);
     position_ += static_cast<std::int64_t>(bytes);
-    if (position_ > kMostHeader) fail(fmt::format("{} ends behind byte {}", what, kMostHeader), "a shorter header");
+    if (position_ > kMostHeader) fail(fmt::format("{} ends after byte {}", what, kMostHeader), "a shorter header");
   }
 
   void read_key() {

@@ -340,8 +340,8 @@ class TokenizerKeys {
         bool& there = text ? behind : before;
         if (found == by_text_.end() || !ids_.contains(wanted) || ids_[wanted] != static_cast<std::int64_t>(found->second) ||
             there) {
-          throw refuse(fmt::format("it puts '{}' {} a text", token, text ? "behind" : "before"),
-                       "bos_token before a text, eos_token behind it, or nothing");
+          throw refuse(fmt::format("it puts '{}' {} a text", token, text ? "after" : "before"),
+                       "bos_token before a text, eos_token after it, or nothing");
         }
         there = true;
       }

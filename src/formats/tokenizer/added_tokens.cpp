@@ -93,7 +93,7 @@ void AddedTokens::build(std::vector<AddedTokenEntry> entries, const TokenTable& 
       throw tokenizer_error(where,
                             fmt::format("its added token '{}' has the id {}, and the vocabulary makes it {}",
                                         std::string_view(entry.content).substr(0, 40), entry.id, id),
-                            "the id of the vocabulary, or the next one behind it");
+                            "the id of the vocabulary, or the next one after it");
     }
     ids.emplace(entry.content, id);
     special[id] = special[id] || entry.special;

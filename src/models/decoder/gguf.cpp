@@ -189,7 +189,7 @@ void put_rope(const DecoderConfig& c, const std::string& prefix, GgufModel& mode
     case RotaryScaling::yarn: {
       const ops::RotaryAttributes usual;
       if (!rope.truncate || rope.attention_factor > 0 || rope.mscale != 0 || rope.mscale_all_dim != 0) {
-        throw refuse("its YaRN has settings of its own beside the factor", "YaRN of its usual settings");
+        throw refuse("its YaRN has settings in addition to the factor", "YaRN of its usual settings");
       }
       model.keys.put(prefix + "rope.scaling.type", "yarn");
       model.keys.put_number(prefix + "rope.scaling.factor", rope.factor);

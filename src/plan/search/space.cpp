@@ -201,7 +201,7 @@ void PlanSpace::State::climb() {
   }
   if (all.empty()) {
     throw config_error("E-PLAN-ACTIVATIONS", "plan.activations", "no input of a block can rest on another tier here",
-                       "a tier beyond memory with room for them, beside optimizer state, and blocks that may make the rest again",
+                       "a further tier with room for them and for optimizer state, and blocks that may recompute the rest",
                        {Change("plan.activations", "auto")});
   }
   const auto unknown = [&](const Candidate& each) { return !each.simulated && !batches[each.batch].exact_seconds(each); };
