@@ -67,10 +67,10 @@ const CodeExplanation kExplanations[] = {
      "Conversations are text: turns of users, the assistant and tools. Preferences (chosen, rejected), images, and the calls and "
      "histories that other programs write in their own ways are not read.",
      "Leave such samples out, or write them as messages.", "plimsoll train CONFIG --set data.train=messages.jsonl"},
-    {"E-CHAT-MASK", "It cannot be told which tokens of a conversation the assistant wrote.",
-     "A template with {% generation %} blocks says so itself. With any other, the text up to a turn has to stay as it is when "
-     "the conversation goes on. Some templates take the reasoning out of earlier turns, so that it does not. And each turn takes "
-     "two renderings of all before it: a million messages are rendered for one sample at most.",
+    {"E-CHAT-MASK", "The trained tokens of a conversation cannot be found.",
+     "A template with {% generation %} blocks marks them. With any other template, the text up to a turn must not change when "
+     "the conversation goes on. Some templates take the reasoning out of earlier turns and change it. Each turn also takes two "
+     "renderings of all turns before it: at most a million messages are rendered for one sample.",
      "Give a template for training, which has such blocks, or train on the last turn alone.",
      "plimsoll train CONFIG --set data.loss=last"},
     {"E-CHAT-SAMPLE", "A sample is no conversation and no text.",
@@ -84,7 +84,7 @@ const CodeExplanation kExplanations[] = {
      "Change the sample that the message names, or give another template: data.template, or --template of generate --chat.",
      "plimsoll train CONFIG --set data.template=chat_template.jinja"},
     {"E-CHAT-UNTRAINED", "No sample has a token that is trained on.",
-     "Loss is on the turns of the assistant. Samples without such a turn train nothing, nor do samples that lose it where they "
+     "Loss is on the turns of the assistant. Samples without such a turn train nothing, nor do samples that lose it when they "
      "are cut to model.context.",
      "Look at the samples; train on other turns, or keep the end of long samples.", "plimsoll data show CONFIG"},
     {"E-CHILD", "The process that plans or measures ended early.",
@@ -116,7 +116,7 @@ const CodeExplanation kExplanations[] = {
      "The path is mistyped, relative to another folder, a folder itself, larger than 1 MiB, or not readable for you.",
      "Check the path. To begin with a complete file, let Plimsoll write one.", "plimsoll init > run.toml"},
     {"E-CONFIG-HEADS", "The numbers of heads and their size do not fit the width.",
-     "Each attention head takes an equal part of the width, unless model.head_size says how much. Heads of keys and values "
+     "Each attention head takes an equal part of the width, unless model.head_size gives its size. Heads of keys and values "
      "divide the heads. Rotary positions need an even size.",
      "Take one of the numbers that the message names. 64 per head is usual.", "plimsoll plan CONFIG --set model.heads=12"},
     {"E-CONFIG-INIT", "A key of the model's shape contradicts the folder in model.init.",
@@ -174,7 +174,7 @@ const CodeExplanation kExplanations[] = {
     {"E-CUDA-DEVICE", "No GPU can be used, or one has failed.",
      "There is none, its driver is older than the CUDA that the module was built with, a container hides it, or a kernel ended "
      "in an error; the message has the driver's words and both versions.",
-     "Look at what nvidia-smi shows. A run goes on from its last checkpoint with --resume.",
+     "Look at the output of nvidia-smi. A run continues from its last checkpoint with --resume.",
      "plimsoll train CONFIG --device cpu"},
     {"E-CUDA-LOAD", "The CUDA module cannot be loaded.",
      "This build has none (it was made without a GPU driver or without nvcc), or libcublasLt.so.13 is not where the loader "
@@ -204,10 +204,10 @@ const CodeExplanation kExplanations[] = {
     {"E-DATA-FORMAT", "The data file does not have the format that data.format says.",
      "Raw tokens have two bytes each (u16) or four (u32), and a file is a whole number of them. llm.c's files begin with a "
      "header of 1,024 bytes: magic number 20240520 and version 1 before tokens of two bytes, 20240801 and version 7 before "
-     "tokens of four. What is evidently something else by its bytes (packed, UTF-16, an array, raw tokens of four bytes) is "
-     "refused, and under data.format = \"auto\" JSON lines, tables and names of other kinds are, too. So are files of several "
-     "formats or widths. \"bytes\" takes any file.",
-     "Convert the file as the message says, or set data.format to what it is: bytes, u16, u32, llmc or bpe.",
+     "tokens of four. Files with bytes of another kind (packed, UTF-16, an array, raw tokens of four bytes) are refused. "
+     "data.format = \"auto\" also refuses JSON lines, tables and names of other kinds. Files of several formats or widths are "
+     "refused, too. \"bytes\" takes any file.",
+     "Convert the file as the message says, or set data.format to its format: bytes, u16, u32, llmc or bpe.",
      "plimsoll train CONFIG --set data.format=bytes"},
     {"E-DATA-JSON", "A data file is not JSON, or a sample is too large.",
      "Samples stand one on a line, or in an array that is the whole file. This line is no JSON, or is not UTF-8, or it is longer "
@@ -243,8 +243,8 @@ const CodeExplanation kExplanations[] = {
     {"E-DATA-TOKEN", "A token is outside the model's vocabulary.",
      "The file was tokenised for another model, or is text that is read as tokens. Or the text has a token of the tokenizer, "
      "such as <pad>, that the weights have no row for.",
-     "Set data.format to what the file is. Set model.vocab to the vocabulary that the file was made with, where the model begins "
-     "as random numbers; where it comes from a folder, use data without the token.",
+     "Set data.format to the format of the file. If the model begins as random numbers, set model.vocab to the vocabulary that "
+     "the file was made with. If it comes from a folder, use data without the token.",
      "plimsoll train CONFIG --set data.format=bytes"},
     {"E-DATA-VALIDATION", "The share that is held out is none of the samples, or all of them.",
      "Samples are held out by a hash of their tokens, so a small share of few samples may be none.",
@@ -263,16 +263,16 @@ const CodeExplanation kExplanations[] = {
      "The disk failed or was taken away, or the system refuses a thread or the ring (io_uring) that moves pages.",
      "Look at the system's log; continue from the last checkpoint with a folder on another disk.",
      "plimsoll train CONFIG --run DIR --resume --disk ANOTHER_FOLDER:SIZE"},
-    {"E-DISK-SIZE", "What has to leave the memory of the kernels is larger than the budgets of the tiers beyond it.",
-     "plan.optimizer_state, parameters, gradients or activations is \"disk\", and the size behind the colon of --disk is too "
-     "small, or that of --host-memory where a device computes.",
+    {"E-DISK-SIZE", "The values that have to leave the memory of the kernels exceed the budgets of the other tiers.",
+     "plan.optimizer_state, parameters, gradients or activations is \"disk\", and the size after the colon of --disk is too "
+     "small, or with a device that of --host-memory.",
      "Give it more of the disk or the host, or leave them on \"auto\".", "plimsoll plan CONFIG --disk /tmp/plimsoll:16GiB"},
     {"E-DIVERGED",
      "Training has diverged. DIVERGED_NONFINITE: the loss or the gradient is not finite. DIVERGED_ABOVE_START: the "
      "smoothed loss was above that of the first updates for 50 in a row. DIVERGED_FROM_BEST: for 60 it had lost a third of what "
      "had been learned.",
-     "The learning rate is too high for this model or batch, its warm-up too short, or the clip is off. The checkpoint was left "
-     "as it was; where the numbers are finite, the state is in diverged.safetensors beside it.",
+     "The learning rate is too high for this model or batch, its warm-up too short, or the clip is off. The checkpoint is "
+     "unchanged. If the numbers are finite, the state is in diverged.safetensors next to it.",
      "Lower the learning rate by 3 to 10 times, lengthen the warm-up, keep gradient_clip = 1.0. metrics.jsonl shows where the "
      "gradient norm began to rise, and marks spikes. With --resume, train.on_divergence = \"continue\" continues from "
      "diverged.safetensors if there is no later checkpoint.",
@@ -301,8 +301,9 @@ const CodeExplanation kExplanations[] = {
     {"E-EXPORT-RANGE", "A tensor has numbers that the type of an export or a merge cannot hold.",
      "F16 ends at 65504, and the scales of Q8_0 are F16.", "Take BF16 or F32, which have the range of the weights.",
      "plimsoll export --weights DIR --gguf FILE --type BF16"},
-    {"E-EXPORT-TOKENIZER", "GGUF has no name for what the tokenizer does.",
-     "A GGUF file names a way to cut text; it does not describe one. Known are BPE of bytes with the cuts of GPT-2, OLMo, "
+    {"E-EXPORT-TOKENIZER", "GGUF has no name for the tokenizer's splitting.",
+     "A GGUF file names a way to cut text; it does not describe one. There are names for BPE of bytes with the cuts of GPT-2, "
+     "OLMo, "
      "SmolLM, Qwen2, Llama 3, Tekken and GPT-4o, and SentencePiece with byte fallback. The model needs a row for each token.",
      "Use the tokenizer that the model came with, or leave tokenizer.json out of the folder and give the other program its own.",
      "plimsoll tokenize --tokenizer DIR TEXT"},
@@ -313,8 +314,8 @@ const CodeExplanation kExplanations[] = {
     {"E-FORMAT-GGUF", "The GGUF file is broken, or has an unsupported feature.",
      "It was cut short, by a broken download, for example. Or its architecture, its tokenizer or the type of a tensor is one "
      "that Plimsoll does not have: the message names it.",
-     "Compare the size with the original and fetch it again. Where a type is named, use a file of one of the types that the "
-     "message lists; where an architecture is, a model of llama, mistral, qwen2, qwen3 or gpt2.",
+     "Compare the size with the original and fetch it again. If the message names a type, use a file with one of the types that "
+     "it lists. If it names an architecture, use a model of llama, mistral, qwen2, qwen3 or gpt2.",
      "plimsoll plan CONFIG --set model.init=FILE.gguf"},
     {"E-FORMAT-INDEX", "model.safetensors.index.json and the files that it names do not agree.",
      "A file is missing or from another download, the index was edited, or it names a path outside of the folder. Each tensor "
@@ -394,10 +395,10 @@ const CodeExplanation kExplanations[] = {
     {"E-MEM-COUNT", "The kernel does not tell how much memory this process uses.",
      "/proc is not mounted, or this is no Linux kernel that counts VmHWM. A budget that nobody counts cannot be kept.",
      "Run on a Linux system or in a container that has /proc.", "grep VmHWM /proc/self/status"},
-    {"E-MEM-MACHINE", "The budget is more than this machine has left.",
-     "--memory or memory.budget is larger than what the kernel calls available, or than the limit of the container leaves. A "
-     "training that began would be ended by the kernel, or would bring down its neighbours.",
-     "Give a budget that the machine has (the message names it), leave the budget out to take what there is, or end other "
+    {"E-MEM-MACHINE", "The budget is larger than the free memory of this machine.",
+     "--memory or memory.budget exceeds the memory that the kernel calls available, or the rest of the container's limit. The "
+     "kernel would end such a training or its neighbours.",
+     "Give a budget that the machine has (the message names it), leave the budget out to take the free memory, or end other "
      "programs.",
      "plimsoll machine"},
     {"E-MEM-PLAN", "Planning, tokenising or measuring needs more memory than the budget.",
@@ -408,11 +409,11 @@ const CodeExplanation kExplanations[] = {
     {"E-MEM-RESERVE", "After warm-up, the process uses more memory outside its arena than was planned.",
      "Libraries took more than on the machine that was measured. Training stopped before its first update, so the budget was not "
      "silently exceeded.",
-     "Measure the machine again; if it remains, plan with a budget that is lower by what the message names.",
+     "Measure the machine again; if it remains, plan with a budget that is lower by the bytes in the message.",
      "plimsoll machine CONFIG"},
     {"E-PLAN-ACTIVATIONS", "Activations have to leave memory, and none can.",
-     "plan.activations is \"disk\": what crosses into the first blocks rests on the next tier between the passes. That needs "
-     "such a tier with room for it, optimizer state beside it, and blocks that make the rest again.",
+     "plan.activations is \"disk\": the inputs of the first blocks rest on the next tier between the passes. That tier needs "
+     "room for them and holds optimizer state too, and blocks have to recompute the rest.",
      "Give it a disk or a host, leave plan.recompute and plan.optimizer_state on \"auto\", or let the planner choose.",
      "plimsoll plan CONFIG --disk /tmp/plimsoll:16GiB --set plan.activations=auto"},
     {"E-PLAN-CHANGED", "The run would differ from its plan.",
@@ -442,11 +443,12 @@ const CodeExplanation kExplanations[] = {
      "legal.",
      "Plan again with this configuration on this machine, or leave --plan out.", "plimsoll plan CONFIG --out plan.json"},
     {"E-RESUME", "The run cannot be resumed with this configuration.",
-     "A run goes on with its own settings and budgets. Something that decides the result is given anew, or was edited since the "
-     "run began: in the file, or in the config.json of model.init. A model or an adapter that has moved is taken from its new "
+     "A run continues with its own settings and budgets. A setting that changes the result is given again, or was edited since "
+     "the run began: in the file, or in the config.json of model.init. A model or an adapter that has moved is taken from its "
+     "new "
      "place if its numbers are the same.",
-     "Resume without it. --force takes what changes samples, noise or arithmetic, and results that the file changes; what the "
-     "checkpoint holds (the model's shape, the optimizer, the batch) cannot change.",
+     "Resume without it. --force accepts changes of samples, noise or arithmetic, and changes of the file. The content of the "
+     "checkpoint (the model's shape, the optimizer, the batch) cannot change.",
      "plimsoll train --run DIR --resume"},
     {"E-RESUME-DATA", "The training data is not the data with which the run began.",
      "data.train names another file, or its content has changed. Continuing would repeat some samples and never see others.",
@@ -461,11 +463,11 @@ const CodeExplanation kExplanations[] = {
      "Give another folder, or continue the run in this one.", "plimsoll train CONFIG --run DIR --resume"},
     {"E-RUN-MISSING", "There is no run to resume.", "--resume names a folder in which no run was started.",
      "Check the path, or start a run there without --resume.", "plimsoll train CONFIG --run DIR"},
-    {"E-RUN-ROOM", "The folder of the run has no room for what the run writes; nothing was started.",
-     "A run keeps a checkpoint and writes the next one beside it before it replaces it. Weights come at the end, and averages "
-     "where optimizer.ema_half_life is set; they too are whole before they replace what is there. What the folder already holds "
-     "of the same run counts as free.",
-     "Name a folder on a file system with more room, or free what the message says is missing.",
+    {"E-RUN-ROOM", "The folder of the run has no room for its files; nothing was started.",
+     "A run keeps a checkpoint and writes the next one next to it before it replaces it. Weights come at the end, and averages "
+     "with optimizer.ema_half_life. They too are complete before they replace older files. Files of the same run in the folder "
+     "count as free.",
+     "Name a folder on a file system with more room, or free the bytes that the message names.",
      "plimsoll train CONFIG --run ANOTHER_FOLDER"},
     {"E-RUN-STORED", "stored.json of the run does not describe its weights.",
      "The file was edited or torn. It holds the name, type and file that each parameter had in the folder from which the run "
@@ -485,7 +487,7 @@ const CodeExplanation kExplanations[] = {
      "memory, host memory or disk. The message lists the keys of this model; the last part of a name is enough.",
      "Name one of them. For other keys, set a value and look at its plan.", "plimsoll plan CONFIG --memory 2GiB --solve context"},
     {"E-TOKENIZER", "A tokenizer, or a part of it, is not read.",
-     "tokenizer.json is broken, or has a part that is not computed: docs/tokenizers.md lists those that are. Or a pattern in it "
+     "tokenizer.json is broken, or has an unsupported part: docs/tokenizers.md lists the supported ones. Or a pattern in it "
      "takes too long on a text. Or a folder has vocab.json and merges.txt alone, and the text holds tokens that were added to "
      "them. Or the model's tokens are not known and its text would be read as bytes.",
      "Take the folder's tokenizer.json as it was published, or make the tokens with the tokenizer itself and train on them with "

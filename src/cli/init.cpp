@@ -116,7 +116,7 @@ std::string init_text(std::string_view preset) {
   const Config config = starting_point(preset);
   std::string text =
       "# A configuration of Plimsoll. Change what you like, then:\n"
-      "#   plimsoll plan  run.toml          what fits into memory.budget, and how fast\n"
+      "#   plimsoll plan  run.toml          the plan within memory.budget, and its speed\n"
       "#   plimsoll train run.toml --run run\n"
       "# A line with one # shows a default. A line with ## is an example for an adapter, or for another kind of model, "
       "optimizer, schedule or precision.\n"
@@ -138,7 +138,7 @@ std::string init_text(const StartingPoint& start, std::string_view command) {
   if (start.chat)
     text += "#   plimsoll data show run.toml        samples as the model sees them, with the trained tokens marked\n";
   text += fmt::format(
-      "#   plimsoll plan  run.toml            what needs the memory, and how long an update takes\n"
+      "#   plimsoll plan  run.toml            the owners of the memory, and the time of an update\n"
       "#   plimsoll train run.toml --run run\n"
       "# Model: {}\n# Data: {}\n# Memory: {}\n\n",
       start.model, start.data, start.memory);

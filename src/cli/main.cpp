@@ -197,23 +197,25 @@ void merge_options(CLI::App& command, MergeArguments& a) {
   command.add_option("--weights", a.weights, "the base (default: the one that the adapter names)");
   command.add_option("--adapter", a.adapter, "a folder of an adapter, or of its run")->required();
   command.add_option("--out", a.out, "the new folder")->required();
-  command.add_option("--type", a.type, "fp32, bf16 or fp16 (default: as the base has each tensor; of one in blocks bf16)");
-  add_sets(command, a.changes, "--set quantize.base=nf4 (or int8, bf16): merge into what a training with it multiplied with");
+  command.add_option("--type", a.type, "fp32, bf16 or fp16 (default: the type of each tensor of the base; bf16 for blocks)");
+  add_sets(command, a.changes, "--set quantize.base=nf4 (or int8, bf16): merge into the quantised matrices of such a training");
 }
 
 void export_options(CLI::App& command, ExportArguments& a) {
   add_weights(command, a.weights, a.adapter);
   command.add_option("--gguf", a.gguf, "the file; with --adapter it holds the adapter alone")->required();
   command
-      .add_option("--type", a.type,
-                  "the type of matrices: F32, F16, BF16 or Q8_0; vectors and position embeddings are F32 (an adapter in F32 "
-                  "loses nothing)")
+      .add_option(
+          "--type", a.type,
+          "the type the type of matrices: F32, F16, BF16 or Q8_0; vectors and position embeddings are F32 (an adapter in F32 "
+          "loses nothing)")
       ->required();
 }
 
 void data_show_options(CLI::App& command, DataShowArguments& a) {
   add_config(command, a.config)->required();
-  command.add_option("--samples", a.samples, "how many (default: 3)")->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 32));
+  command.add_option("--samples", a.samples, "the number of samples (default: 3)")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 32));
 }
 
 void add_chat(CLI::App& generate, GenerateArguments& a) {
@@ -246,7 +248,7 @@ void generate_options(CLI::App& command, GenerateArguments& a) {
       .add_option("--prompt", a.prompts,
                   "text to continue; repeat it to run several prompts as one batch, or with --chat as one turn after the other")
       ->allow_extra_args(false);
-  command.add_option("--tokens", a.tokens, "how many to generate at most (default: 200; of an answer of --chat 512)")
+  command.add_option("--tokens", a.tokens, "the most tokens to generate (default: 200; with --chat 512 for each answer)")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24));
   add_chat(command, a);
   command.add_option("--temperature", a.temperature, "0: greedy (default: 0.8)");
@@ -276,7 +278,7 @@ void layout_options(CLI::App& command, LayoutArguments& a) {
   command.add_flag("--minimize", a.minimize,
                    "minimize the height; without --work-limit, stop when it is proven optimal or hardly improves");
   command.add_option("--out", a.out, "write the CSV with offsets here");
-  command.add_option("--work-limit", a.work_limit, "stop after so many nodes of the search")
+  command.add_option("--work-limit", a.work_limit, "stop after this number of search nodes")
       ->check(CLI::Range(std::numeric_limits<std::int64_t>::max()));
 }
 
@@ -298,7 +300,7 @@ void init_options(CLI::App& command, InitArguments& a) {
                      "gpt2, gpt2-medium, gpt2-large, gpt2-xl, byte-10m, byte-3m; or a Hugging Face folder or GGUF file");
   command.add_option("DATA", a.data, "files, patterns or folders of JSON samples, text or tokens to train that model on");
   add_sets(command, a.changes, "with DATA: a key of the data: --set data.template=FILE, --set data.format=chat");
-  add_budgets(command, a.changes, "what the machine has");
+  add_budgets(command, a.changes, "the machine's memory");
 }
 
 void explain_options(CLI::App& command, ExplainArguments& a) {

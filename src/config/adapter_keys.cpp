@@ -130,7 +130,7 @@ std::vector<ConfigKey> adapter_keys() {
       {"adapter.alpha", OnResume::forced, "the adapter counts alpha / rank times", "32.0",
        number_at(PLIMSOLL_FIELD(adapter.alpha), 0, kMostAlpha)},
       {"adapter.rs", OnResume::forced, "rsLoRA: alpha / sqrt(rank) instead", "false", key_at(PLIMSOLL_FIELD(adapter.rs), flag)},
-      {"adapter.dropout", OnResume::results, "of what the adapter reads", "0.05",
+      {"adapter.dropout", OnResume::results, "on the input of the adapter", "0.05",
        number_at(PLIMSOLL_FIELD(adapter.dropout), 0, kBelowOne)},
       {"adapter.targets", OnResume::never,
        "layers that get one: \"all-linear\", a list of names or ends of names, or one regular expression for whole names",
@@ -147,7 +147,7 @@ std::vector<ConfigKey> adapter_keys() {
        key_at(
            PLIMSOLL_FIELD(adapter.alpha_pattern), [](const S& s) { return pattern_numbers(s, 0, kMostAlpha, false); },
            pattern_text)},
-      {"adapter.modules_to_save", OnResume::never, "modules that are trained whole beside it: all whose names end so",
+      {"adapter.modules_to_save", OnResume::never, "modules that are trained whole in addition, by the ends of their names",
        "[\"embed_tokens\", \"lm_head\"]", key_at(PLIMSOLL_FIELD(adapter.modules_to_save), names, unless_empty)},
   };
   // The keys are written for configurations with an adapter.

@@ -139,7 +139,7 @@ void Session::find_checkpoint() {
   const bool saved = std::filesystem::exists(checkpoint_, ignored);
   const bool diverged = std::filesystem::exists(folder_.diverged(), ignored);
   if (!saved && !(diverged && config_.train.on_divergence == OnDivergence::proceed)) {
-    if (diverged) throw no_checkpoint("there is no checkpoint but of what has diverged", {go_on(), slower(0)});
+    if (diverged) throw no_checkpoint("the only checkpoint is that of the diverged state", {go_on(), slower(0)});
     throw no_checkpoint("there is no checkpoint: nothing of this run has been saved",
                         {run_diverged(folder_.path()) ? slower(0) : again()});
   }
@@ -320,7 +320,8 @@ void Session::check_reserve(const Plan& plan, const Device& device) const {
                           "nvidia-smi, to see whose they are, where this runs in a container");
   }
   const bool here = config_.device != DeviceChoice::cuda;
-  const Bytes arenas = (here ? align_up(plan.arena, kPage) : Bytes{0}) + (plan.host.n > 0 ? plan.stored[tier_of(plan.tiers, TierKind::host)] : Bytes{0});
+  const Bytes arenas = (here ? align_up(plan.arena, kPage) : Bytes{0}) +
+                       (plan.host.n > 0 ? plan.stored[tier_of(plan.tiers, TierKind::host)] : Bytes{0});
   const Bytes outside = peak_resident() - arenas, planned = (here ? plan.process : Bytes{0}) + plan.host - arenas;
   if (outside <= planned) return;
   throw outside_of_plan(fmt::format("{} lie outside the arenas, {} were planned", to_text(outside), to_text(planned)),

@@ -106,8 +106,8 @@ void expect_sound_programs(const Config& config, const DataFacts& facts) {
   }
 }
 
-// A gradient that a store takes to the disk is there before an update reads it, although a stream reads ahead; the verifier of
-// programs knows which copies are under way.
+// A store brings a gradient to the disk before an update reads it, although a stream reads ahead. The verifier of programs tracks
+// the copies under way.
 TEST(Paging, NoCopyBeginsOfWhatIsBeingWritten) {
   const ModelShape shape{3, 128, 4, 11, 301};
   const TokenData data(shape.vocab, 400, 90);

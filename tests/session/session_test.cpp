@@ -89,7 +89,7 @@ struct Spy : Consumer {
   }
 };
 
-// This computer by what is known of it without measuring, with room for whatever a test binary needs outside its arena.
+// This computer without measurements, with room for the memory of a test binary outside its arena.
 MachineRecord machine() {
   const MachineFacts facts = machine_facts(1);
   MachineRecord record = simulated_machine(1);

@@ -162,7 +162,7 @@ Bytes Resting::transfers_of_host(const Graph& paged, const Residency& residency)
 Error Resting::no_room(Bytes least) const {
   const Tier& nearest = machine_->tiers[1];
   const bool behind = request_->beyond.size() > 1, on_disk = behind || nearest.kind == TierKind::disk;
-  const std::string what = behind ? "what the " + nearest.name + " has no room for" : "what rests on the " + nearest.name;
+  const std::string what = behind ? "data without room on the " + nearest.name : "data on the " + nearest.name;
   return config_error("E-DISK-SIZE", on_disk ? "memory.disk" : "memory.host_memory",
                       fmt::format("{} takes {}, the budget is {}", what, to_text(least), to_text(request_->beyond.back())),
                       "a budget that holds it",
