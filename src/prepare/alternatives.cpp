@@ -433,8 +433,7 @@ Leaving leaving_of(const Config& config, const PlanningInput& input) {
   return {all, state};
 }
 
-void add_remedies(json& object, const Config& config, const PlanningInput& input, Bytes floor, Bytes knee,
-                  const Spent& spent) {
+void add_remedies(json& object, const Config& config, const PlanningInput& input, Bytes floor, Bytes knee, const Spent& spent) {
   const std::vector<Kind> kinds{{automatic_choices(input.request), true},
                                 {automatic_batch(input.request), true},
                                 {rooms_beyond_memory(config, input, leaving_of(config, input))},

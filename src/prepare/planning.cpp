@@ -327,8 +327,7 @@ PlanningResult plan_with_extras(const Config& config, const PlanningInput& input
   const double start = seconds_now();
   const Bytes resident = anonymous_resident();
   OpCatalogue catalogue = catalogue_of(input.machine);
-  auto space =
-      std::make_unique<PlanSpace>(source_of(config, input.facts), input.request, input.machine.machine, catalogue);
+  auto space = std::make_unique<PlanSpace>(source_of(config, input.facts), input.request, input.machine.machine, catalogue);
   auto best = space->best(input.budget);
   const Spent spent{extras.work, space->effort().work, anonymous_resident() - resident};
   const PlanContext context{input.budget, config_hash(config), precision_names(config), seconds_now() - start};
@@ -403,9 +402,8 @@ PlanningResult replay_plan(const Config& config, const PlanningInput& input, con
   const bool host_bounded = input.budget.host_memory && input.budget.host_memory->n > 0;
   const Bytes on_host = result.plan->stored[tier_of(result.plan->tiers, TierKind::host)];
   if (result.plan->host > Bytes{0} && on_host > Bytes{0} && !host_bounded) {
-    throw stored_passes(
-        fmt::format("the plan keeps {} in the memory of a host, and none is given", to_text(on_host)),
-        {"memory.host_memory", result.plan->host.n});
+    throw stored_passes(fmt::format("the plan keeps {} in the memory of a host, and none is given", to_text(on_host)),
+                        {"memory.host_memory", result.plan->host.n});
   }
   if (host_bounded && result.plan->host > *input.budget.host_memory) {
     throw stored_passes(fmt::format("the plan needs {} of the host, the budget is {}", to_text(result.plan->host),

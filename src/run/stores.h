@@ -27,7 +27,7 @@ class Stores {
 
  private:
   std::vector<std::unique_ptr<TierStore>> stores_;  // by tier; null for a tier without data
-  PageFile* disk_ = nullptr;  // in stores_
+  PageFile* disk_ = nullptr;                        // in stores_
 };
 
 }  // namespace plimsoll

@@ -320,7 +320,8 @@ void Session::check_reserve(const Plan& plan, const Device& device) const {
                           "nvidia-smi, to see whose they are, where this runs in a container");
   }
   const bool here = config_.device != DeviceChoice::cuda;
-  const Bytes arenas = (here ? align_up(plan.arena, kPage) : Bytes{0}) + (plan.host.n > 0 ? plan.stored[tier_of(plan.tiers, TierKind::host)] : Bytes{0});
+  const Bytes arenas = (here ? align_up(plan.arena, kPage) : Bytes{0}) +
+                       (plan.host.n > 0 ? plan.stored[tier_of(plan.tiers, TierKind::host)] : Bytes{0});
   const Bytes outside = peak_resident() - arenas, planned = (here ? plan.process : Bytes{0}) + plan.host - arenas;
   if (outside <= planned) return;
   throw outside_of_plan(fmt::format("{} lie outside the arenas, {} were planned", to_text(outside), to_text(planned)),

@@ -254,7 +254,7 @@ TEST_P(PageFileOf, WhatTheDiskRefusesIsNamed) {
   EXPECT_EQ(file.written(), Bytes{0});
 }
 
-// What has begun ends, what has not is dropped, and nothing is written to memory that is gone.
+// Transfers that have begun end, the others are dropped, and nothing is written to memory that is gone.
 std::ptrdiff_t open_files() { return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {}); }
 
 TEST_P(PageFileOf, EndsWhileTransfersAreUnderWay) {

@@ -182,8 +182,8 @@ void expect_strips_agree(const GemmShape& shape, const std::optional<BlockFormat
   }
 }
 
-// Of fp32, which every processor multiplies. The strips of the second shape are several, the last one shorter; those of the last
-// one have several bands, too.
+// Products of fp32, which every processor multiplies. The strips of the second shape are several, the last one shorter; those of
+// the last one have several bands, too.
 TEST(StripProduct, AgreesWithTheWholeProduct) {
   set_thread_count(2);
   for (GemmShape shape : {GemmShape{.m = 9, .n = 70, .k = 65, .bias = true}, GemmShape{.m = 5, .n = 901, .k = 1300, .bias = true},

@@ -28,16 +28,16 @@ struct LaneEvent {
   // The first micro-step of a window writes the values that later ones add to, and does not fetch them.
   enum class When : std::uint8_t { always, first, later } when = When::always;
   bool outward = false;
-  ValueId home;                 // source or target of the transfer, or the value waited for
-  double kernels = 0;           // seconds
-  PerLink<double> transfer;     // seconds; streamed: of both lanes
-  PerLink<double> alone;        // seconds of a transfer while the other lane is idle
-  PerLink<double> in, out;      // streamed: of each lane
-  double tail = 0;              // seconds until a transfer is there after its lane is free again
-  double lost = 0;              // seconds that concurrent transfers add to kernels
-  double ahead = 0;             // streamed: the share of the transfers that may run before the kernels begin
-  double fill = 0;              // streamed: seconds until the first pieces are there, if no streamed event precedes
-  bool apart = false;           // streamed: through pages of its own, which are empty before and after it
+  ValueId home;              // source or target of the transfer, or the value waited for
+  double kernels = 0;        // seconds
+  PerLink<double> transfer;  // seconds; streamed: of both lanes
+  PerLink<double> alone;     // seconds of a transfer while the other lane is idle
+  PerLink<double> in, out;   // streamed: of each lane
+  double tail = 0;           // seconds until a transfer is there after its lane is free again
+  double lost = 0;           // seconds that concurrent transfers add to kernels
+  double ahead = 0;          // streamed: the share of the transfers that may run before the kernels begin
+  double fill = 0;           // streamed: seconds until the first pieces are there, if no streamed event precedes
+  bool apart = false;        // streamed: through pages of its own, which are empty before and after it
 };
 using LaneEvents = std::vector<LaneEvent>;
 // Merges consecutive kernels into one event.
@@ -92,7 +92,7 @@ class LaneClock {
   double now_ = 0, stall_ = 0;
   LaneSeconds busy_;
   PerLink<std::array<double, 2>> free_;  // when the lane in, out is free
-  std::vector<Underway> underway_[2];      // inward, outward, in the order of the starts
+  std::vector<Underway> underway_[2];    // inward, outward, in the order of the starts
   bool streams_ = false;
   double last_streamed_ = 0;
 };
