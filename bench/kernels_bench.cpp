@@ -7,8 +7,8 @@
 
 #include "base/philox.h"
 #include "bench/buffer.h"
+#include "device/cpu/cast.h"
 #include "device/cpu/parallel.h"
-#include "ops/cast/kernels.h"
 #include "ops/dropout/kernels.h"
 #include "ops/elementwise/kernels.h"
 #include "ops/embedding/kernels.h"
@@ -89,7 +89,7 @@ void bench_sum_of_squares(benchmark::State& state) {
 void bench_to_bf16(benchmark::State& state) {
   const std::int64_t n = state.range(0);
   const Buffer x = numbers(n), y = numbers(n / 2);
-  measure(state, 6 * n, [&] { cast_f32_to_bf16(n, x.get(), reinterpret_cast<std::uint16_t*>(y.get())); });
+  measure(state, 6 * n, [&] { cast(n, x.get(), reinterpret_cast<std::uint16_t*>(y.get())); });
 }
 
 void bench_transpose(benchmark::State& state) {

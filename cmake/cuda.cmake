@@ -1,4 +1,4 @@
-# The CUDA module, plimsoll_cuda.so beside the program: kernels, and what the host does with a GPU. It is loaded where a run asks
+# The CUDA module, plimsoll_cuda.so beside the program: kernels, and the host side of a GPU. It is loaded where a run asks
 # for a GPU, and takes all else from the program that loads it, which exports its symbols for that. It takes a third of the
 # build, so it is part of it only where a driver is installed, or with -D PLIMSOLL_CUDA=ON; elsewhere its targets are built by
 # name.

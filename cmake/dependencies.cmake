@@ -88,7 +88,7 @@ endif()
 # The dynamic loader: the CUDA module, where a run asks for a GPU.
 plimsoll_dependency(dl TARGETS ${CMAKE_DL_LIBS} HEADERS dlfcn.h)
 
-# What cmake/options.cmake writes: an id of the headers that program and CUDA module have in common.
+# The header that cmake/options.cmake writes: an id of the headers that program and CUDA module share.
 plimsoll_dependency(interface HEADERS interface_id.h)
 
 # CUDA's headers, which only nvcc reads: all else compiles kernels for a GPU over device/cuda/emulation.

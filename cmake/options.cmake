@@ -64,7 +64,7 @@ endif()
 # A library that nothing calls is not loaded: its pages would count against the budget.
 target_link_options(plimsoll_options INTERFACE -Wl,--as-needed)
 
-# What program and CUDA module have in common: a module of other headers is refused.
+# The id of the headers that program and CUDA module share. The program refuses a module of other headers.
 file(GLOB_RECURSE headers ${PROJECT_SOURCE_DIR}/src/*.h)
 list(SORT headers)
 set(interface "${PROJECT_VERSION}")

@@ -3,7 +3,6 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <functional>
 #include <map>
 #include <set>
 #include <utility>
@@ -55,9 +54,7 @@ class Backward : public GradientContext {
   }
 
   const std::vector<Gradient>& accumulators() const { return accumulators_; }
-  // The losses from the backward pass, and the forward nodes that they replace.
   const std::vector<LossRoot>& roots() const { return roots_; }
-  const std::vector<NodeId>& replaced() const { return replaced_; }
   ValueId step() const { return step_; }
 
   GraphBuilder& builder() override { return builder_; }
@@ -106,11 +103,11 @@ class Backward : public GradientContext {
     set(value, gradient);
   }
 
-  void replace(std::size_t output, ValueId value) override {
-    const auto root = std::ranges::find(roots_, node_.outputs.at(output), &LossRoot::losses);
-    ensure(root != roots_.end(), "autodiff", "only a root may be replaced");
-    root->losses = value;
-    replaced_.push_back(id_);
+  // The node computes the losses as well, so it is not the gradient of another one.
+  std::vector<ValueId> replace(const OpDef& op, Attributes attributes, std::vector<ValueId> inputs,
+                               std::vector<std::string> names) override {
+    builder_.set_gradient_of({});
+    return builder_.replace(id_, op, std::move(attributes), std::move(inputs), std::move(names));
   }
 
  private:
@@ -196,7 +193,6 @@ class Backward : public GradientContext {
   ValueId step_;
   GraphBuilder builder_;
   std::vector<LossRoot> roots_;
-  std::vector<NodeId> replaced_;
   NodeId id_;
   Node node_;
   std::vector<NodeId> forward_;
@@ -243,68 +239,6 @@ void check_statistics(const Graph& graph) {
     }
   }
 }
-
-// Removes a node with one unread output from the graph: the forward loss, which the backward loss replaces. Ids above it move
-// down by one.
-class Removal {
- public:
-  Removal(Graph& graph, NodeId node) : node_(node), value_(graph.nodes[node].outputs.at(0)) {
-    check(graph);
-    std::erase(graph.order, node);
-    graph.nodes = without(std::move(graph.nodes), node);
-    graph.values = without(std::move(graph.values), value_);
-    for (NodeId& id : graph.order) move_down(id);
-    for (Node& each : graph.nodes) {
-      for (ValueId& id : each.inputs) move_down(id);
-      for (ValueId& id : each.outputs) move_down(id);
-      move_down(each.pages);
-      move_down(each.clone_of);
-      if (each.gradient_of == node) each.gradient_of = {};  // it computes the losses as well
-      move_down(each.gradient_of);
-    }
-    for (Value& each : graph.values) {
-      move_down(each.producer);
-      move_down(each.clone_of);
-      move_down(each.version_of);
-    }
-    for (ValueId& id : graph.results) move_down(id);
-  }
-
-  void move_down(NodeId& id) const {
-    if (id.valid() && id.index > node_.index) --id.index;
-  }
-  void move_down(ValueId& id) const {
-    if (id.valid() && id.index > value_.index) --id.index;
-  }
-
- private:
-  void check(const Graph& graph) const {
-    constexpr const char* kWhere = "autodiff";
-    ensure(graph.nodes[node_].outputs.size() == 1, kWhere, "the loss that its gradient replaces has more than one output");
-    for (const Node& each : graph.nodes) {
-      ensure(std::find(each.inputs.begin(), each.inputs.end(), value_) == each.inputs.end(), kWhere,
-             "another op reads the losses, which the gradient computes in their place");
-      ensure(each.clone_of != node_, kWhere, "the loss that its gradient replaces has a clone");
-    }
-    for (const Value& each : graph.values) {
-      ensure(each.clone_of != value_ && each.version_of != value_, kWhere, "another value refers to the losses");
-    }
-    ensure(std::find(graph.results.begin(), graph.results.end(), value_) == graph.results.end(), kWhere,
-           "the losses are a result, and their gradient replaces them");
-  }
-
-  template <class IdType, class T>
-  static PerId<IdType, T> without(PerId<IdType, T> items, IdType removed) {
-    PerId<IdType, T> kept;
-    for (std::size_t i = 0; i < items.size(); ++i) {
-      if (i != removed.index) kept.push_back(std::move(items[IdType{i}]));
-    }
-    return kept;
-  }
-
-  NodeId node_;
-  ValueId value_;
-};
 
 class UpdateSection {
  public:
@@ -537,7 +471,6 @@ TrainingValues add_training(Graph& graph, std::vector<LossRoot> losses, const Op
   check_statistics(graph);
   Backward backward(graph, std::move(losses), accumulation, optimizer);
   backward.run();
-  auto accumulators = backward.accumulators();
   GraphBuilder& builder = backward.builder();
   builder.set_line("loss");
   TrainingValues values;
@@ -547,18 +480,7 @@ TrainingValues add_training(Graph& graph, std::vector<LossRoot> losses, const Op
     builder.add1(ops::kSumLosses, ops::NoAttributes{}, {root.losses, total}, "total");
     values.loss_totals.push_back(total);
   }
-  // From the end: earlier ids stay valid.
-  std::vector<NodeId> replaced = backward.replaced();
-  std::ranges::sort(replaced, std::greater<>{}, &NodeId::index);
-  for (const NodeId id : replaced) {
-    const Removal removal(graph, id);
-    for (ValueId& total : values.loss_totals) removal.move_down(total);
-    removal.move_down(values.step);
-    for (Gradient& each : accumulators) {
-      for (ValueId* value : {&each.parameter, &each.accumulator, &each.apart.rows, &each.apart.map}) removal.move_down(*value);
-    }
-  }
-  const TrainingValues update = UpdateSection(graph, optimizer).build(accumulators);
+  const TrainingValues update = UpdateSection(graph, optimizer).build(backward.accumulators());
   values.update_scalars = update.update_scalars;
   values.gradient_norm = update.gradient_norm;
   values.report = update.report;

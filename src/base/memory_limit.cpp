@@ -10,7 +10,6 @@
 #include <cinttypes>
 #include <cstdint>
 #include <cstdio>
-#include <cstring>
 
 namespace plimsoll {
 namespace {

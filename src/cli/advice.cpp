@@ -27,8 +27,6 @@ std::string words(const ConfigArguments& config, bool with_budgets, bool with_de
 
 }  // namespace
 
-std::string config_words(const ConfigArguments& config) { return words(config, true, true); }
-
 void complete_advice(Error& error, const ConfigArguments& config) {
   if (config.file.empty()) return;
   for (Remedy& remedy : error.remedies) {

@@ -1,16 +1,12 @@
 // Advice of errors, completed with the configuration and the options of the failed command, so that it can be copied.
 #pragma once
 
-#include <string>
 #include <string_view>
 
 #include "base/error.h"
 #include "cli/commands.h"
 
 namespace plimsoll {
-
-// The configuration and its options as words of the shell.
-std::string config_words(const ConfigArguments& config);
 
 // In a command with CONFIG, CONFIG becomes the file and the options that the command takes. A command that resumes gets the file
 // alone, as a run keeps its settings.

@@ -18,30 +18,22 @@
 
 #include "base/child.h"
 #include "base/error.h"
-#include "base/memory_limit.h"
 #include "base/shell.h"
 #include "cli/commands.h"
 #include "cli/environment.h"
 #include "cli/failure.h"
+#include "cli/inference.h"
 #include "cli/say.h"
-#include "cli/settings.h"
 #include "cli/shown_text.h"
 #include "cli/signals.h"
 #include "cli/vocabulary.h"
-#include "config/config.h"
 #include "data/dialogue.h"
 #include "data/source.h"
-#include "device/machine_facts.h"
-#include "device/process_memory.h"
 #include "formats/chat_template.h"
 #include "formats/file.h"
 #include "formats/tokenizer/tokenizer.h"
 #include "formats/utf8.h"
 #include "infer/generation.h"
-#include "infer/inference_run.h"
-#include "measure/calibrate.h"
-#include "models/all.h"
-#include "session/probe.h"
 
 namespace plimsoll {
 namespace {
@@ -124,19 +116,15 @@ class Chat {
   }
 
   int run() {
-    const auto [memory, stored] = load_inference_settings(arguments_.changes, "generate");
-    std::optional<MemoryLimit> limit(std::in_place, memory.budget);
-    model_ = find_model(arguments_.weights, arguments_.adapter);
-    const ModelFacts facts = facts_of(model_.model);
+    InferenceCommand command(arguments_, "generate");
+    model_ = command.model();
+    const ModelFacts& facts = command.facts();
     open_template(facts);
     const Vocabulary vocabulary(model_.tokenizer(), facts, {});
     rows_ = facts.vocab;
     request_.vocabulary = std::min(vocabulary.size(), rows_);
     request_.sampling = {arguments_.temperature, arguments_.top_k, arguments_.top_p, arguments_.seed};
-    const InferenceRoom room = room_within(memory);
-    InferencePlan plan = planned(room, facts, vocabulary, stored);
-    limit.reset();
-    InferenceRun run(std::move(plan), room, model_, arguments_.audit);
+    InferenceRun run = planned(command, vocabulary);
     request_.context = run.size();
     if (interactive_) greet();
     json samples = json::array();
@@ -206,28 +194,23 @@ class Chat {
     if (!arguments_.ignore_end) request_.ends = found["ends"].get<std::vector<std::int64_t>>();
   }
 
-  InferenceRoom room_within(const MemorySettings& memory) const {
-    const int threads = arguments_.threads > 0 ? arguments_.threads : usable_cores();
-    return inference_room(memory, calibrated_machine(threads, cache_folder(), probe_shape, say_line), cache_folder(), say_line);
-  }
-
-  // The plan of the largest context that fits.
-  InferencePlan planned(const InferenceRoom& room, const ModelFacts& facts, const Vocabulary& vocabulary, BaseFormat format) {
-    if (arguments_.context < 0 || arguments_.context == 1 || arguments_.context > facts.positions) {
+  // The run with the largest context that fits.
+  InferenceRun planned(InferenceCommand& command, const Vocabulary& vocabulary) {
+    const std::int64_t positions = command.facts().positions;
+    if (arguments_.context < 0 || arguments_.context == 1 || arguments_.context > positions) {
       throw config_error("E-USAGE", "--context", fmt::format("it is {}", arguments_.context),
-                         fmt::format("from 2 to {}, the positions of the model", facts.positions));
+                         fmt::format("from 2 to {}, the positions of the model", positions));
     }
-    std::vector<std::int64_t> contexts{arguments_.context > 0 ? arguments_.context : std::min(kUsualContext, facts.positions)};
+    std::vector<std::int64_t> contexts{arguments_.context > 0 ? arguments_.context : std::min(kUsualContext, positions)};
     while (arguments_.context == 0 && contexts.back() / 2 >= kLeastContext) contexts.push_back(contexts.back() / 2);
     request_.tokens = std::min(most_tokens(), contexts.front());
-    const FrozenBase base = base_of(format, model_.model, model_.folder);
     const auto build = [&](std::int64_t context, const FrozenBase& stored) {
       return build_generation_graph(model_.model, chat_shape(context), model_.adapter, stored);
     };
     std::int64_t text = kLineHeap + kTextPerToken * contexts.front();
     if (arguments_.json) text += kJsonPerToken * contexts.front() * std::ssize(turns_);
     const Bytes heap = vocabulary.heap() + chat_heap(contexts.front(), request_) + Bytes{text};
-    return plan_inference({build, contexts, base, &model_, heap}, room);
+    return command.run(build, contexts, heap);
   }
 
   std::int64_t most_tokens() const { return arguments_.tokens.value_or(kUsualTokens); }
@@ -327,16 +310,14 @@ class Chat {
   }
 
   void tell(const InferenceRun& run, json samples) const {
-    const json object = {{"schema", "plimsoll.generation/1"},
-                         {"samples", std::move(samples)},
-                         {"chat",
-                          {{"template", source_},
-                           {"context", request_.context},
-                           {"end_tokens", request_.ends},
-                           {"system", arguments_.system.empty() ? json() : json(arguments_.system)}}},
-                         {"predicted", {{"process_bytes", run.plan().process.n}, {"arena_bytes", run.plan().arena.n}}},
-                         {"measured", {{"process_hwm_bytes", peak_resident().n}}}};
-    print_json(object);
+    print_result({{"schema", "plimsoll.generation/1"},
+                  {"samples", std::move(samples)},
+                  {"chat",
+                   {{"template", source_},
+                    {"context", request_.context},
+                    {"end_tokens", request_.ends},
+                    {"system", arguments_.system.empty() ? json() : json(arguments_.system)}}}},
+                 run);
   }
 
   const GenerateArguments& arguments_;

@@ -49,17 +49,21 @@ struct EvalArguments {
 };
 int run_eval(const EvalArguments& arguments);
 
-struct GenerateArguments {
+// The arguments of commands that run a model without a configuration.
+struct InferenceArguments {
   std::string weights, adapter;
   std::vector<Change> changes;  // budgets and quantize.base
+  int threads = 0;              // 0: all usable cores
+  bool audit = false, json = false;
+};
+
+struct GenerateArguments : InferenceArguments {
   std::vector<std::string> prompts;
   std::optional<std::int64_t> tokens;
   double temperature = 0.8, top_p = 1;
   std::int64_t top_k = 0;  // 0: all
   std::uint64_t seed = 1;
-  int threads = 0;
   bool ignore_end = false;  // goes on after an end token
-  bool audit = false, json = false;
   // A conversation. Without prompts its turns are lines of stdin.
   bool chat = false;
   std::string system, chat_template;  // either may be empty
@@ -69,11 +73,8 @@ int run_generate(const GenerateArguments& arguments);
 // generate --chat; the arguments common with `generate` have been checked.
 int run_chat(const GenerateArguments& arguments);
 
-struct ForwardArguments {
-  std::string weights, adapter, inputs, out;
-  std::vector<Change> changes;  // budgets and quantize.base
-  int threads = 0;
-  bool audit = false, json = false;
+struct ForwardArguments : InferenceArguments {
+  std::string inputs, out;
 };
 int run_forward(const ForwardArguments& arguments);
 

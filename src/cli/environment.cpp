@@ -32,6 +32,18 @@ std::string variable(const char* name) {
   return text == nullptr ? std::string() : std::string(text);
 }
 
+std::filesystem::path temporary_folder() {
+  std::error_code none;  // TMPDIR may name a missing folder
+  const std::filesystem::path folder = std::filesystem::temp_directory_path(none);
+  return none ? std::filesystem::path("/tmp") : folder;
+}
+
+std::filesystem::path named_cache_folder() {
+  if (const std::string cache = variable("XDG_CACHE_HOME"); !cache.empty()) return std::filesystem::path(cache) / "plimsoll";
+  if (const std::string home = variable("HOME"); !home.empty()) return std::filesystem::path(home) / ".cache" / "plimsoll";
+  return temporary_folder() / "plimsoll-cache";
+}
+
 }  // namespace
 
 void hold_standard_streams() {
@@ -52,22 +64,6 @@ void prepare_environment(char** argv) {
 void limit_kernels() {
   if (const std::string most = variable("PLIMSOLL_MAX_ISA"); !most.empty()) cpu::limit_instruction_set(most);
 }
-
-namespace {
-
-std::filesystem::path temporary_folder() {
-  std::error_code none;  // TMPDIR may name a missing folder
-  const std::filesystem::path folder = std::filesystem::temp_directory_path(none);
-  return none ? std::filesystem::path("/tmp") : folder;
-}
-
-std::filesystem::path named_cache_folder() {
-  if (const std::string cache = variable("XDG_CACHE_HOME"); !cache.empty()) return std::filesystem::path(cache) / "plimsoll";
-  if (const std::string home = variable("HOME"); !home.empty()) return std::filesystem::path(home) / ".cache" / "plimsoll";
-  return temporary_folder() / "plimsoll-cache";
-}
-
-}  // namespace
 
 std::filesystem::path cache_folder() {
   static std::optional<TemporaryFolder> own;

@@ -15,14 +15,11 @@
 #include "cli/commands.h"
 #include "cli/environment.h"
 #include "cli/eval_data.h"
+#include "cli/inference.h"
 #include "cli/progress.h"
 #include "cli/say.h"
-#include "cli/settings.h"
 #include "config/config_keys.h"
-#include "device/process_memory.h"
-#include "infer/inference_run.h"
 #include "measure/calibrate.h"
-#include "models/all.h"
 #include "prepare/epochs.h"
 #include "prepare/planning.h"
 #include "prepare/token_place.h"
@@ -112,13 +109,9 @@ int run_eval(const EvalArguments& arguments) {
                [&](std::int64_t done, std::int64_t all) { progress.show(done, all, say_line); });
   run.check();
   if (arguments.json) {
-    const nlohmann::json object = {{"schema", "plimsoll.eval/1"},
-                                   {"units", result.units},
-                                   {"loss", result.loss},
-                                   {"loss_bits", bits_hex(result.loss)},
-                                   {"predicted", {{"process_bytes", run.plan().process.n}, {"arena_bytes", run.plan().arena.n}}},
-                                   {"measured", {{"process_hwm_bytes", peak_resident().n}}}};
-    print_json(object);
+    print_result(
+        {{"schema", "plimsoll.eval/1"}, {"units", result.units}, {"loss", result.loss}, {"loss_bits", bits_hex(result.loss)}},
+        run);
   } else {
     print_text(fmt::format("loss {:.6f} nats per unit over {} units of {}\n", result.loss, result.units, source.name));
   }

@@ -97,7 +97,7 @@ void read_as_trained(Config& config, const ModelSource& model) {
     config.model.init = model.folder;
   }
   if (other.chat_template) {
-    say_line(fmt::format("note: data.template ({}) is another one than that beside the weights, {}",
+    say_line(fmt::format("note: data.template ({}) differs from the template of the weights, {}",
                          config.data.chat_template.string(), own.string()));
   }
 }

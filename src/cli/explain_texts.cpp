@@ -6,21 +6,21 @@ namespace {
 const CodeExplanation kExplanations[] = {
     {"E-ADAPTER-BASE", "The model that an adapter belongs to is not there.",
      "An adapter is a few small matrices: it needs the weights that it was trained on. Its adapter_config.json names their "
-     "folder, "
-     "which has moved or is a name on a hub.",
+     "folder, which has moved or is a name on a hub.",
      "Give the folder of the base anew with --weights, or as model.init of a training.",
      "plimsoll forward --weights BASE --adapter DIR --inputs ids.safetensors --out logits.safetensors"},
     {"E-ADAPTER-CONTRADICTION", "A key of [adapter] says something else than the folder in adapter.init.",
-     "The folder brings kind, rank, alpha, targets and all else that its numbers depend on. Only the dropout may be another one.",
+     "The folder brings kind, rank, alpha, targets and all other settings of its numbers. Only the dropout may differ.",
      "Remove the key that the message names, or begin a new adapter without adapter.init.",
      "plimsoll train CONFIG --set adapter.init=DIR"},
     {"E-ADAPTER-FEATURE", "An adapter uses something of PEFT that Plimsoll does not compute.",
      "LoRA, rsLoRA and DoRA on linear layers are computed, with ranks and alphas by pattern and modules that are trained whole. "
-     "Beginnings that change the base (pissa, olora, loftq, corda) are not, nor adapters of embeddings, biases, single tokens or "
+     "Initializations that change the base (pissa, olora, loftq, corda) are not, nor adapters of embeddings, biases, single "
+     "tokens or "
      "experts.",
      "Merge the adapter with PEFT and use the merged weights, or train an adapter without it.",
      "plimsoll train CONFIG --set adapter.kind=lora"},
-    {"E-ADAPTER-FOLDER", "A folder is not that of an adapter, or is one where a model is asked for.",
+    {"E-ADAPTER-FOLDER", "A folder holds no adapter, or holds one in place of a model.",
      "An adapter has adapter_config.json and adapter_model.safetensors; a model has config.json and its weights. The folder of a "
      "run has the tensors of its adapter when it has ended.",
      "Give adapters with --adapter or adapter.init, and models with --weights or model.init.",
@@ -30,19 +30,19 @@ const CodeExplanation kExplanations[] = {
      "Name a folder that does not exist.", "plimsoll merge --adapter DIR --out NEW"},
     {"E-ADAPTER-PATTERN", "A pattern for names is no regular expression.",
      "model.freeze, a text in adapter.targets and the patterns of ranks and alphas are regular expressions in Perl's syntax.",
-     "Escape what is meant as it stands. Names of layers need none: write them as a list.",
+     "Escape special characters. Names of layers need no pattern: write them as a list.",
      "plimsoll plan CONFIG --set 'adapter.targets=[\"q_proj\", \"v_proj\"]'"},
     {"E-ADAPTER-SAVE", "adapter.modules_to_save names no module, or one that has an adapter.",
-     "Its modules are trained whole beside the adapter: embeddings, norms, the head.",
+     "Its modules are trained whole in addition to the adapter: embeddings, norms, the head.",
      "Take a name that the message lists, or leave the layer out of adapter.targets.",
      "plimsoll plan CONFIG --set 'adapter.modules_to_save=[\"embed_tokens\", \"lm_head\"]'"},
     {"E-ADAPTER-TARGET", "adapter.targets chooses no layer, or one that cannot have an adapter.",
      "A list has names of linear layers or the ends of such names. A text is a regular expression for whole names. The head, "
      "embeddings and norms get no adapter.",
      "Take names that the message lists, or \"all-linear\".", "plimsoll plan CONFIG --set adapter.targets=all-linear"},
-    {"E-ADAPTER-TENSOR", "The tensors of an adapter are not those that its configuration and the base ask for.",
-     "One is missing, is of another shape, or belongs to nothing: the adapter is of another model, or the file is of another "
-     "program.",
+    {"E-ADAPTER-TENSOR", "The tensors of an adapter do not match its configuration and the base.",
+     "A tensor is missing, has another shape, or belongs to no layer: the adapter is for another model, or the file is from "
+     "another program.",
      "Give the base that the adapter was trained on.", "plimsoll eval CONFIG --weights BASE --adapter DIR"},
     {"E-ADAPTER-TIED", "An adapter trains the head or the table of tokens, which are one tensor in the base.",
      "PEFT makes two tensors of them, unless both are in modules_to_save and stay equal. Plimsoll trains one.",
@@ -56,10 +56,10 @@ const CodeExplanation kExplanations[] = {
     {"E-BATCH-3", "effective_batch is not micro_batch x accumulation.",
      "All three are given and disagree, or the effective batch is not divisible by the one that is given.",
      "Take one of the values that the message computes, or leave micro_batch and accumulation on auto: the planner then takes "
-     "what fits and is fastest. Neither changes which samples an update sees.",
+     "the fastest that fits. Neither changes which samples an update sees.",
      "plimsoll plan CONFIG --set train.micro_batch=auto --set train.accumulation=auto"},
     {"E-CHAT-CONTEXT", "A turn of a conversation has no room in the context.",
-     "Old turns are left out where a conversation outgrows its context. The system turn and the last one stay, and an answer "
+     "Old turns are left out if a conversation outgrows its context. The system turn and the last one stay, and an answer "
      "needs at least one token.",
      "Shorten the turn, or allow a larger context, up to the positions of the model.",
      "plimsoll generate --chat --weights FOLDER --context 8192"},
@@ -69,9 +69,8 @@ const CodeExplanation kExplanations[] = {
      "Leave such samples out, or write them as messages.", "plimsoll train CONFIG --set data.train=messages.jsonl"},
     {"E-CHAT-MASK", "It cannot be told which tokens of a conversation the assistant wrote.",
      "A template with {% generation %} blocks says so itself. With any other, the text up to a turn has to stay as it is when "
-     "the "
-     "conversation goes on. Some templates take the reasoning out of earlier turns, so that it does not. And each turn takes two "
-     "renderings of all before it: a million messages are rendered for one sample at most.",
+     "the conversation goes on. Some templates take the reasoning out of earlier turns, so that it does not. And each turn takes "
+     "two renderings of all before it: a million messages are rendered for one sample at most.",
      "Give a template for training, which has such blocks, or train on the last turn alone.",
      "plimsoll train CONFIG --set data.loss=last"},
     {"E-CHAT-SAMPLE", "A sample is no conversation and no text.",
@@ -81,18 +80,17 @@ const CodeExplanation kExplanations[] = {
      "plimsoll train CONFIG --set data.train=messages.jsonl"},
     {"E-CHAT-TEMPLATE", "A chat template is missing, is broken, or does not take a conversation.",
      "The template of the model turns messages into text. It may refuse some: two turns of one speaker, a system turn, tools. It "
-     "ends, too, where it takes too many steps or writes too much.",
+     "also fails if it takes too many steps or writes too much.",
      "Change the sample that the message names, or give another template: data.template, or --template of generate --chat.",
      "plimsoll train CONFIG --set data.template=chat_template.jinja"},
     {"E-CHAT-UNTRAINED", "No sample has a token that is trained on.",
      "Loss is on the turns of the assistant. Samples without such a turn train nothing, nor do samples that lose it where they "
-     "are "
-     "cut to model.context.",
+     "are cut to model.context.",
      "Look at the samples; train on other turns, or keep the end of long samples.", "plimsoll data show CONFIG"},
     {"E-CHILD", "The process that plans or measures ended early.",
      "It was killed, for example by a memory limit of the container, or could not be started.",
      "Allow it as much memory as the budget, and look for the kernel's message.", "plimsoll plan CONFIG"},
-    {"E-CKPT-CORRUPT", "The checkpoint is not what was saved.",
+    {"E-CKPT-CORRUPT", "The checkpoint differs from the saved one.",
      "Bytes of the file changed since then: a disk or a memory is failing, or something else wrote to it.",
      "Put back a copy of the file, or start anew. If the run stopped normally, its weights are in DIR/weights; to start from "
      "them, set model.init to that folder.",
@@ -100,43 +98,42 @@ const CodeExplanation kExplanations[] = {
     {"E-CKPT-FORMAT", "The checkpoint does not fit this run.", "It is damaged, or was written with another model or optimizer.",
      "Resume with the configuration of the run: DIR/config.resolved.toml.",
      "plimsoll train DIR/config.resolved.toml --run DIR --resume"},
-    {"E-CKPT-FROZEN", "Frozen parameters are not what they were when the run began.",
-     "A checkpoint does not hold what is frozen, but where it came from and its hash. The folder has gone, moved, or holds other "
+    {"E-CKPT-FROZEN", "Frozen parameters have changed since the run began.",
+     "A checkpoint holds no frozen parameters, only their folder and hashes. The folder has gone, moved, or holds other "
      "weights.",
-     "Say where the folder lies now: it is used if all hashes agree. A folder with other weights begins another run.",
+     "Name the new place of the folder: it is used if all hashes agree. A folder with other weights begins another run.",
      "plimsoll train --run DIR --resume --set model.init=FOLDER"},
     {"E-CKPT-MISSING", "The run has no checkpoint to resume from.",
-     "It ended before it first saved: every ten minutes, at the end and when it is interrupted, unless train.save_every says "
-     "otherwise.",
-     "Begin anew, in the same folder, without --resume. Where only diverged.safetensors is there, train.on_divergence = "
+     "It ended before its first save. A run saves every ten minutes, at the end and when it is interrupted, unless "
+     "train.save_every says otherwise.",
+     "Begin anew, in the same folder, without --resume. If only diverged.safetensors exists, train.on_divergence = "
      "\"continue\" goes on from that.",
      "plimsoll train DIR/config.resolved.toml --run DIR --set train.save_every=2m"},
     {"E-CONFIG-CONFLICT", "Two settings contradict each other, or one of them has no effect.",
-     "A schedule's key beside another schedule, betas beside half-lives, two ways to clip, a range of momentum without momentum.",
+     "A schedule's key with another schedule, betas with half-lives, two ways to clip, a range of momentum without momentum.",
      "Keep one of the two; the message names them.", "plimsoll init"},
     {"E-CONFIG-FILE", "The configuration file cannot be read.",
      "The path is mistyped, relative to another folder, a folder itself, larger than 1 MiB, or not readable for you.",
      "Check the path. To begin with a complete file, let Plimsoll write one.", "plimsoll init > run.toml"},
     {"E-CONFIG-HEADS", "The numbers of heads and their size do not fit the width.",
      "Each attention head takes an equal part of the width, unless model.head_size says how much. Heads of keys and values "
-     "divide "
-     "the heads. Rotary positions need an even size.",
+     "divide the heads. Rotary positions need an even size.",
      "Take one of the numbers that the message names. 64 per head is usual.", "plimsoll plan CONFIG --set model.heads=12"},
     {"E-CONFIG-INIT", "A key of the model's shape contradicts the folder in model.init.",
      "The folder's config.json brings the shape of its weights. Only dropout and a context of at most its positions may be "
-     "chosen beside it.",
-     "Remove the key that the message names. A folder that is typed counts before a shape in the file.",
+     "chosen in addition.",
+     "Remove the key that the message names. A folder on the command line counts before a shape in the file.",
      "plimsoll plan CONFIG --set model.init=FOLDER"},
     {"E-CONFIG-KEY", "A key of the configuration is unknown.",
      "It is misspelt, stands in the wrong section, or belongs to another program. Nothing is ignored silently, since a misspelt "
      "key would leave a default in force.",
-     "Use the key that the message names, or what it says does the job here. `plimsoll init` lists all of them with a line on "
+     "Use the key that the message names, or its replacement. `plimsoll init` lists all of them with a line on "
      "each.",
      "plimsoll init"},
     {"E-CONFIG-MISSING", "A key that has no sensible default is not given.",
      "A run needs a model (preset, folder or whole shape), data.train and train.effective_batch.",
      "Add the key to the file, or give it with --set.", "plimsoll plan CONFIG --set train.effective_batch=32"},
-    {"E-CONFIG-PRECISION", "The precision that is asked for does not exist here.",
+    {"E-CONFIG-PRECISION", "The requested precision does not exist.",
      "precision.compute is fp32, bf16, fp16 or auto, precision.parameters and precision.gradients fp32 or bf16, "
      "precision.optimizer_state fp32, bf16 or 8bit.",
      "Set it to one of those. A choice of precision is never made silently.",
@@ -144,12 +141,12 @@ const CodeExplanation kExplanations[] = {
     {"E-CONFIG-PRESET", "The name of the preset is unknown.",
      "Presets are gpt2, gpt2-medium, gpt2-large, gpt2-xl (GPT-2's sizes) and byte-3m, byte-10m (small, on bytes).",
      "Use one of them, or give layers, width, heads, context and vocab.", "plimsoll init gpt2"},
-    {"E-CONFIG-RANGE", "A number is outside what its key allows, or sizes multiply to something absurd.",
+    {"E-CONFIG-RANGE", "A number is outside the range of its key, or a product of sizes is absurd.",
      "Sizes are positive and bounded, so that no product of them overflows; rates and fractions have natural limits.",
      "Give a value in the range that the message names.", "plimsoll init"},
-    {"E-CONFIG-ROUNDING", "Rounding to the nearest loses what is small, and was not insisted on.",
-     "precision.rounding = \"nearest\": weights of bf16 lose every step below a 512th of them, sums of gradients whatever is "
-     "below a 512th of the sum, and a second moment that should fall by a thousandth stays.",
+    {"E-CONFIG-ROUNDING", "Rounding to nearest loses small changes, and was not confirmed.",
+     "precision.rounding = \"nearest\": weights in bf16 lose every step below a 512th of their size, and sums of gradients lose "
+     "addends below a 512th of the sum. A second moment that should fall by a thousandth stays.",
      "Leave it at \"stochastic\", which is right in the mean; to compare both, set precision.force_nearest = true.",
      "plimsoll train CONFIG --set precision.rounding=nearest --set precision.force_nearest=true"},
     {"E-CONFIG-SET", "An argument of --set is not of the form section.key=value.",
@@ -157,12 +154,11 @@ const CodeExplanation kExplanations[] = {
      "Write --set train.updates=200; put quotes around values with spaces.", "plimsoll plan CONFIG --set train.updates=200"},
     {"E-CONFIG-SIZE", "A size of memory cannot be understood.",
      "Sizes are a number and a unit, in upper or lower case: KiB, MiB, GiB, TiB and K, M, G, T alone (powers of 1024, as Docker "
-     "and "
-     "Java read them), KB, MB, GB, TB (powers of 1000), or bytes. 50% is of this machine's memory.",
+     "and Java read them), KB, MB, GB, TB (powers of 1000), or bytes. 50% is of this machine's memory.",
      "Write 512MiB, 2GiB, 2g, 50% or 1500000000.", "plimsoll plan CONFIG --memory 2GiB"},
     {"E-CONFIG-SYNTAX", "The configuration is not TOML.",
      "Frequent causes: text without quotes, a comma or bracket that is missing, a key given twice, a decimal point without a "
-     "digit beside it.",
+     "digit next to it.",
      "Look at the line and column that the message names.", "plimsoll init"},
     {"E-CONFIG-TWICE", "The same setting is given under two names with different values.",
      "Aliases from other programs are understood (gradient_accumulation_steps for train.accumulation, for example), so both "
@@ -171,22 +167,20 @@ const CodeExplanation kExplanations[] = {
     {"E-CONFIG-TYPE", "A value has the wrong type: text where a number is due, for example.",
      "In TOML, text stands in quotes and numbers do not; 1e-4 is a number.", "Write the value as the message expects it.",
      "plimsoll init"},
-    {"E-CONFIG-VALUE", "A key has a value that is none of those it takes.",
+    {"E-CONFIG-VALUE", "A key has a value that it does not accept.",
      "A word is misspelt, or is that of another program. Or a regular expression for names tries too many ways to match one.",
      "Write an expression without repeated groups that repeat themselves. Else use one of the words that the message lists.",
      "plimsoll init"},
     {"E-CUDA-DEVICE", "No GPU can be used, or one has failed.",
      "There is none, its driver is older than the CUDA that the module was built with, a container hides it, or a kernel ended "
-     "in "
-     "an error; the message has the driver's words and both versions.",
+     "in an error; the message has the driver's words and both versions.",
      "Look at what nvidia-smi shows. A run goes on from its last checkpoint with --resume.",
      "plimsoll train CONFIG --device cpu"},
     {"E-CUDA-LOAD", "The CUDA module cannot be loaded.",
      "This build has none (it was made without a GPU driver or without nvcc), or libcublasLt.so.13 is not where the loader "
      "looks.",
      "Build it where CUDA 13 is installed (scripts/build plimsoll_cuda), or name the folder of its libraries: of a toolkit, or "
-     "of PyTorch's packages "
-     "(VENV/lib/python3.X/site-packages/nvidia/cu13/lib).",
+     "of PyTorch's packages (VENV/lib/python3.X/site-packages/nvidia/cu13/lib).",
      "LD_LIBRARY_PATH=/usr/local/cuda/lib64 plimsoll train CONFIG --device cuda"},
     {"E-CUDA-OP", "A GPU has no kernel for an op of the model.",
      "The model has an op that only the CPU runs, and a plan for a GPU was asked for.", "Train it on the CPU.",
@@ -194,13 +188,12 @@ const CodeExplanation kExplanations[] = {
     {"E-CUDA-UNVERIFIED", "Not all tests of the CUDA backend have passed on a GPU.",
      "On an H100 its numbers and bytes were right in every op case and training, but the sanitizers have not passed as a whole "
      "(docs/gpu.md).",
-     "Try it with --unverified; tests/cuda/run and plimsoll verify tell what holds on your GPU.",
+     "Try it with --unverified; tests/cuda/run and plimsoll verify check your GPU.",
      "plimsoll train CONFIG --device cuda --unverified"},
     {"E-DATA-CHANGED", "A data file has changed while it was in use.",
-     "Another program wrote to it while it was tokenised, or while a training read it. What was read may be neither the old "
-     "content nor the new one, so it is not used. A training saves what it has learned before.",
-     "Wait until the file is complete. A run goes on once its data are what they were when it began.",
-     "plimsoll train --run DIR --resume"},
+     "Another program wrote to it while it was tokenised, or while a training read it. The bytes read may be neither the old "
+     "content nor the new one, so they are not used. A training saves its state first.",
+     "Wait until the file is complete. A run continues once its original data are back.", "plimsoll train --run DIR --resume"},
     {"E-DATA-EMPTY", "The data file is empty.", "It was not written completely, or the path is wrong.", "Check the file.",
      "ls -l FILE"},
     {"E-DATA-FILES", "A list, pattern or folder of data files cannot be taken as it is.",
@@ -210,17 +203,15 @@ const CodeExplanation kExplanations[] = {
      "cat texts/*.txt > all.txt"},
     {"E-DATA-FORMAT", "The data file does not have the format that data.format says.",
      "Raw tokens have two bytes each (u16) or four (u32), and a file is a whole number of them. llm.c's files begin with a "
-     "header "
-     "of 1,024 bytes: magic number 20240520 and version 1 before tokens of two bytes, 20240801 and version 7 before tokens of "
-     "four. What is evidently something else by its bytes (packed, UTF-16, an array, raw tokens of four bytes) is refused, and "
-     "under data.format = \"auto\" JSON lines, tables and names of other kinds are, too. So are files of several formats or "
-     "widths. \"bytes\" takes any file.",
+     "header of 1,024 bytes: magic number 20240520 and version 1 before tokens of two bytes, 20240801 and version 7 before "
+     "tokens of four. What is evidently something else by its bytes (packed, UTF-16, an array, raw tokens of four bytes) is "
+     "refused, and under data.format = \"auto\" JSON lines, tables and names of other kinds are, too. So are files of several "
+     "formats or widths. \"bytes\" takes any file.",
      "Convert the file as the message says, or set data.format to what it is: bytes, u16, u32, llmc or bpe.",
      "plimsoll train CONFIG --set data.format=bytes"},
     {"E-DATA-JSON", "A data file is not JSON, or a sample is too large.",
      "Samples stand one on a line, or in an array that is the whole file. This line is no JSON, or is not UTF-8, or it is longer "
-     "than "
-     "64 MiB. With --memory, a sample may have a 32nd of the budget.",
+     "than 64 MiB. With --memory, a sample may have a 32nd of the budget.",
      "Look at the line that the message names.", "python3 -m json.tool --json-lines data.jsonl"},
     {"E-DATA-LABEL", "A label is no class of the model.",
      "Labels count from 0, and the data has more classes than the model. Labels below 0 are rows that are ignored.",
@@ -251,16 +242,14 @@ const CodeExplanation kExplanations[] = {
      "Raise the limit (ulimit -u), or end other processes.", "ulimit -a"},
     {"E-DATA-TOKEN", "A token is outside the model's vocabulary.",
      "The file was tokenised for another model, or is text that is read as tokens. Or the text has a token of the tokenizer, "
-     "such as "
-     "<pad>, that the weights have no row for.",
+     "such as <pad>, that the weights have no row for.",
      "Set data.format to what the file is. Set model.vocab to the vocabulary that the file was made with, where the model begins "
-     "as "
-     "random numbers; where it comes from a folder, use data without the token.",
+     "as random numbers; where it comes from a folder, use data without the token.",
      "plimsoll train CONFIG --set data.format=bytes"},
     {"E-DATA-VALIDATION", "The share that is held out is none of the samples, or all of them.",
      "Samples are held out by a hash of their tokens, so a small share of few samples may be none.",
      "Hold out more, or name a file with samples for validation.", "plimsoll train CONFIG --set data.validation=10%"},
-    {"E-DISK-CORRUPT", "Pages that were read back from the disk tier are not what was written there.",
+    {"E-DISK-CORRUPT", "Pages that were read back from the disk tier differ from the written ones.",
      "The disk or its cable is failing, or another program wrote to the file.",
      "Continue from the last checkpoint, which is intact, with a folder on another disk.",
      "plimsoll train CONFIG --run DIR --resume --disk ANOTHER_FOLDER:SIZE"},
@@ -268,7 +257,7 @@ const CodeExplanation kExplanations[] = {
      "Its parent folder is missing, something else has its name, or you may not write there.",
      "Name a folder whose parent exists: PATH:SIZE.", "plimsoll train CONFIG --disk /tmp/plimsoll:4GiB"},
     {"E-DISK-FULL", "The disk has no room for the page file of the plan.",
-     "Other files fill it, or a quota or the largest size of a file is smaller than what the plan keeps there.",
+     "Other files fill it, or a quota or the largest size of a file is smaller than the plan's data there.",
      "Free space, or name a folder on a disk with more room.", "plimsoll train CONFIG --disk ANOTHER_FOLDER:SIZE"},
     {"E-DISK-IO", "The page file of the disk tier could not be read or written.",
      "The disk failed or was taken away, or the system refuses a thread or the ring (io_uring) that moves pages.",
@@ -276,22 +265,19 @@ const CodeExplanation kExplanations[] = {
      "plimsoll train CONFIG --run DIR --resume --disk ANOTHER_FOLDER:SIZE"},
     {"E-DISK-SIZE", "What has to leave the memory of the kernels is larger than the budgets of the tiers beyond it.",
      "plan.optimizer_state, parameters, gradients or activations is \"disk\", and the size behind the colon of --disk is too "
-     "small, "
-     "or "
-     "that of --host-memory where a device computes.",
+     "small, or that of --host-memory where a device computes.",
      "Give it more of the disk or the host, or leave them on \"auto\".", "plimsoll plan CONFIG --disk /tmp/plimsoll:16GiB"},
     {"E-DIVERGED",
-     "Training has diverged. DIVERGED_NONFINITE: the loss or the gradient is no number any more. DIVERGED_ABOVE_START: the "
+     "Training has diverged. DIVERGED_NONFINITE: the loss or the gradient is not finite. DIVERGED_ABOVE_START: the "
      "smoothed loss was above that of the first updates for 50 in a row. DIVERGED_FROM_BEST: for 60 it had lost a third of what "
      "had been learned.",
      "The learning rate is too high for this model or batch, its warm-up too short, or the clip is off. The checkpoint was left "
-     "as "
-     "it was; where the numbers are finite, the state is in diverged.safetensors beside it.",
+     "as it was; where the numbers are finite, the state is in diverged.safetensors beside it.",
      "Lower the learning rate by 3 to 10 times, lengthen the warm-up, keep gradient_clip = 1.0. metrics.jsonl shows where the "
-     "gradient norm began to rise, and marks spikes. With --resume, train.on_divergence = \"continue\" goes on from "
-     "diverged.safetensors all the same, where no later checkpoint is.",
+     "gradient norm began to rise, and marks spikes. With --resume, train.on_divergence = \"continue\" continues from "
+     "diverged.safetensors if there is no later checkpoint.",
      "plimsoll train CONFIG --run NEW --set optimizer.learning_rate=1e-4 --set schedule.warmup=100updates"},
-    {"E-EXPLAIN-CODE", "There is no error of this code.", "The code is misspelt.", "Copy it from the beginning of the message.",
+    {"E-EXPLAIN-CODE", "There is no error with this code.", "The code is misspelt.", "Copy it from the beginning of the message.",
      "plimsoll explain E-PLAN-FIT"},
     {"E-EXPLAIN-VALUE", "The plan has no value of this name or id, or no plan is given.",
      "The name is misspelt, belongs to a plan of another model, or stands there without --plan.",
@@ -308,45 +294,40 @@ const CodeExplanation kExplanations[] = {
      "Instances describe one micro-batch; the plan's order of accumulation has each block's work once for each of several.",
      "Export a plan that takes one micro-batch after the other.",
      "plimsoll plan CONFIG --set plan.group=1 --export-instance FILE"},
-    {"E-EXPORT-MODEL", "A GGUF file cannot say what the model computes.",
+    {"E-EXPORT-MODEL", "A GGUF file cannot describe the model.",
      "Programs that open GGUF files know an architecture by its keys. Rotary types dynamic and longrope, YaRN with settings of "
-     "its "
-     "own, sliding windows of Qwen, other activations and vocabularies of bytes have none.",
+     "its own, sliding windows of Qwen, other activations and vocabularies of bytes have none.",
      "Export a model that docs/models.md lists under GGUF files.", "plimsoll export --weights DIR --gguf FILE --type BF16"},
     {"E-EXPORT-RANGE", "A tensor has numbers that the type of an export or a merge cannot hold.",
      "F16 ends at 65504, and the scales of Q8_0 are F16.", "Take BF16 or F32, which have the range of the weights.",
      "plimsoll export --weights DIR --gguf FILE --type BF16"},
     {"E-EXPORT-TOKENIZER", "GGUF has no name for what the tokenizer does.",
      "A GGUF file names a way to cut text; it does not describe one. Known are BPE of bytes with the cuts of GPT-2, OLMo, "
-     "SmolLM, "
-     "Qwen2, Llama 3, Tekken and GPT-4o, and SentencePiece with byte fallback. The model needs a row for each token.",
+     "SmolLM, Qwen2, Llama 3, Tekken and GPT-4o, and SentencePiece with byte fallback. The model needs a row for each token.",
      "Use the tokenizer that the model came with, or leave tokenizer.json out of the folder and give the other program its own.",
      "plimsoll tokenize --tokenizer DIR TEXT"},
     {"E-FORMAT-CONFIG", "The config.json of a model's folder is not usable.",
-     "It is missing, broken, or asks for something that Plimsoll does not compute: another architecture or activation. What "
-     "would change the result is refused, never ignored.",
+     "It is missing, broken, or has a feature that Plimsoll does not compute: another architecture or activation. Keys that "
+     "would change the result are refused, never ignored.",
      "Use the folder of a model that docs/models.md lists.", "plimsoll plan CONFIG --set model.init=FOLDER"},
-    {"E-FORMAT-GGUF", "The GGUF file is broken, or holds what is not computed.",
+    {"E-FORMAT-GGUF", "The GGUF file is broken, or has an unsupported feature.",
      "It was cut short, by a broken download, for example. Or its architecture, its tokenizer or the type of a tensor is one "
-     "that "
-     "Plimsoll does not have: the message names it.",
+     "that Plimsoll does not have: the message names it.",
      "Compare the size with the original and fetch it again. Where a type is named, use a file of one of the types that the "
      "message lists; where an architecture is, a model of llama, mistral, qwen2, qwen3 or gpt2.",
      "plimsoll plan CONFIG --set model.init=FILE.gguf"},
     {"E-FORMAT-INDEX", "model.safetensors.index.json and the files that it names do not agree.",
      "A file is missing or from another download, the index was edited, or it names a path outside of the folder. Each tensor "
-     "must "
-     "be in exactly the file that weight_map names, and each file must lie in the folder itself.",
+     "must be in exactly the file that weight_map names, and each file must lie in the folder itself.",
      "Fetch the folder again, all of its files.", "ls -l FOLDER"},
     {"E-FORMAT-NAN", "A tensor of the weights, or a scale of one of its blocks, is NaN or infinite.",
-     "The training that made it diverged, a conversion left the range of its type, or the file is damaged. All that the model "
-     "computes with it would be NaN.",
+     "The training that made it diverged, a conversion left the range of its type, or the file is damaged. All results of the "
+     "model would be NaN.",
      "Take an earlier checkpoint of that training, convert the weights in fp32, or fetch the file again.",
      "plimsoll eval CONFIG --weights FOLDER"},
     {"E-FORMAT-QUANT", "A quantised matrix is not stored as bitsandbytes stores one.",
      "Such a matrix lies in several tensors: its codes, the scales of its blocks or rows, and for nf4 a JSON object with its "
-     "shape. "
-     "One of them is missing, has another size, or names a format that is not read.",
+     "shape. One of them is missing, has another size, or names a format that is not read.",
      "Save the model again with bitsandbytes (nf4 with blocks of 64, or int8), or use the weights before they were quantised and "
      "set quantize.base.",
      "plimsoll eval CONFIG --weights FOLDER --set quantize.base=nf4"},
@@ -358,16 +339,14 @@ const CodeExplanation kExplanations[] = {
     {"E-FORMAT-TIE", "One parameter is stored under two names, with different numbers.",
      "config.json says that the head and the embedding are one table, and the files hold two. One of the two would be lost.",
      "If the head has weights of its own, set tie_word_embeddings to false in the folder's config.json. Else remove one of the "
-     "two "
-     "tensors.",
+     "two tensors.",
      "plimsoll plan CONFIG --set model.init=FOLDER"},
     {"E-FORMAT-VOCABULARY", "vocab.json or merges.txt is not a GPT-2 vocabulary.",
      "A file is broken, or belongs to a tokenizer of another kind.", "Use both files from one folder of a GPT-2 model.",
      "plimsoll train CONFIG --set data.vocabulary=FOLDER"},
     {"E-FORMAT-WEIGHTS", "The folder has no weights that can be read, or they do not match the shape in config.json.",
      "There is neither model.safetensors nor model.safetensors.index.json: .bin files are not read. Or files of two models lie "
-     "in "
-     "one folder, or config.json was edited.",
+     "in one folder, or config.json was edited.",
      "Save the model again with save_pretrained, or fetch the folder again.", "plimsoll plan CONFIG --set model.init=FOLDER"},
     {"E-FREEZE", "model.freeze has a pattern that fits no parameter, or leaves nothing to train.",
      "Each pattern is a regular expression for all of the name of a parameter, or of a module that holds it: \"wte\", "
@@ -377,18 +356,17 @@ const CodeExplanation kExplanations[] = {
      "The model applies an operation that is not differentiable between a parameter and the loss.",
      "Use another operation there.", "plimsoll plan CONFIG --values"},
     {"E-HOST-SIZE", "The process on the host alone is larger than the host's budget.",
-     "Where a device computes, --host-memory bounds the program beside it: its code, its kernels, the graph and what is on its "
-     "way.",
-     "Give the host at least what the message says, and beyond that what should rest there.",
+     "With a device, --host-memory bounds the program on the host: its code, its kernels, the graph and data in transit.",
+     "Give the host at least the bytes that the message names, and in addition those of the values that should rest there.",
      "plimsoll plan CONFIG --device sim --host-memory 2GiB"},
     {"E-INSTANCE", "The file is not an instance of a training graph.",
-     "It is no JSON, has another schema, or breaks the rules of instances/README.md where the message says.",
+     "It is no JSON, has another schema, or breaks the rules of instances/README.md at the place in the message.",
      "Let Plimsoll write one, and change that.", "plimsoll plan CONFIG --export-instance FILE.json"},
     {"E-INTERNAL", "A defect of Plimsoll.", "An invariant that no input may break did not hold.",
      "Please report the message with the configuration. Nothing that existed was overwritten.", "plimsoll plan CONFIG --json"},
     {"E-INTERRUPTED", "The command was interrupted. A run that has made an update is saved and can be resumed.",
      "It received a signal (Ctrl-C, a closed terminal, a time limit, a shutdown), or the pipe that takes its output was closed.",
-     "Resume it. It continues with the sample that is due. A training that was stopped while it planned has saved nothing and "
+     "Resume it. It continues with the next sample. A training that was stopped while it planned has saved nothing and "
      "begins anew, as `plimsoll verify` does.",
      "plimsoll train CONFIG --run DIR --resume"},
     {"E-IO-LFS", "A file is a pointer of Git LFS, not the file itself.",
@@ -399,10 +377,10 @@ const CodeExplanation kExplanations[] = {
     {"E-IO-READ", "Reading a file failed, or it ended earlier than its size says.",
      "Something shortened it while it was in use, or the disk has an error. A training whose data cannot be read saves first.",
      "Check the disk and the file; a run goes on with --resume once its data can be read.", "ls -l PATH"},
-    {"E-IO-WRITE", "A file could not be written; what existed before is untouched.",
-     "The disk is full, the folder is missing, or you may not write there. Or something else than a file has the name: a device, "
-     "a pipe, a folder, or, among the files of a run, a link. Files are written aside and renamed when complete, and so is a "
-     "folder of weights as a whole.",
+    {"E-IO-WRITE", "A file could not be written; existing files are untouched.",
+     "The disk is full, the folder is missing, or you may not write there. Or the name belongs to a device, a pipe, a folder or, "
+     "among the files of a run, a link. Files are written aside and renamed when complete. The same holds for a whole folder of "
+     "weights.",
      "Free space, or give another folder or name.", "df -h"},
     {"E-LAYOUT-CSV", "A line of the CSV of buffers is not valid.",
      "The columns are id, lower, upper, size in any order; lifetimes are half-open, so upper is at least lower; sizes are whole "
@@ -411,14 +389,14 @@ const CodeExplanation kExplanations[] = {
     {"E-MACHINE-FILE", "The machine file cannot be used.", "It is missing, broken, or of another version.",
      "Measure the machine again, or leave --machine out.", "plimsoll machine"},
     {"E-MEM-ARENA", "The system does not give the memory of the plan.",
-     "The budget is larger than what is free, or a limit of the process (ulimit -v) or of the container is lower.",
+     "The budget is larger than the free memory, or a limit of the process (ulimit -v) or of the container is lower.",
      "Plan with a smaller budget, or free memory.", "plimsoll plan CONFIG --memory 1GiB"},
     {"E-MEM-COUNT", "The kernel does not tell how much memory this process uses.",
      "/proc is not mounted, or this is no Linux kernel that counts VmHWM. A budget that nobody counts cannot be kept.",
      "Run on a Linux system or in a container that has /proc.", "grep VmHWM /proc/self/status"},
     {"E-MEM-MACHINE", "The budget is more than this machine has left.",
-     "--memory or memory.budget is larger than what the kernel calls available, or than the limit of the container leaves. "
-     "A training that began would be ended by the kernel, or would bring down its neighbours.",
+     "--memory or memory.budget is larger than what the kernel calls available, or than the limit of the container leaves. A "
+     "training that began would be ended by the kernel, or would bring down its neighbours.",
      "Give a budget that the machine has (the message names it), leave the budget out to take what there is, or end other "
      "programs.",
      "plimsoll machine"},
@@ -428,37 +406,36 @@ const CodeExplanation kExplanations[] = {
      "Give more memory. With train.micro_batch set, fewer plans are looked at.",
      "plimsoll plan CONFIG --set train.micro_batch=1"},
     {"E-MEM-RESERVE", "After warm-up, the process uses more memory outside its arena than was planned.",
-     "Libraries took more than on the machine that was measured. Training stopped before its first update, so the budget was "
-     "not silently exceeded.",
+     "Libraries took more than on the machine that was measured. Training stopped before its first update, so the budget was not "
+     "silently exceeded.",
      "Measure the machine again; if it remains, plan with a budget that is lower by what the message names.",
      "plimsoll machine CONFIG"},
     {"E-PLAN-ACTIVATIONS", "Activations have to leave memory, and none can.",
      "plan.activations is \"disk\": what crosses into the first blocks rests on the next tier between the passes. That needs "
-     "such a "
-     "tier with room for it, optimizer state beside it, and blocks that make the rest again.",
+     "such a tier with room for it, optimizer state beside it, and blocks that make the rest again.",
      "Give it a disk or a host, leave plan.recompute and plan.optimizer_state on \"auto\", or let the planner choose.",
      "plimsoll plan CONFIG --disk /tmp/plimsoll:16GiB --set plan.activations=auto"},
-    {"E-PLAN-CHANGED", "What would run now is not what was planned.",
+    {"E-PLAN-CHANGED", "The run would differ from its plan.",
      "The libraries, the instruction set, the number of threads or the engine of disk transfers are not those of the plan. The "
      "predicted memory would be wrong.",
-     "Plan again here. A thread count that differs from the plan's is an error, not a slow path. On a GPU cuBLASLt may "
-     "choose another algorithm than in the calibration: then delete the machine file and measure again. `plimsoll machine CONFIG "
+     "Plan again here. A thread count that differs from the plan's is an error, not a slow path. On a GPU cuBLASLt may choose "
+     "another algorithm than in the calibration: then delete the machine file and measure again. `plimsoll machine CONFIG "
      "--device cuda --unverified --json` prints the name of the file.",
      "plimsoll plan CONFIG --out plan.json"},
     {"E-PLAN-FILE", "The file of --plan or --diff is not a plan.", "It was cut short, edited, or written by something else.",
      "Write it anew.", "plimsoll plan CONFIG --out plan.json"},
     {"E-PLAN-FIT", "No plan fits into the budget; nothing was started.",
      "eval, generate and forward need the weights, or a disk for them. For a training the planner tried every value of the keys "
-     "that are auto. The floor is the smallest budget that worked. Weights, "
-     "gradients and optimizer state take 16 bytes per parameter (adamw) before the first activation.",
+     "that are auto. The floor is the smallest budget that worked. Weights, gradients and optimizer state take 16 bytes per "
+     "parameter (adamw) before the first activation.",
      "Take one of the remedies of the message: each is a set of arguments that was planned and fits, with its peak and its time "
      "per update. Remedies that keep the result come first: a key that goes back to auto, a disk, more memory. Leaving "
-     "micro_batch, accumulation, recompute and loss_chunks on auto gives the planner most room; none of "
-     "them changes which samples an update sees.",
+     "micro_batch, accumulation, recompute and loss_chunks on auto gives the planner most room; none of them changes which "
+     "samples an update sees.",
      "plimsoll plan CONFIG --set train.micro_batch=auto --set train.accumulation=auto --set plan.recompute=auto"},
-    {"E-PLAN-GROUP", "So many micro-batches cannot go through each block of this model together.",
-     "Gradients would add up in another order where blocks share a parameter, a model without repeated blocks has nothing to go "
-     "through, and each micro-batch of a group makes the plan larger.",
+    {"E-PLAN-GROUP", "The group of micro-batches cannot go through each block of this model together.",
+     "There are three causes. Gradients would add up in another order if blocks share a parameter. A model without repeated "
+     "blocks has no groups. Each micro-batch of a group makes the plan larger.",
      "Leave plan.group on auto, or take a smaller one.", "plimsoll plan CONFIG --set plan.group=auto"},
     {"E-PLAN-REPLAY", "The plan in the file belongs to something else.",
      "It was made for another model, batch, data format or machine, or its decisions or addresses were changed and are not "
@@ -467,8 +444,7 @@ const CodeExplanation kExplanations[] = {
     {"E-RESUME", "The run cannot be resumed with this configuration.",
      "A run goes on with its own settings and budgets. Something that decides the result is given anew, or was edited since the "
      "run began: in the file, or in the config.json of model.init. A model or an adapter that has moved is taken from its new "
-     "place "
-     "if its numbers are the same.",
+     "place if its numbers are the same.",
      "Resume without it. --force takes what changes samples, noise or arithmetic, and results that the file changes; what the "
      "checkpoint holds (the model's shape, the optimizer, the batch) cannot change.",
      "plimsoll train --run DIR --resume"},
@@ -481,27 +457,24 @@ const CodeExplanation kExplanations[] = {
      "Wait for the process that the message names, or end it (it saves and can be resumed), or give another folder.",
      "plimsoll train CONFIG --run ANOTHER_FOLDER"},
     {"E-RUN-EXISTS", "The run folder already holds a run.",
-     "Nothing that was saved is overwritten. A folder of a run that saved nothing is trained into "
-     "again.",
+     "Nothing that was saved is overwritten. A folder of a run that saved nothing is trained into again.",
      "Give another folder, or continue the run in this one.", "plimsoll train CONFIG --run DIR --resume"},
     {"E-RUN-MISSING", "There is no run to resume.", "--resume names a folder in which no run was started.",
      "Check the path, or start a run there without --resume.", "plimsoll train CONFIG --run DIR"},
     {"E-RUN-ROOM", "The folder of the run has no room for what the run writes; nothing was started.",
      "A run keeps a checkpoint and writes the next one beside it before it replaces it. Weights come at the end, and averages "
      "where optimizer.ema_half_life is set; they too are whole before they replace what is there. What the folder already holds "
-     "of "
-     "the same run counts as free.",
+     "of the same run counts as free.",
      "Name a folder on a file system with more room, or free what the message says is missing.",
      "plimsoll train CONFIG --run ANOTHER_FOLDER"},
-    {"E-RUN-STORED", "stored.json of the run does not say how its weights are stored.",
+    {"E-RUN-STORED", "stored.json of the run does not describe its weights.",
      "The file was edited or torn. It holds the name, type and file that each parameter had in the folder from which the run "
-     "began; "
-     "the weights are saved in the same way.",
+     "began; the weights are saved in the same way.",
      "Put it back, or remove it: the weights are then saved as one file, in the type that they have in memory.",
      "rm DIR/stored.json && plimsoll train --run DIR --resume"},
-    {"E-SCALE-FLOOR", "In fp16, gradients overflow whatever the loss is multiplied by.",
+    {"E-SCALE-FLOOR", "In fp16, gradients overflow with every loss scale.",
      "Three windows in a row did so with a scale below 1, or more than a tenth of the last 200 were skipped. The loss or the "
-     "activations are no numbers any more, or gradients are larger than fp16 can hold: a rate that is too high, mostly.",
+     "activations are not finite, or gradients are larger than fp16 can hold: a rate that is too high, mostly.",
      "Lower the rate or warm up for longer, and resume from the checkpoint; or compute in bf16, which needs no scale.",
      "plimsoll train CONFIG --set precision.compute=bf16"},
     {"E-SHAPE", "Sizes of operands do not agree.", "A model was described with tensors that do not match.",
@@ -510,20 +483,18 @@ const CodeExplanation kExplanations[] = {
     {"E-SOLVE-KEY", "plan --solve was asked for something that memory does not bound.",
      "It finds the largest context, micro-batch, effective batch, adapter rank or size of the model that fits, or the least "
      "memory, host memory or disk. The message lists the keys of this model; the last part of a name is enough.",
-     "Name one of them. For all else, set a value and look at its plan.", "plimsoll plan CONFIG --memory 2GiB --solve context"},
+     "Name one of them. For other keys, set a value and look at its plan.", "plimsoll plan CONFIG --memory 2GiB --solve context"},
     {"E-TOKENIZER", "A tokenizer, or a part of it, is not read.",
      "tokenizer.json is broken, or has a part that is not computed: docs/tokenizers.md lists those that are. Or a pattern in it "
-     "takes "
-     "too long on a text. Or a folder has vocab.json and merges.txt alone, and the text holds tokens that were added to them. Or "
-     "the "
-     "model's tokens are not known and its text would be read as bytes.",
+     "takes too long on a text. Or a folder has vocab.json and merges.txt alone, and the text holds tokens that were added to "
+     "them. Or the model's tokens are not known and its text would be read as bytes.",
      "Take the folder's tokenizer.json as it was published, or make the tokens with the tokenizer itself and train on them with "
      "data.format = \"u16\", or \"u32\" for more than 65,536 tokens.",
      "plimsoll train CONFIG --set data.train=tokens.bin --set data.format=u16"},
     {"E-USAGE", "The command line cannot be understood.", "An option or command is misspelt, or lacks its value.",
      "Look at the help of the command.", "plimsoll --help"},
     {"E-VERIFY", "A check of Plimsoll's own promises failed.",
-     "What was measured differs from what was planned, or two runs that must agree do not.",
+     "A measurement differs from the plan, or two runs that must agree do not.",
      "Please report the message with the configuration.", "plimsoll plan CONFIG --json"},
 };
 

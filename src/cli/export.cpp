@@ -44,11 +44,11 @@ int run_export(const ExportArguments& arguments) {
     say_line(
         fmt::format("note: llama.cpp puts a space before a text that begins with one, too{}; this tokenizer does not, so "
                     "such a text has other tokens there",
-                    result.spaces == "first" ? ", and before text behind a special token" : ""));
+                    result.spaces == "first" ? ", and before text after a special token" : ""));
   }
   if (found) {
     say_line(
-        fmt::format("note: {} holds an adapter, so the file is an adapter and needs its base beside it; for one file with both: "
+        fmt::format("note: {} holds an adapter, so the file is an adapter and also needs its base; for one file with both: "
                     "plimsoll merge --adapter {} --out NEW, then plimsoll export --weights NEW --gguf {} --type {}",
                     arguments.weights, shell_quoted(arguments.weights), shell_quoted(arguments.gguf), request.type->name));
   }

@@ -4,26 +4,15 @@
 #include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/error.h"
-#include "base/memory_limit.h"
-#include "cli/commands.h"
-#include "cli/environment.h"
+#include "cli/inference.h"
 #include "cli/say.h"
-#include "cli/settings.h"
-#include "config/config.h"
-#include "device/machine_facts.h"
-#include "device/process_memory.h"
 #include "formats/atomic_file.h"
 #include "formats/safetensors.h"
-#include "infer/inference_run.h"
-#include "measure/calibrate.h"
-#include "models/all.h"
-#include "session/probe.h"
 
 namespace plimsoll {
 namespace {
@@ -110,13 +99,6 @@ class Inputs {
   std::int64_t batch_ = 0, tokens_ = 0;
 };
 
-void check_arguments(const ForwardArguments& arguments) {
-  check_threads(arguments.threads);
-  if (std::filesystem::is_directory(arguments.out)) {
-    throw config_error("E-USAGE", "--out", arguments.out + " is a folder", "the name of a file");
-  }
-}
-
 // One sample after the other: its hidden states, then its logits, some rows at a time.
 void run_samples(InferenceRun& run, const Inputs& inputs, SafetensorsWriter& writer) {
   const Pass &forward = run.graph().model.pass("forward"), &logits = run.graph().model.pass("logits");
@@ -149,39 +131,29 @@ void run_samples(InferenceRun& run, const Inputs& inputs, SafetensorsWriter& wri
 }  // namespace
 
 int run_forward(const ForwardArguments& arguments) {
-  check_arguments(arguments);
+  if (std::filesystem::is_directory(arguments.out)) {
+    throw config_error("E-USAGE", "--out", arguments.out + " is a folder", "the name of a file");
+  }
   const std::filesystem::path out = output_file(arguments.out);
-  const auto [memory, stored] = load_inference_settings(arguments.changes, "forward");
-  std::optional<MemoryLimit> limit(std::in_place, memory.budget);
-  const ModelSource model = find_model(arguments.weights, arguments.adapter);
-  const ModelFacts facts = facts_of(model.model);
+  InferenceCommand command(arguments, "forward");
+  const ModelSource& model = command.model();
+  const ModelFacts& facts = command.facts();
   const Inputs inputs(arguments.inputs, facts.vocab, most_positions(facts));
   if (inputs.tokens() > facts.positions) {
     say_line(fmt::format("note: samples of {} tokens; the model in {} was made for at most {}", inputs.tokens(),
                          model.folder.string(), facts.positions));
   }
-  const int threads = arguments.threads > 0 ? arguments.threads : usable_cores();
-  const InferenceRoom room =
-      inference_room(memory, calibrated_machine(threads, cache_folder(), probe_shape, say_line), cache_folder(), say_line);
   const ForwardShape shape{.samples = 1, .rows = std::min(kLogitRows, inputs.tokens())};
-  const FrozenBase base = base_of(stored, model.model, model.folder);
   const auto build = [&](std::int64_t, const FrozenBase& stored) {
     return build_forward_graph(model.model, inputs.tokens(), shape, model.adapter, stored);
   };
-  InferencePlan plan = plan_inference({build, {1}, base, &model, inputs.heap()}, room);
-  limit.reset();
-  InferenceRun run(std::move(plan), room, model, arguments.audit);
+  InferenceRun run = command.run(build, {1}, inputs.heap());
   SafetensorsWriter writer(out, {{"logits", DType::f32, {inputs.batch(), inputs.tokens(), facts.vocab}}});
   run_samples(run, inputs, writer);
   writer.commit();
   run.check();
   if (arguments.json) {
-    const nlohmann::json object = {{"schema", "plimsoll.forward/1"},
-                                   {"samples", inputs.batch()},
-                                   {"tokens", inputs.tokens()},
-                                   {"predicted", {{"process_bytes", run.plan().process.n}, {"arena_bytes", run.plan().arena.n}}},
-                                   {"measured", {{"process_hwm_bytes", peak_resident().n}}}};
-    print_json(object);
+    print_result({{"schema", "plimsoll.forward/1"}, {"samples", inputs.batch()}, {"tokens", inputs.tokens()}}, run);
   } else {
     print_text(fmt::format("wrote the logits of {} x {} tokens to {}\n", inputs.batch(), inputs.tokens(), arguments.out));
   }

@@ -2,35 +2,23 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <filesystem>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "base/error.h"
-#include "base/memory_limit.h"
-#include "cli/commands.h"
 #include "cli/environment.h"
+#include "cli/inference.h"
 #include "cli/say.h"
-#include "cli/settings.h"
 #include "cli/shown_text.h"
 #include "cli/vocabulary.h"
-#include "config/config.h"
-#include "device/machine_facts.h"
-#include "device/process_memory.h"
 #include "infer/generation.h"
-#include "infer/inference_run.h"
-#include "measure/calibrate.h"
-#include "models/all.h"
-#include "session/probe.h"
 
 namespace plimsoll {
 namespace {
 
-constexpr std::int64_t kMostTokens = 1 << 24, kUsualTokens = 200;
+constexpr std::int64_t kUsualTokens = 200;
 
 void check(const GenerateArguments& arguments) {
   if (arguments.prompts.empty() && !arguments.chat) {
@@ -40,15 +28,9 @@ void check(const GenerateArguments& arguments) {
   for (const std::string& prompt : arguments.prompts) {
     if (prompt.empty()) throw config_error("E-USAGE", "--prompt", "the prompt is empty", "at least one character");
   }
-  if (arguments.tokens && (*arguments.tokens < 1 || *arguments.tokens > kMostTokens)) {
-    throw config_error("E-USAGE", "--tokens", fmt::format("it is {}", *arguments.tokens),
-                       fmt::format("from 1 to {}", kMostTokens));
-  }
-  check_threads(arguments.threads);
   if (!(arguments.temperature >= 0)) {
     throw config_error("E-USAGE", "--temperature", fmt::format("it is {}", arguments.temperature), "0 or more");
   }
-  if (arguments.top_k < 0) throw config_error("E-USAGE", "--top-k", fmt::format("it is {}", arguments.top_k), "0 (all) or more");
   if (!(arguments.top_p > 0 && arguments.top_p <= 1)) {
     throw config_error("E-USAGE", "--top-p", fmt::format("it is {}", arguments.top_p), "above 0, up to 1");
   }
@@ -133,24 +115,16 @@ class Writer {
 int run_generate(const GenerateArguments& arguments) {
   check(arguments);
   if (arguments.chat) return run_chat(arguments);
-  const auto [memory, stored] = load_inference_settings(arguments.changes, "generate");
-  std::optional<MemoryLimit> limit(std::in_place, memory.budget);
-  const ModelSource model = find_model(arguments.weights, arguments.adapter);
-  const ModelFacts facts = facts_of(model.model);
+  InferenceCommand command(arguments, "generate");
+  const ModelSource& model = command.model();
+  const ModelFacts& facts = command.facts();
   const Vocabulary vocabulary(model.tokenizer(), facts, arguments.prompts);
   GenerationRequest request = request_of(arguments, vocabulary, facts);
   if (!arguments.ignore_end) request.ends = model.ends();
-  const int threads = arguments.threads > 0 ? arguments.threads : usable_cores();
-  const InferenceRoom room =
-      inference_room(memory, calibrated_machine(threads, cache_folder(), probe_shape, say_line), cache_folder(), say_line);
-  const FrozenBase base = base_of(stored, model.model, model.folder);
   const auto build = [&](std::int64_t, const FrozenBase& stored) {
     return build_generation_graph(model.model, generation_shape(request), model.adapter, stored);
   };
-  const Bytes heap = vocabulary.heap() + generation_heap(request);
-  InferencePlan plan = plan_inference({build, {1}, base, &model, heap}, room);
-  limit.reset();
-  InferenceRun run(std::move(plan), room, model, arguments.audit);
+  InferenceRun run = command.run(build, {1}, vocabulary.heap() + generation_heap(request));
   Writer writer(arguments, vocabulary);
   const std::vector<GeneratedRow> rows = generate(run, request, [&](std::size_t, std::int32_t token) { writer.token(token); });
   run.check();
@@ -158,11 +132,7 @@ int run_generate(const GenerateArguments& arguments) {
     writer.finish(rows);
     return 0;
   }
-  const nlohmann::json object = {{"schema", "plimsoll.generation/1"},
-                                 {"samples", to_json(arguments, vocabulary, rows)},
-                                 {"predicted", {{"process_bytes", run.plan().process.n}, {"arena_bytes", run.plan().arena.n}}},
-                                 {"measured", {{"process_hwm_bytes", peak_resident().n}}}};
-  print_json(object);
+  print_result({{"schema", "plimsoll.generation/1"}, {"samples", to_json(arguments, vocabulary, rows)}}, run);
   return 0;
 }
 

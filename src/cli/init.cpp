@@ -71,6 +71,45 @@ std::string line_of(const ConfigKey& key, const Config& config) {
   return fmt::format("{:<32} # {}\n", setting, key.comment);
 }
 
+bool is_control(char letter) { return static_cast<unsigned char>(letter) < 0x20 || letter == 0x7f; }
+
+// The command line without control characters, which a comment cannot hold.
+std::string typed(const InitArguments& arguments, const std::string& model) {
+  std::string command = "plimsoll init " + shell_quoted(model);
+  for (const std::string& data : arguments.data) command += " " + shell_quoted(data);
+  command += words_of(arguments.changes);
+  std::ranges::replace_if(command, is_control, '?');
+  return command;
+}
+
+void print(const InitArguments& arguments, const std::string& text) {
+  if (arguments.json) {
+    print_json(nlohmann::json{{"schema", "plimsoll.init/1"}, {"text", text}});
+  } else {
+    print_document(text);
+  }
+}
+
+void check_preset_alone(const InitArguments& arguments) {
+  if (!arguments.changes.empty()) {
+    throw config_error("E-USAGE", "init", "budgets and --set are for a model and data of your own", "plimsoll init FOLDER DATA",
+                       {"plimsoll init FOLDER DATA --memory 2GiB"});
+  }
+  if (std::filesystem::exists(arguments.what)) {
+    throw config_error("E-USAGE", "init", fmt::format("{} is a folder or a file, and no data are given", arguments.what),
+                       "a preset, or a model and its training data",
+                       {fmt::format("plimsoll init {} chats.jsonl", shell_quoted(arguments.what))});
+  }
+}
+
+// The error for a missing folder, which may be meant as a preset or as the name of a model on a hub.
+void check_model(const InitArguments& arguments) {
+  if (std::filesystem::exists(arguments.what)) return;
+  throw data_error("E-IO-MISSING", arguments.what, "there is no such folder or file",
+                   "a Hugging Face folder or a GGUF file; presets have no data",
+                   {"plimsoll init gpt2  # a preset, without data"});
+}
+
 }  // namespace
 
 std::string init_text(std::string_view preset) {
@@ -111,49 +150,6 @@ std::string init_text(const StartingPoint& start, std::string_view command) {
   }
   return text;
 }
-
-namespace {
-
-bool is_control(char letter) { return static_cast<unsigned char>(letter) < 0x20 || letter == 0x7f; }
-
-// The command line without control characters, which a comment cannot hold.
-std::string typed(const InitArguments& arguments, const std::string& model) {
-  std::string command = "plimsoll init " + shell_quoted(model);
-  for (const std::string& data : arguments.data) command += " " + shell_quoted(data);
-  command += words_of(arguments.changes);
-  std::ranges::replace_if(command, is_control, '?');
-  return command;
-}
-
-void print(const InitArguments& arguments, const std::string& text) {
-  if (arguments.json) {
-    print_json(nlohmann::json{{"schema", "plimsoll.init/1"}, {"text", text}});
-  } else {
-    print_document(text);
-  }
-}
-
-void check_preset_alone(const InitArguments& arguments) {
-  if (!arguments.changes.empty()) {
-    throw config_error("E-USAGE", "init", "budgets and --set are for a model and data of your own", "plimsoll init FOLDER DATA",
-                       {"plimsoll init FOLDER DATA --memory 2GiB"});
-  }
-  if (std::filesystem::exists(arguments.what)) {
-    throw config_error("E-USAGE", "init", fmt::format("{} is a folder or a file, and no data are given", arguments.what),
-                       "a preset, or a model and what it is to be trained on",
-                       {fmt::format("plimsoll init {} chats.jsonl", shell_quoted(arguments.what))});
-  }
-}
-
-// The error for a missing folder, which may be meant as a preset or as the name of a model on a hub.
-void check_model(const InitArguments& arguments) {
-  if (std::filesystem::exists(arguments.what)) return;
-  throw data_error("E-IO-MISSING", arguments.what, "there is no such folder or file",
-                   "a Hugging Face folder or a GGUF file; presets have no data",
-                   {"plimsoll init gpt2  # a preset, without data"});
-}
-
-}  // namespace
 
 int run_init(const InitArguments& arguments) {
   if (arguments.data.empty()) {

@@ -128,7 +128,8 @@ class ConfigMeasurement {
   void measure(std::int64_t micro, double many) {
     const Graph graph = graph_of(micro);
     const KernelSeconds quiet = quiet_kernels();
-    const int missing = count_unmeasured(graph, config_.threads, 1, quiet);
+    const KernelCoverage before = coverage(graph, config_.threads, 1, quiet);
+    const int missing = before.kernels - before.known;
     if (missing == 0 || left() <= 0) return;
     say_line(fmt::format("measuring {} kernels at micro-batch {}, {} left", missing, micro, duration_text(left())));
     Measured measured = measured_in_child([&] {
@@ -214,7 +215,7 @@ std::string sharing_line(const MachineRecord& record) {
                            : "the rates were measured while the machine was idle\n";
   }
   if (const std::size_t kernels = record.shared_kernels.size(); kernels > 0) {
-    text += fmt::format("{} kernels were measured beside other work{}\n", kernels, again);
+    text += fmt::format("{} kernels were measured while other programs ran{}\n", kernels, again);
   }
   return text;
 }
@@ -228,7 +229,7 @@ std::string kept_text(const std::vector<MeasuredMicro>& micros) {
                         kernels.kernels, 100 * kernels.share);
     all = all && kernels.known == kernels.kernels;
   }
-  if (!all) text += "what is not measured is planned by its bound, which is optimistic; the same command goes on with it\n";
+  if (!all) text += "other kernels are planned by their bounds, which are optimistic; the same command continues measuring\n";
   return text;
 }
 

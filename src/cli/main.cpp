@@ -10,6 +10,7 @@
 #include <cstring>
 #include <exception>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <new>
 #include <string>
@@ -29,14 +30,15 @@
 #include "cli/spelling.h"
 #include "config/config_aliases.h"
 #include "config/config_keys.h"
+#include "device/machine_facts.h"
 #include "measure/calibrate.h"
 #include "settings/setting.h"
 
 namespace plimsoll {
 namespace {
 
-constexpr const char* kFreeMemory = "95% of what is free";
-constexpr const char* kFileOrFree = "the file's, or else 95% of what is free";
+constexpr const char* kFreeMemory = "95% of the free memory";
+constexpr const char* kFileOrFree = "the file's, or else 95% of the free memory";
 
 // `otherwise`: the memory budget that applies if none is given.
 void add_budgets(CLI::App& command, std::vector<Change>& changes, const std::string& otherwise) {
@@ -69,9 +71,9 @@ CLI::Option* add_config_file(CLI::App& command, ConfigArguments& config) {
   return command.add_option("CONFIG", config.file, "a TOML file; `plimsoll init` writes one");
 }
 
-// --set of a command without a configuration takes quantize.base alone.
-void add_base(CLI::App& command, std::vector<Change>& changes) {
-  add_sets(command, changes, "--set quantize.base=nf4 (or int8, bf16, file): how linear layers are stored in memory");
+CLI::Option* add_config(CLI::App& command, ConfigArguments& config) {
+  add_budgets(command, config.changes, kFileOrFree);
+  return add_config_file(command, config);
 }
 
 void add_device(CLI::App& command, ConfigArguments& config) {
@@ -96,15 +98,10 @@ std::string aliases_footer() {
   return text;
 }
 
-void add_config(CLI::App& command, ConfigArguments& config) {
-  add_config_file(command, config)->required();
-  add_budgets(command, config.changes, kFileOrFree);
-}
-
 // --diff compares files, so it excludes all options that shape a plan, and CONFIG.
 void add_diff(CLI::App& command, PlanArguments& a) {
   const auto others = command.get_options([](const CLI::Option* option) { return option->get_name() != "--help"; });
-  command.add_option("--diff", a.diff, "what differs between the plans of two files that --out wrote")
+  command.add_option("--diff", a.diff, "the differences between the plans of two files that --out wrote")
       ->expected(2)
       ->type_name("A.json B.json")
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
@@ -118,12 +115,11 @@ void add_diff(CLI::App& command, PlanArguments& a) {
 }
 
 void plan_options(CLI::App& command, PlanArguments& a) {
-  add_config_file(command, a.config);
-  command.footer(aliases_footer());
-  add_budgets(command, a.config.changes, kFileOrFree);
+  add_config(command, a.config);
   add_device(command, a.config);
+  command.footer(aliases_footer());
   command.add_option("--machine", a.machine,
-                     "plan for the machine of this file (machines/*, or what `machine --json` printed), or for `sim`");
+                     "plan for the machine of this file (machines/*, or the output of `machine --json`), or for `sim`");
   command.add_option("--out", a.out, "write the plan here, for train --plan");
   command.add_flag("--values", a.values, "list every tensor of the plan; with --out, only in that file");
   CLI::Option* frontier =
@@ -141,37 +137,33 @@ void plan_options(CLI::App& command, PlanArguments& a) {
       ->excludes(frontier)
       ->excludes(instance);
   add_diff(command, a);
-  command.add_flag("--json", a.json, "one JSON object on stdout");
 }
 
 void train_options(CLI::App& command, TrainArguments& a) {
-  add_config_file(command, a.config);
-  add_budgets(command, a.config.changes, kFileOrFree);
+  add_config(command, a.config);
   add_device(command, a.config);
   command.footer(aliases_footer());
   command.add_option("--run", a.run, "folder of the run, new unless --resume (default: runs/<date>-<hash>)");
   command.add_option("--plan", a.plan, "train with the plan in this file, from plan --out");
-  command.add_option("--updates", a.updates, "stop after this many updates in all; the schedule still ends at train.updates");
+  command.add_option("--updates", a.updates, "stop after this many updates in all; the schedule still ends at train.updates")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 36));
   command.add_flag("--resume", a.resume,
                    "continue the run in --run from its checkpoint, with its own settings; CONFIG may be left out");
   command.add_flag("--force", a.force,
                    "with --resume: accept changed settings that change the result (seed, data order and format, precision)");
-  command.add_flag("--audit", a.audit,
-                   "check every byte against the plan and report differences; needs 64 MiB more than the budget");
   command.add_flag("--json", a.json, "print run.json at the end");
-  command.add_option("--fault", a.fault, "what verify makes wrong")->group("");  // hidden
+  command.add_option("--fault", a.fault, "a defect for verify")->group("");  // hidden
   command.final_callback([&a] {
     if (a.config.file.empty() && !a.resume) throw CLI::RequiredError("CONFIG");
   });
 }
 
 void verify_options(CLI::App& command, VerifyArguments& a) {
-  add_config(command, a.config);
+  add_config(command, a.config)->required();
   add_device(command, a.config);
   command.add_option("--folder", a.folder,
                      "keep the test runs and their data here, so that you can repeat the commands that --json prints (default: a "
                      "temporary folder)");
-  command.add_flag("--json", a.json, "one JSON object on stdout");
 }
 
 void tokenize_options(CLI::App& command, TokenizeArguments& a) {
@@ -183,10 +175,9 @@ void tokenize_options(CLI::App& command, TokenizeArguments& a) {
   CLI::Option* text = command.add_option("TEXT", a.text, "a text; with --decode, ids of tokens separated by spaces");
   CLI::Option* file = command.add_option("--file", a.file, "the text, or the ids, of this file")->excludes(text);
   CLI::Option* decode = command.add_flag("--decode", a.decode, "from tokens to text; special tokens are left out");
-  command.add_flag("--no-special", a.no_special, "without the tokens that the tokenizer puts before and behind a text")
+  command.add_flag("--no-special", a.no_special, "without the tokens that the tokenizer puts before and after a text")
       ->excludes(decode);
   command.add_flag("--keep-special", a.keep_special, "with --decode: the text of special tokens, too")->needs(decode);
-  command.add_flag("--json", a.json, "one JSON object on stdout");
   command.final_callback([text, file] {
     if (text->count() + file->count() == 0) throw CLI::RequiredError("TEXT or --file");
   });
@@ -194,9 +185,9 @@ void tokenize_options(CLI::App& command, TokenizeArguments& a) {
 
 void add_weights(CLI::App& command, std::string& weights, std::string& adapter) {
   CLI::Option* model = command.add_option("--weights", weights, "a folder of weights, a GGUF file, or the folder of a run");
-  CLI::Option* with =
-      command.add_option("--adapter", adapter,
-                         "a folder of an adapter, or of its run; it knows its base, which --weights gives anew if it has moved");
+  CLI::Option* with = command.add_option(
+      "--adapter", adapter,
+      "a folder of an adapter, or of its run; it names its base; --weights gives the new place of a moved base");
   command.final_callback([model, with] {
     if (model->count() + with->count() == 0) throw CLI::RequiredError("--weights or --adapter");
   });
@@ -208,24 +199,21 @@ void merge_options(CLI::App& command, MergeArguments& a) {
   command.add_option("--out", a.out, "the new folder")->required();
   command.add_option("--type", a.type, "fp32, bf16 or fp16 (default: as the base has each tensor; of one in blocks bf16)");
   add_sets(command, a.changes, "--set quantize.base=nf4 (or int8, bf16): merge into what a training with it multiplied with");
-  command.add_flag("--json", a.json, "one JSON object on stdout");
 }
 
 void export_options(CLI::App& command, ExportArguments& a) {
   add_weights(command, a.weights, a.adapter);
   command.add_option("--gguf", a.gguf, "the file; with --adapter it holds the adapter alone")->required();
   command
-      .add_option(
-          "--type", a.type,
-          "of matrices: F32, F16, BF16 or Q8_0; vectors and position embeddings are F32 (an adapter in F32 loses nothing)")
+      .add_option("--type", a.type,
+                  "the type of matrices: F32, F16, BF16 or Q8_0; vectors and position embeddings are F32 (an adapter in F32 "
+                  "loses nothing)")
       ->required();
-  command.add_flag("--json", a.json, "one JSON object on stdout");
 }
 
 void data_show_options(CLI::App& command, DataShowArguments& a) {
-  add_config(command, a.config);
+  add_config(command, a.config)->required();
   command.add_option("--samples", a.samples, "how many (default: 3)")->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 32));
-  command.add_flag("--json", a.json, "one JSON object on stdout");
 }
 
 void add_chat(CLI::App& generate, GenerateArguments& a) {
@@ -235,30 +223,35 @@ void add_chat(CLI::App& generate, GenerateArguments& a) {
   generate.add_option("--template", a.chat_template, "with --chat: a template file instead of the model's own")->needs(chat);
   generate
       .add_option("--context", a.context,
-                  "with --chat: tokens of the whole conversation; what does not fit is left out, oldest turns first (default: up "
+                  "with --chat: tokens of the whole conversation; the oldest turns are left out if it grows larger (default: up "
                   "to 4096, as the model and the memory allow)")
       ->needs(chat);
 }
 
 void eval_options(CLI::App& command, EvalArguments& a) {
-  add_config(command, a.config);
+  add_config(command, a.config)->required();
   add_weights(command, a.weights, a.adapter);
-  command.add_flag("--audit", a.audit, "check every byte against the plan; needs 64 MiB more than the budget");
-  command.add_flag("--json", a.json, "one JSON object on stdout");
+}
+
+void add_inference(CLI::App& command, InferenceArguments& a) {
+  add_budgets(command, a.changes, kFreeMemory);
+  add_weights(command, a.weights, a.adapter);
+  add_sets(command, a.changes, "--set quantize.base=nf4 (or int8, bf16, file): how linear layers are stored in memory");
+  command.add_option("--threads", a.threads, "0 (the default): all usable cores")->check(CLI::Range(0, kMaxThreads));
 }
 
 void generate_options(CLI::App& command, GenerateArguments& a) {
-  add_budgets(command, a.changes, kFreeMemory);
-  add_weights(command, a.weights, a.adapter);
-  add_base(command, a.changes);
+  add_inference(command, a);
   command
       .add_option("--prompt", a.prompts,
                   "text to continue; repeat it to run several prompts as one batch, or with --chat as one turn after the other")
       ->allow_extra_args(false);
-  command.add_option("--tokens", a.tokens, "how many to generate at most (default: 200; of an answer of --chat 512)");
+  command.add_option("--tokens", a.tokens, "how many to generate at most (default: 200; of an answer of --chat 512)")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24));
   add_chat(command, a);
   command.add_option("--temperature", a.temperature, "0: greedy (default: 0.8)");
-  command.add_option("--top-k", a.top_k, "sample only from the K likeliest tokens (default: all)");
+  command.add_option("--top-k", a.top_k, "sample only from the K likeliest tokens (default: all)")
+      ->check(CLI::Range(std::numeric_limits<std::int64_t>::max()));
   command.add_option("--top-p", a.top_p, "sample only from the likeliest tokens whose probabilities add up to P (default: 1)");
   command.add_option("--seed", a.seed, "random seed of the sampling (default: 1)")->check([](const std::string& text) {
     std::uint64_t seed = 0;
@@ -267,46 +260,37 @@ void generate_options(CLI::App& command, GenerateArguments& a) {
     return whole ? std::string() : "a whole number from 0 to 2^64 - 1, not " + text;
   });
   command.add_flag("--ignore-eos", a.ignore_end, "continue past end tokens (eos_token_id)");
-  command.add_option("--threads", a.threads, "0 (the default): all usable cores");
-  command.add_flag("--audit", a.audit, "check every byte against the plan; needs 64 MiB more than the budget");
-  command.add_flag("--json", a.json, "one JSON object on stdout, at the end");
 }
 
 void forward_options(CLI::App& command, ForwardArguments& a) {
-  add_budgets(command, a.changes, kFreeMemory);
-  add_weights(command, a.weights, a.adapter);
-  add_base(command, a.changes);
+  add_inference(command, a);
   command.add_option("--inputs", a.inputs, "safetensors: input_ids [batch, tokens] (i32 or i64), perhaps attention_mask")
       ->required();
   command.add_option("--out", a.out, "safetensors: logits f32 [batch, tokens, vocab]")->required();
-  command.add_option("--threads", a.threads, "0 (the default): all usable cores");
-  command.add_flag("--audit", a.audit, "check every byte against the plan; needs 64 MiB more than the budget");
-  command.add_flag("--json", a.json, "one JSON object on stdout");
 }
 
 void layout_options(CLI::App& command, LayoutArguments& a) {
   command.add_option("FILE", a.file, "CSV with the columns id, lower, upper, size: a buffer is live from lower to before upper")
       ->required();
-  command.add_option("--capacity", a.capacity, "fit into so many bytes, or fail with exit 3");
+  command.add_option("--capacity", a.capacity, "fit into this number of bytes, or fail with exit 3");
   command.add_flag("--minimize", a.minimize,
                    "minimize the height; without --work-limit, stop when it is proven optimal or hardly improves");
   command.add_option("--out", a.out, "write the CSV with offsets here");
-  command.add_option("--work-limit", a.work_limit, "stop after so many nodes of the search");
-  command.add_flag("--json", a.json, "one JSON object on stdout");
+  command.add_option("--work-limit", a.work_limit, "stop after so many nodes of the search")
+      ->check(CLI::Range(std::numeric_limits<std::int64_t>::max()));
 }
 
 void recompute_options(CLI::App& command, RecomputeArguments& a) {
   command.add_option("FILE", a.file, "an instance, as plan --export-instance writes it")->required();
-  command.add_option("--memory", a.memory, "fit into so many bytes, those of parameters included")->required();
+  command.add_option("--memory", a.memory, "fit into this number of bytes, parameters included")->required();
   command.add_option("--out", a.out, "write the answer here");
-  command.add_option("--work-limit", a.work, "search limit N: at most N schedules and N million visited values");
-  command.add_flag("--json", a.json, "one JSON object on stdout");
+  command.add_option("--work-limit", a.work, "search limit N: at most N schedules and N million visited values")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 30));
 }
 
 void machine_options(CLI::App& command, MachineArguments& a) {
   add_config_file(command, a.config);
   add_device(command, a.config);
-  command.add_flag("--json", a.json, "one JSON object on stdout");
 }
 
 void init_options(CLI::App& command, InitArguments& a) {
@@ -315,7 +299,6 @@ void init_options(CLI::App& command, InitArguments& a) {
   command.add_option("DATA", a.data, "files, patterns or folders of JSON samples, text or tokens to train that model on");
   add_sets(command, a.changes, "with DATA: a key of the data: --set data.template=FILE, --set data.format=chat");
   add_budgets(command, a.changes, "what the machine has");
-  command.add_flag("--json", a.json, "one JSON object on stdout, with the text in it");
 }
 
 void explain_options(CLI::App& command, ExplainArguments& a) {
@@ -336,6 +319,7 @@ class Commands {
  public:
   explicit Commands(CLI::App& app) : app_(app) {}
 
+  // Adds the options that several commands have as well: --audit and --json.
   template <class Arguments>
   void add(const char* name, const char* help, int (*run)(const Arguments&), void (*add_options)(CLI::App&, Arguments&),
            CLI::App* parent = nullptr) {
@@ -343,6 +327,14 @@ class Commands {
     Command command{(parent != nullptr ? parent : &app_)->add_subcommand(name, help), [=] { return run(*arguments); }};
     if constexpr (requires { arguments->config; }) command.config = &arguments->config;
     add_options(*command.app, *arguments);
+    if constexpr (requires { arguments->audit; }) {
+      command.app->add_flag("--audit", arguments->audit, "check every byte against the plan; needs 64 MiB more than the budget");
+    }
+    if constexpr (requires { arguments->json; }) {
+      if (command.app->get_option_no_throw("--json") == nullptr) {
+        command.app->add_flag("--json", arguments->json, "one JSON object on stdout");
+      }
+    }
     commands_.push_back(std::move(command));
   }
 
@@ -365,7 +357,7 @@ class Commands {
 void add_all(Commands& commands) {
   commands.add("plan", "show the memory and time that a training needs, by phase and kind of tensor, without training", run_plan,
                plan_options);
-  commands.add("train", "plan, then train exactly what was planned", run_train, train_options);
+  commands.add("train", "plan, then train exactly by that plan", run_train, train_options);
   commands.add("verify", "prove gradients, batches, plans and precision on this model and data; exit 7 if a check fails",
                run_verify, verify_options);
   commands.add("eval", "the loss of weights on data.validation, or on data.train where there is none", run_eval, eval_options);
@@ -378,7 +370,7 @@ void add_all(Commands& commands) {
   commands.add("show", "rendered samples, with the tokens that are trained on marked", run_data_show, data_show_options,
                commands.add_group("data", "look at training data"));
   commands.add("layout", "addresses for buffers with known lifetimes", run_layout, layout_options);
-  commands.add("recompute", "what a training graph from a file should compute again", run_recompute, recompute_options);
+  commands.add("recompute", "plan the recomputation of a training graph from a file", run_recompute, recompute_options);
   commands.add(
       "machine",
       "benchmark memory, links and kernels of this machine, so that plans show measured times; with CONFIG, its kernels as well",
@@ -387,16 +379,10 @@ void add_all(Commands& commands) {
       "init",
       "print a commented configuration: plimsoll init gpt2, or for a model and data: plimsoll init FOLDER DATA > run.toml",
       run_init, init_options);
-  commands.add("explain", "what an error code or a word of a plan means, or what a tensor of a plan is", run_explain,
-               explain_options);
+  commands.add("explain", "explain an error code, a word of a plan, or a tensor of a plan", run_explain, explain_options);
 }
 
-bool wants_json(int argc, char** argv) {
-  for (int i = 1; i < argc; ++i) {
-    if (std::string_view(argv[i]) == "--json") return true;
-  }
-  return false;
-}
+bool wants_json(int argc, char** argv) { return std::find(argv, argv + argc, std::string_view("--json")) != argv + argc; }
 
 Error usage_error(const std::string& command, std::string message, std::string near) {
   const std::string name = command.empty() ? "plimsoll" : "plimsoll " + command;
@@ -411,7 +397,7 @@ void check_command(const CLI::App& app, int argc, char** argv) {
   std::vector<std::string> names;
   for (const CLI::App* command : app.get_subcommands({})) names.push_back(command->get_name());
   const std::string word = argc > 1 ? argv[1] : "";
-  if (word.empty() || word[0] == '-' || std::find(names.begin(), names.end(), word) != names.end()) return;
+  if (word.empty() || word[0] == '-' || std::ranges::find(names, word) != names.end()) return;
   const std::string nearest = nearest_name(word, names);
   throw usage_error("", fmt::format("there is no command '{}'; commands are {}", word, fmt::join(names, ", ")),
                     nearest.empty() ? "" : "plimsoll " + nearest);

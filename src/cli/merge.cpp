@@ -32,7 +32,7 @@ std::string lost_by(const MergeResult& result) {
   const std::string sums =
       result.rounded ? fmt::format("the sums are rounded to {}; --type fp32 keeps them", name(result.type)) : "";
   if (result.blocks.empty()) return sums;
-  const std::string blocks = fmt::format("the base is stored in blocks ({}), and what is merged is not", result.blocks);
+  const std::string blocks = fmt::format("the base is stored in blocks ({}), and the merged model is not", result.blocks);
   return sums.empty() ? blocks : blocks + "; " + sums;
 }
 

@@ -10,7 +10,6 @@
 #include "cli/say.h"
 #include "cli/spelling.h"
 #include "config/config_keys.h"
-#include "device/machine_facts.h"
 #include "prepare/epochs.h"
 #include "prepare/token_place.h"
 #include "settings/setting.h"
@@ -116,12 +115,6 @@ InferenceSettings load_inference_settings(const std::vector<Change>& changes, st
   tell_notes(config);
   if (config.memory.disk) create_disk_folder(*config.memory.disk);
   return {config.memory, config.base};
-}
-
-void check_threads(int threads) {
-  if (threads >= 0 && threads <= kMaxThreads) return;
-  throw config_error("E-USAGE", "--threads", fmt::format("it is {}", threads),
-                     fmt::format("from 1 to {}, or 0 for all cores", kMaxThreads));
 }
 
 }  // namespace plimsoll

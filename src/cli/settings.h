@@ -48,7 +48,5 @@ struct InferenceSettings {
   BaseFormat base = BaseFormat::none;
 };
 InferenceSettings load_inference_settings(const std::vector<Change>& changes, std::string_view command);
-// E-USAGE if --threads of a command without a configuration is out of range; 0 stands for all cores.
-void check_threads(int threads);
 
 }  // namespace plimsoll

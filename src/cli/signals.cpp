@@ -52,6 +52,27 @@ void on_signal(int signal) {
   errno = error;
 }
 
+std::atomic<bool> answers_in_json = false;
+
+void end_now(int) {
+  constexpr std::string_view kText = "\nE-INTERRUPTED  stopped: nothing has been saved\n";
+  constexpr std::string_view kJson =
+      R"({"schema":"plimsoll.error/1","code":"E-INTERRUPTED","where":"plimsoll","message":"it was stopped","expected":"","try":[]})"
+      "\n";
+  [[maybe_unused]] ssize_t ignored = ::write(STDERR_FILENO, kText.data(), kText.size());
+  if (answers_in_json) ignored = ::write(STDOUT_FILENO, kJson.data(), kJson.size());
+  ::_exit(6);
+}
+
+std::atomic<bool> interrupt = false;
+static_assert(std::atomic<bool>::is_always_lock_free);
+
+void on_interrupt(int signal) {
+  if (!interrupt.exchange(true)) return;
+  ::signal(signal, SIG_DFL);
+  ::raise(signal);
+}
+
 }  // namespace
 
 void catch_signals() {
@@ -71,41 +92,12 @@ void catch_signals() {
 
 void announce_stops() { announces = true; }
 
-namespace {
-
-std::atomic<bool> answers_in_json = false;
-
-void end_now(int) {
-  constexpr std::string_view kText = "\nE-INTERRUPTED  stopped: nothing has been saved\n";
-  constexpr std::string_view kJson =
-      R"({"schema":"plimsoll.error/1","code":"E-INTERRUPTED","where":"plimsoll","message":"it was stopped","expected":"","try":[]})"
-      "\n";
-  [[maybe_unused]] ssize_t ignored = ::write(STDERR_FILENO, kText.data(), kText.size());
-  if (answers_in_json) ignored = ::write(STDOUT_FILENO, kJson.data(), kJson.size());
-  ::_exit(6);
-}
-
-}  // namespace
-
 void end_on_interrupt(bool json) {
   answers_in_json = json;
   struct sigaction action {};
   action.sa_handler = end_now;
   sigaction(SIGINT, &action, nullptr);
 }
-
-namespace {
-
-std::atomic<bool> interrupt = false;
-static_assert(std::atomic<bool>::is_always_lock_free);
-
-void on_interrupt(int signal) {
-  if (!interrupt.exchange(true)) return;
-  ::signal(signal, SIG_DFL);
-  ::raise(signal);
-}
-
-}  // namespace
 
 void catch_interrupts() {
   struct sigaction action {};

@@ -7,7 +7,6 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -124,10 +123,16 @@ int refuse(const Refused& refused, bool as_json) {
   return static_cast<int>(ExitCode::does_not_fit);
 }
 
-// Completes the advice of an error with the settings of the run. A run without a checkpoint begins anew.
-void complete(Error& error, const TrainArguments& arguments, const RunFolder& folder) {
+// Completes the advice of an error with the settings of the run. A run without a checkpoint begins anew. A run that is resumed
+// gets the options of this command that it does not keep.
+void complete(Error& error, const TrainArguments& arguments, const RunFolder& folder, const Config& run) {
   std::error_code ignored;
+  const Remedy resume = RunCommands(arguments, folder, run).resume();
   for (Remedy& remedy : error.remedies) {
+    if (remedy.command == "train CONFIG" && std::ranges::find(remedy.changes, resume.changes[0]) != remedy.changes.end()) {
+      remedy.command = resume.command;
+      remedy.changes.insert(remedy.changes.begin() + 2, resume.changes.begin() + 2, resume.changes.end());
+    }
     if (std::ranges::find(remedy.changes, Change("command.run", "DIR")) == remedy.changes.end()) continue;
     if (!std::filesystem::exists(folder.checkpoint(), ignored)) std::erase(remedy.changes, Change("command.resume"));
   }
@@ -144,7 +149,7 @@ int train(const TrainArguments& arguments, Run& run) {
   RunLines lines(run.folder);
   RunRecord record(run.folder);
   TrainWatcher watcher(record.report(), commands);
-  Session session(run.config, request, run.folder, commands, {&lines, &record, &watcher});
+  Session session(run.config, request, run.folder, {&lines, &record, &watcher});
   if (const std::optional<Refused> refused = session.run()) return refuse(*refused, arguments.json);
   if (arguments.json) print_json(record.report().to_json());
   return record.report().exit_code;
@@ -157,11 +162,6 @@ int run_train(const TrainArguments& arguments) {
     throw config_error("E-USAGE", "plimsoll train", "--resume does not say which run", "--run with the folder of a run",
                        {Remedy::of_command("train CONFIG", {{"command.run", "DIR"}, {"command.resume"}})});
   }
-  constexpr std::int64_t kMostUpdates = std::int64_t{1} << 36;
-  if (const std::int64_t updates = arguments.updates.value_or(1); updates < 1 || updates > kMostUpdates) {
-    throw config_error("E-USAGE", "--updates", fmt::format("it is {}", updates),
-                       fmt::format("a whole number from 1 to {}", kMostUpdates));
-  }
   parse_faults(arguments.fault);  // before the folder is created
   if (arguments.force && !arguments.resume) {
     throw config_error("E-USAGE", "--force", "it is given without --resume", "a run that is resumed with other settings");
@@ -170,7 +170,7 @@ int run_train(const TrainArguments& arguments) {
   try {
     return train(arguments, run);
   } catch (Error& error) {
-    complete(error, arguments, run.folder);
+    complete(error, arguments, run.folder, run.config);
     throw;
   }
 }

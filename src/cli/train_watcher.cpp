@@ -9,6 +9,7 @@
 #include "cli/plan/plan_text.h"
 #include "cli/say.h"
 #include "cli/signals.h"
+#include "cli/spelling.h"
 
 namespace plimsoll {
 
@@ -77,7 +78,7 @@ void TrainWatcher::summarise(const Finished& finished) const {
   if (done) {
     say_line(fmt::format("weights: {}\ntry: {}", commands_.weights(), commands_.use()));
   } else {
-    say_line(fmt::format("continue: {}", commands_.resume()));
+    say_line(fmt::format("continue: {}", text_of(commands_.resume())));
   }
 }
 

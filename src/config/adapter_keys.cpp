@@ -50,7 +50,7 @@ std::vector<PatternNumber> pattern_numbers(const S& setting, double low, double 
 Text pattern_text(const std::vector<PatternNumber>& patterns) {
   std::vector<std::string> list;
   for (const PatternNumber& each : patterns) list.push_back(fmt::format("{}={}", each.pattern, each.number));
-  return list.empty() ? Text() : names_text(list);
+  return unless_empty(list);
 }
 
 ModuleSet modules(const S& setting) {
@@ -72,12 +72,7 @@ Text modules_text(const ModuleSet& set) {
   return names_text(set.names);
 }
 
-Text unless_empty(const std::vector<std::string>& list) { return list.empty() ? Text() : names_text(list); }
-
 bool has_adapter(const C& c) { return c.adapter.active(); }
-
-// The keys below are written for configurations with an adapter.
-KeyAccess of_adapter(KeyAccess access) { return written_if(has_adapter, std::move(access)); }
 
 // The order of names in a list has no effect.
 AdapterSettings sorted(AdapterSettings settings) {
@@ -117,6 +112,8 @@ std::vector<std::string> names(const Setting& setting) {
   throw type_error(setting, "a list of texts: [\"...\", \"...\"]");
 }
 
+std::string unless_empty(const std::vector<std::string>& list) { return list.empty() ? "" : names_text(list); }
+
 std::string names_text(const std::vector<std::string>& names) {
   std::string text;
   for (const std::string& name : names) text += (text.empty() ? "[" : ", ") + toml_text(name);
@@ -124,37 +121,38 @@ std::string names_text(const std::vector<std::string>& names) {
 }
 
 std::vector<ConfigKey> adapter_keys() {
-  return {
+  std::vector<ConfigKey> keys{
       {"adapter.kind", OnResume::never, "lora or dora: small matrices are trained, and the model is frozen", "\"lora\"",
-       of_adapter(name_at(PLIMSOLL_FIELD(adapter.kind), kKinds))},
+       name_at(PLIMSOLL_FIELD(adapter.kind), kKinds)},
       {"adapter.init", OnResume::place, "a PEFT folder that the adapter begins as; it brings all other keys but dropout",
-       "\"adapter\"", of_adapter(key_at(PLIMSOLL_FIELD(adapter.init), [](const S& s) { return weights_folder(path(s)); }))},
-      {"adapter.rank", OnResume::never, "rows of A and columns of B", "16",
-       of_adapter(whole_at(PLIMSOLL_FIELD(adapter.rank), 1, kMostRank))},
+       "\"adapter\"", key_at(PLIMSOLL_FIELD(adapter.init), [](const S& s) { return weights_folder(path(s)); })},
+      {"adapter.rank", OnResume::never, "rows of A and columns of B", "16", whole_at(PLIMSOLL_FIELD(adapter.rank), 1, kMostRank)},
       {"adapter.alpha", OnResume::forced, "the adapter counts alpha / rank times", "32.0",
-       of_adapter(number_at(PLIMSOLL_FIELD(adapter.alpha), 0, kMostAlpha))},
-      {"adapter.rs", OnResume::forced, "rsLoRA: alpha / sqrt(rank) instead", "false",
-       of_adapter(key_at(PLIMSOLL_FIELD(adapter.rs), flag))},
+       number_at(PLIMSOLL_FIELD(adapter.alpha), 0, kMostAlpha)},
+      {"adapter.rs", OnResume::forced, "rsLoRA: alpha / sqrt(rank) instead", "false", key_at(PLIMSOLL_FIELD(adapter.rs), flag)},
       {"adapter.dropout", OnResume::results, "of what the adapter reads", "0.05",
-       of_adapter(number_at(PLIMSOLL_FIELD(adapter.dropout), 0, kBelowOne))},
+       number_at(PLIMSOLL_FIELD(adapter.dropout), 0, kBelowOne)},
       {"adapter.targets", OnResume::never,
        "layers that get one: \"all-linear\", a list of names or ends of names, or one regular expression for whole names",
-       "[\"q_proj\", \"v_proj\"]", of_adapter(key_at(PLIMSOLL_FIELD(adapter.targets), modules, modules_text))},
+       "[\"q_proj\", \"v_proj\"]", key_at(PLIMSOLL_FIELD(adapter.targets), modules, modules_text)},
       {"adapter.exclude", OnResume::never, "layers that get none all the same: names or ends of names",
-       "[\"layers.0.mlp.up_proj\"]", of_adapter(key_at(PLIMSOLL_FIELD(adapter.excluded), names, unless_empty))},
+       "[\"layers.0.mlp.up_proj\"]", key_at(PLIMSOLL_FIELD(adapter.excluded), names, unless_empty)},
       {"adapter.rank_pattern", OnResume::never,
        "other ranks of some layers: a regular expression for the end of a name and a number, the first one counts",
        "[\"down_proj=4\"]",
-       of_adapter(key_at(
+       key_at(
            PLIMSOLL_FIELD(adapter.rank_pattern), [](const S& s) { return pattern_numbers(s, 1, kMostRank, true); },
-           pattern_text))},
+           pattern_text)},
       {"adapter.alpha_pattern", OnResume::forced, "likewise other alphas", "[\"down_proj=8\"]",
-       of_adapter(key_at(
+       key_at(
            PLIMSOLL_FIELD(adapter.alpha_pattern), [](const S& s) { return pattern_numbers(s, 0, kMostAlpha, false); },
-           pattern_text))},
+           pattern_text)},
       {"adapter.modules_to_save", OnResume::never, "modules that are trained whole beside it: all whose names end so",
-       "[\"embed_tokens\", \"lm_head\"]", of_adapter(key_at(PLIMSOLL_FIELD(adapter.modules_to_save), names, unless_empty))},
+       "[\"embed_tokens\", \"lm_head\"]", key_at(PLIMSOLL_FIELD(adapter.modules_to_save), names, unless_empty)},
   };
+  // The keys are written for configurations with an adapter.
+  for (ConfigKey& key : keys) key.access = written_if(has_adapter, std::move(key.access));
+  return keys;
 }
 
 void complete_adapter(Config& config, const GivenSettings& given) {
@@ -202,7 +200,7 @@ void check_frozen(Config& config, const GivenSettings& given) {
   if (!config.model.freeze.empty()) {
     throw config_error("E-CONFIG-CONFLICT", given.where("model.freeze"),
                        "model.freeze is given, and all of the model is frozen under an adapter",
-                       "without it; adapter.modules_to_save says what is trained beside the adapter");
+                       "without it; adapter.modules_to_save names modules to train in addition");
   }
   if (config.model.init.empty()) {
     config.notes.push_back(fmt::format("{}: the model under the adapter is random numbers, since model.init is not given",

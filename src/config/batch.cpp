@@ -3,7 +3,6 @@
 #include <fmt/core.h>
 
 #include <cstdlib>
-#include <vector>
 
 #include "base/error.h"
 
@@ -33,21 +32,14 @@ std::string nearest_multiples(std::int64_t n, std::int64_t factor, char other) {
   return text + fmt::format("{} ({}={})", (below + 1) * factor, other, below + 1);
 }
 
-Error not_divisible_by_micro(std::int64_t effective, std::int64_t micro, const std::string& where) {
-  const std::int64_t better = nearest_divisor(effective, micro);
+// `key`: the given factor, "micro_batch" or "accumulation"; `product`: both factors; `other`: the letter of the other factor.
+Error not_divisible(std::int64_t effective, std::int64_t factor, const std::string& key, const std::string& product, char other,
+                    const std::string& where) {
+  const std::int64_t better = nearest_divisor(effective, factor);
   return config_error("E-BATCH-3", where,
-                      fmt::format("effective_batch={} cannot be {} x accumulation. Nearest: {}; or micro_batch={} (k={}).",
-                                  effective, micro, nearest_multiples(effective, micro, 'k'), better, effective / better),
-                      "", {Change("train.micro_batch", better)});
-}
-
-Error not_divisible_by_accumulation(std::int64_t effective, std::int64_t accumulation, const std::string& where) {
-  const std::int64_t better = nearest_divisor(effective, accumulation);
-  return config_error(
-      "E-BATCH-3", where,
-      fmt::format("effective_batch={} cannot be micro_batch x {}. Nearest: {}; or accumulation={} (b={}).", effective,
-                  accumulation, nearest_multiples(effective, accumulation, 'b'), better, effective / better),
-      "", {Change("train.accumulation", better)});
+                      fmt::format("effective_batch={} cannot be {}. Nearest: {}; or {}={} ({}={}).", effective, product,
+                                  nearest_multiples(effective, factor, other), key, better, other, effective / better),
+                      "", {Change("train." + key, better)});
 }
 
 Error three_disagree(const BatchSplit& split, const std::string& where) {
@@ -84,11 +76,13 @@ BatchSplit resolve_batch(std::optional<std::int64_t> effective, std::optional<st
   }
   if (!effective) return {*micro * accumulation.value_or(1), micro, accumulation.value_or(1)};
   if (micro && !accumulation) {
-    if (*effective % *micro != 0) throw not_divisible_by_micro(*effective, *micro, where);
+    const std::string product = fmt::format("{} x accumulation", *micro);
+    if (*effective % *micro != 0) throw not_divisible(*effective, *micro, "micro_batch", product, 'k', where);
     return {*effective, micro, *effective / *micro};
   }
   if (accumulation && !micro) {
-    if (*effective % *accumulation != 0) throw not_divisible_by_accumulation(*effective, *accumulation, where);
+    const std::string product = fmt::format("micro_batch x {}", *accumulation);
+    if (*effective % *accumulation != 0) throw not_divisible(*effective, *accumulation, "accumulation", product, 'b', where);
     return {*effective, *effective / *accumulation, accumulation};
   }
   const BatchSplit split{*effective, micro, accumulation};

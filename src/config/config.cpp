@@ -2,7 +2,6 @@
 
 #include <fmt/core.h>
 
-#include <algorithm>
 #include <tuple>
 
 #include "base/hash.h"
@@ -182,16 +181,6 @@ std::string resolved_toml(const Config& config) {
 }
 
 std::string config_hash(const Config& config) { return hash_hex(resolved_toml(config)); }
-
-std::vector<std::string> config_differences(const Config& from, const Config& to) {
-  const auto shown = [](const std::string& text) { return text.empty() ? std::string("nothing") : text; };
-  std::vector<std::string> lines;
-  for (const ConfigKey& key : config_keys()) {
-    const std::string before = text_of(key, from), after = text_of(key, to);
-    if (before != after) lines.push_back(fmt::format("{}: {} -> {}", key.name, shown(before), shown(after)));
-  }
-  return lines;
-}
 
 RunLength run_length(const Config& config) { return {config.train.effective_batch, config.model.context, config.train.updates}; }
 

@@ -185,9 +185,6 @@ std::string resolved_toml(const Config& config);
 // 32 hex digits over resolved_toml.
 std::string config_hash(const Config& config);
 
-// One line "train.updates: 100 -> 200" for every key that differs.
-std::vector<std::string> config_differences(const Config& from, const Config& to);
-
 RunLength run_length(const Config& config);
 // The rate of an update after `samples_before` samples; see Schedule.
 double learning_rate_at(const Config& config, std::int64_t samples_before);

@@ -20,11 +20,14 @@ void set_warmup_ratio(Config& c, const Setting& s) {
   c.schedule.warmup = {static_cast<std::int64_t>(updates), ClockUnit::updates};
 }
 
-void set_low_precision(Config& c, const Setting& s) {
+// Sets one of our keys to a value that stands for the setting.
+void set_as(Config& c, const Setting& s, std::string_view key, std::string_view value) {
   Setting named = s;
-  named.value = std::string(leaf_of(s.name));
-  config_key("precision.compute").set(c, named);
+  named.value = std::string(value);
+  config_key(key).set(c, named);
 }
+
+void set_low_precision(Config& c, const Setting& s) { set_as(c, s, "precision.compute", leaf_of(s.name)); }
 
 using Implied = std::vector<ImpliedSetting>;
 using Kind = ImpliedSetting::Kind;
@@ -67,19 +70,15 @@ const std::vector<Scheduler>& schedulers() {
 }
 
 const Scheduler* find_scheduler(const Setting& s) {
-  const std::string name = text(s);
-  const auto found =
-      std::find_if(schedulers().begin(), schedulers().end(), [&](const Scheduler& each) { return each.name == name; });
+  const auto found = std::ranges::find(schedulers(), text(s), &Scheduler::name);
   return found == schedulers().end() ? nullptr : &*found;
 }
 
 void set_scheduler(Config& c, const Setting& s) {
-  Setting named = s;
-  if (const Scheduler* found = find_scheduler(s)) {
-    if (found->ours.empty()) throw foreign_value(s, found->advice);
-    named.value = std::string(found->ours);
-  }
-  config_key("schedule.name").set(c, named);
+  const Scheduler* found = find_scheduler(s);
+  if (found == nullptr) return config_key("schedule.name").set(c, s);
+  if (found->ours.empty()) throw foreign_value(s, found->advice);
+  set_as(c, s, "schedule.name", found->ours);
 }
 
 Implied implied_by_scheduler(const Setting& s) {
@@ -102,22 +101,19 @@ constexpr Optim kOptims[] = {{"adamw_torch", "adamw", "fp32"},      {"adamw_torc
                              {"lion_8bit", "lion", "8bit"},         {"paged_lion_8bit", "lion", "8bit"}};
 
 const Optim* find_optim(const Setting& s) {
-  const std::string name = text(s);
-  const auto* found = std::find_if(std::begin(kOptims), std::end(kOptims), [&](const Optim& each) { return each.name == name; });
+  const auto* found = std::ranges::find(kOptims, text(s), &Optim::name);
   return found == std::end(kOptims) ? nullptr : found;
 }
 
 void set_optim(Config& c, const Setting& s) {
-  Setting named = s;
-  if (const Optim* found = find_optim(s)) {
-    named.value = std::string(found->ours);
-  } else if (text(s) == "adafactor") {
+  if (const Optim* found = find_optim(s)) return set_as(c, s, "optimizer.name", found->ours);
+  if (text(s) == "adafactor") {
     throw foreign_value(
         s,
         "there the rate is absolute; optimizer.name = \"adafactor\" is that of the paper and of PyTorch, whose rate "
         "(1e-2) is relative to the size of a parameter");
   }
-  config_key("optimizer.name").set(c, named);
+  config_key("optimizer.name").set(c, s);
 }
 
 // The optimizer brings the defaults of TrainingArguments.
@@ -136,11 +132,7 @@ Implied implied_by_optim(const Setting& s) {
 Implied implied_by_lora(const Setting&) { return {{"adapter.kind", Kind::usual, std::string("lora")}}; }
 
 // Axolotl's values: lora, qlora.
-void set_adapter(Config& c, const Setting& s) {
-  Setting named = s;
-  if (text(s) == "qlora") named.value = std::string("lora");
-  config_key("adapter.kind").set(c, named);
-}
+void set_adapter(Config& c, const Setting& s) { set_as(c, s, "adapter.kind", text(s) == "qlora" ? "lora" : text(s)); }
 
 Implied implied_by_adapter(const Setting& s) {
   if (text(s) != "qlora") return {};
@@ -150,9 +142,7 @@ Implied implied_by_adapter(const Setting& s) {
 void set_dora(Config& c, const Setting&) { c.adapter.kind = AdapterKind::dora; }
 
 void set_base_format(Config& c, const Setting& s) {
-  Setting named = s;
-  named.value = std::string(leaf_of(s.name) == "load_in_4bit" ? "nf4" : "int8");
-  config_key("quantize.base").set(c, named);
+  set_as(c, s, "quantize.base", leaf_of(s.name) == "load_in_4bit" ? "nf4" : "int8");
 }
 
 // A share of the samples, 0.05 for "5%".
@@ -167,246 +157,171 @@ void set_held_out(Config& c, const Setting& s) {
 
 constexpr std::string_view kWarmupRemark = "update i of n has i / n of the rate; in Transformers it has (i - 1) / n";
 
-const ConfigAlias kAliases[] = {
-    {"per_device_train_batch_size", "train.micro_batch", nullptr},
-    {"micro_batch_size", "train.micro_batch", nullptr},
-    {"train_micro_batch_size_per_gpu", "train.micro_batch", nullptr},
-    {"gradient_accumulation_steps", "train.accumulation", nullptr},
-    {"accumulate_grad_batches", "train.accumulation", nullptr},
-    {"update_freq", "train.accumulation", nullptr},
-    {"train_batch_size", "train.effective_batch", nullptr},
-    {"total_train_batch_size", "train.effective_batch", nullptr},
-    {"global_batch_size", "train.effective_batch", nullptr},
-    {"nbs", "train.effective_batch", nullptr},
-    {"max_steps", "train.updates", nullptr},
-    {"max_iters", "train.updates", nullptr},
-    {"max_update", "train.updates", nullptr},
-    {"max_epochs", "train.epochs", nullptr},
-    {"num_epochs", "train.epochs", nullptr},
-    {"num_train_epochs", "train.epochs", nullptr},
-    {"max_grad_norm", "train.gradient_clip", nullptr},
-    {"gradient_clipping", "train.gradient_clip", nullptr},
-    {"gradient_clip_val", "train.gradient_clip", nullptr},
-    {"grad_clip", "train.gradient_clip", nullptr},
-    {"clip_norm", "train.gradient_clip", nullptr},
-    {"label_smoothing_factor", "train.label_smoothing", nullptr},
-    {"z_loss_weight", "train.z_loss", nullptr},
-    {"eval_steps", "train.evaluate_every", nullptr},
-    {"eval_interval", "train.evaluate_every", nullptr},
-    {"save_steps", "train.save_every", nullptr},
-    {"lr", "optimizer.learning_rate", nullptr},
-    {"lr0", "optimizer.learning_rate", nullptr},
-    {"optim", "optimizer.name", set_optim, false, implied_by_optim},
-    {"adam_epsilon", "optimizer.epsilon", nullptr},
-    {"lr_scheduler_type", "schedule.name", set_scheduler, false, implied_by_scheduler},
-    {"warmup_steps", "schedule.warmup", nullptr, false, nullptr, kWarmupRemark},
-    {"warmup_iters", "schedule.warmup", nullptr},
-    {"warmup_updates", "schedule.warmup", nullptr},
-    {"warmup_ratio", "schedule.warmup", set_warmup_ratio, false, nullptr, kWarmupRemark},
-    {"min_lr_rate", "schedule.final_fraction", nullptr},
-    {"gradient_checkpointing", "plan.recompute", set_checkpointing},
-    {"activation_checkpointing", "plan.recompute", set_checkpointing},
-    {"checkpoint_activations", "plan.recompute", set_checkpointing},
-    {"bf16", "precision.compute", set_low_precision, true},
-    {"fp16", "precision.compute", set_low_precision, true},
-    {"n_layer", "model.layers", nullptr},
-    {"n_embd", "model.width", nullptr},
-    {"n_head", "model.heads", nullptr},
-    {"block_size", "model.context", nullptr},
-    {"n_positions", "model.context", nullptr},
-    {"vocab_size", "model.vocab", nullptr},
-    {"sequence_len", "model.context", nullptr},
-    {"lora_r", "adapter.rank", nullptr, false, implied_by_lora},
-    {"lora_rank", "adapter.rank", nullptr, false, implied_by_lora},
-    {"r", "adapter.rank", nullptr, false, implied_by_lora},
-    {"lora_alpha", "adapter.alpha", nullptr, false, implied_by_lora},
-    {"lora_dropout", "adapter.dropout", nullptr, false, implied_by_lora},
-    {"lora_target_modules", "adapter.targets", nullptr, false, implied_by_lora},
-    {"target_modules", "adapter.targets", nullptr, false, implied_by_lora},
-    {"exclude_modules", "adapter.exclude", nullptr, false, implied_by_lora},
-    {"lora_modules_to_save", "adapter.modules_to_save", nullptr, false, implied_by_lora},
-    {"use_rslora", "adapter.rs", nullptr, true, implied_by_lora},
-    {"peft_use_rslora", "adapter.rs", nullptr, true, implied_by_lora},
-    {"use_dora", "adapter.kind", set_dora, true},
-    {"peft_use_dora", "adapter.kind", set_dora, true},
-    {"adapter", "adapter.kind", set_adapter, false, implied_by_adapter},
-    {"load_in_4bit", "quantize.base", set_base_format, true},
-    {"load_in_8bit", "quantize.base", set_base_format, true},
-    {"optimizer", "optimizer.name", set_optim, false, implied_by_optim},
-    {"lr_scheduler", "schedule.name", set_scheduler, false, implied_by_scheduler},
-    {"sample_packing", "batch.packing", nullptr},
-    {"val_set_size", "data.validation", set_held_out},
-    {"val_size", "data.validation", set_held_out},
-    {"random_state", "seed", nullptr},
-    {"train_file", "data.train", nullptr},
-    {"validation_file", "data.validation", nullptr},
+// Names with one meaning.
+struct AliasGroup {
+  std::vector<std::string_view> names;
+  std::string_view key;
+  SetKey set = nullptr;
+  bool off_says_nothing = false;
+  std::vector<ImpliedSetting> (*implied)(const Setting&) = nullptr;
+  std::string_view remark = {};
 };
 
-constexpr std::string_view kAdapters =
-    "write a section [adapter]: kind = \"lora\" or \"dora\", rank, alpha, dropout, targets, modules_to_save; or init = a PEFT "
-    "folder";
-constexpr std::string_view kBits = "frozen linear layers in 4 bits are quantize.base = \"nf4\", in 8 bits \"int8\"";
-constexpr std::string_view kData =
-    "write data.train = a file, or a list of them, with data.format = \"chat\" for conversations and other JSON samples";
-constexpr std::string_view kContext = "write model.context; longer samples are handled as data.too_long says";
-constexpr std::string_view kEverything = "write train.evaluate_every and train.save_every = the updates between them";
-constexpr std::string_view kRunFolder = "the run's folder is an option of plimsoll train: run";
-constexpr std::string_view kKernels = "kernels are fixed when the plan is made; leave it out";
-constexpr std::string_view kUpload = "nothing is uploaded from here; leave it out";
-constexpr std::string_view kTrained = "write data.loss = \"assistant\", \"last\" or \"all\"";
-constexpr std::string_view kReader = "data are read beside the training by one thread; leave it out";
-constexpr std::string_view kEarlyStop =
-    "there is no early stopping here: train.evaluate_every prints validation losses; Ctrl-C stops with a checkpoint, from "
-    "which the run can be resumed";
-constexpr std::string_view kBestCheckpoint =
-    "the last checkpoint is kept, not the best: train.save_every writes it, train.evaluate_every prints validation losses";
-constexpr std::string_view kTrackers =
-    "there are no trackers here: metrics.jsonl in the run's folder has one line of JSON for each update, run.json the whole";
-constexpr std::string_view kLogging = "every update is logged, as a line of metrics.jsonl in the run's folder; leave it out";
-constexpr std::string_view kWeights = "write model.init = the folder of the weights (config.json and its safetensors)";
-const ForeignName kForeign[] = {
-    {"batch_size", "other programs mean different things by it: write effective_batch (samples of an update) or micro_batch"},
-    {"batch", "write effective_batch (samples of an update) or micro_batch (samples computed at a time)"},
-    {"warmup_epochs", "write schedule.warmup in updates, samples, tokens or % of the run"},
-    {"min_lr", "write schedule.final_fraction = min_lr / learning_rate"},
-    {"adam_beta1", "write optimizer.betas = [beta1, beta2]"},
-    {"adam_beta2", "write optimizer.betas = [beta1, beta2]"},
-    {"beta1", "write optimizer.betas = [beta1, beta2]"},
-    {"beta2", "write optimizer.betas = [beta1, beta2]"},
-    {"lora", kAdapters},
-    {"qlora", kAdapters},
-    {"peft", kAdapters},
-    {"peft_config", kAdapters},
-    {"adapter", kAdapters},
-    {"use_lora", kAdapters},
-    {"use_peft", kAdapters},
-    {"adapters", kAdapters},
-    {"peft_type", kAdapters},
-    {"finetuning_type", kAdapters},
-    {"lora_target", "write adapter.targets = [\"q_proj\", \"v_proj\"], or \"all-linear\""},
-    {"lora_target_linear", "write adapter.targets = \"all-linear\", which holds where nothing is said"},
-    {"lora_model_dir", "write adapter.init = the folder of the adapter"},
-    {"adapter_name_or_path", "write adapter.init = the folder of the adapter"},
-    {"additional_target", "write adapter.modules_to_save"},
-    {"layers_to_transform", "write adapter.targets as a regular expression for whole names, or adapter.exclude"},
-    {"task_type", "language models are trained; leave it out"},
-    {"bias", "biases of the base stay as they are, as bias = \"none\" says; leave it out"},
-    {"lora_bias", "biases of the base stay as they are; leave it out"},
-    {"init_lora_weights", "A begins as random numbers and B as zeros, as \"true\" says; leave it out"},
-    {"loftq_config", "A begins as random numbers and B as zeros; leave it out"},
-    {"inference_mode", "an adapter is trained here; leave it out"},
-    {"fan_in_fan_out", "the model's family says how its matrices lie; leave it out"},
-    {"loraplus_lr_ratio", "all parameters have one optimizer.learning_rate; leave it out"},
-    {"quantization_bit", kBits},
-    {"bnb_4bit_quant_type", kBits},
-    {"bnb_4bit_compute_dtype", "write precision.compute"},
-    {"bnb_4bit_use_double_quant", "quantize.base = \"nf4\" keeps the scales of a folder of bitsandbytes; leave it out"},
-    {"quantization_config", kBits},
-    {"early_stopping", kEarlyStop},
-    {"early_stopping_patience", kEarlyStop},
-    {"early_stopping_threshold", kEarlyStop},
-    {"early_stop", kEarlyStop},
-    {"patience", kEarlyStop},
-    {"load_best_model_at_end", kBestCheckpoint},
-    {"metric_for_best_model", kBestCheckpoint},
-    {"greater_is_better", kBestCheckpoint},
-    {"save_best", kBestCheckpoint},
-    {"keep_best", kBestCheckpoint},
-    {"save_best_only", kBestCheckpoint},
-    {"save_total_limit", kBestCheckpoint},
-    {"report_to", kTrackers},
-    {"wandb", kTrackers},
-    {"use_wandb", kTrackers},
-    {"wandb_project", kTrackers},
-    {"wandb_log", kTrackers},
-    {"wandb_run_name", kTrackers},
-    {"tensorboard", kTrackers},
-    {"mlflow", kTrackers},
-    {"run_name", "the run's folder, an option of plimsoll train, is its name: run"},
-    {"output_dir", kRunFolder},
-    {"out_dir", kRunFolder},
-    {"overwrite_output_dir", kRunFolder},
-    {"resume_from_checkpoint", "going on is an option of plimsoll train: resume"},
-    {"logging_steps", kLogging},
-    {"logging_strategy", kLogging},
-    {"logging_first_step", kLogging},
-    {"log_interval", kLogging},
-    {"log_every_n_steps", kLogging},
-    {"model_name_or_path", kWeights},
-    {"pretrained_model_name_or_path", kWeights},
-    {"base_model", kWeights},
-    {"init_from", kWeights},
-    {"model_type", "write model.kind"},
-    {"tokenizer_name", "write data.vocabulary = the folder of tokenizer.json, or of vocab.json and merges.txt"},
-    {"tokenizer", "write data.vocabulary = the folder of tokenizer.json, or of vocab.json and merges.txt"},
-    {"max_seq_length", kContext},
-    {"max_seq_len", kContext},
-    {"max_length", kContext},
-    {"cutoff_len", kContext},
-    {"model_max_length", kContext},
-    {"datasets", kData},
-    {"dataset", kData},
-    {"dataset_name", kData},
-    {"dataset_path", kData},
-    {"dataset_dir", kData},
-    {"data_path", kData},
-    {"data_files", kData},
-    {"train_data", kData},
-    {"test_datasets", "write data.validation"},
-    {"eval_dataset", "write data.validation"},
-    {"dataset_text_field", "a JSON sample has its text under the key text; data.format = \"chat\" reads it"},
-    {"dataset_prepared_path", "tokens are kept in the cache folder, by the content of the data; leave it out"},
-    {"dataset_num_proc", kReader},
-    {"dataset_processes", kReader},
-    {"preprocessing_num_workers", kReader},
-    {"max_samples", "write train.updates, or a smaller file in data.train"},
-    {"chat_template", "write data.template = a file with the template; without it that of the model's folder counts"},
-    {"template", "write data.template = a file with the template; without it that of the model's folder counts"},
-    {"train_on_inputs", kTrained},
-    {"train_on_prompt", kTrained},
-    {"roles_to_train", kTrained},
-    {"assistant_only_loss", kTrained},
-    {"completion_only_loss", kTrained},
-    {"eval_sample_packing", "validation goes by batch.packing, as the training does; leave it out"},
-    {"pad_to_sequence_len", "rows have model.context tokens; batch.packing fills them"},
-    {"group_by_length", "rows of samples of one length: batch.packing fills them instead"},
-    {"neat_packing", "write batch.packing = true: samples of a row do not see each other"},
-    {"special_tokens", "the tokenizer of the model's folder says its special tokens; leave it out"},
-    {"evals_per_epoch", kEverything},
-    {"saves_per_epoch", kEverything},
-    {"stage", "this is supervised training of a language model; leave it out"},
-    {"rl", "preference data are not trained on; leave it out"},
-    {"neftune_noise_alpha", "there is no noise on embeddings here; adapter.dropout and model.dropout regularise"},
-    {"flash_attention", kKernels},
-    {"attn_implementation", kKernels},
-    {"sdp_attention", kKernels},
-    {"xformers_attention", kKernels},
-    {"use_gradient_checkpointing", "write plan.recompute; without it the plan recomputes what the budget asks for"},
-    {"hub_model_id", kUpload},
-    {"push_to_hub", kUpload},
-    {"hub_strategy", kUpload},
-    {"trust_remote_code", "no code of a model's folder is run; leave it out"},
-    {"eval_strategy", "write train.evaluate_every = the updates between validation losses; 0: at the end only"},
-    {"evaluation_strategy", "write train.evaluate_every = the updates between validation losses; 0: at the end only"},
-    {"save_strategy", "write train.save_every = the updates between checkpoints; 0: at the end only"},
-    {"per_device_eval_batch_size", "validation goes by the micro-batch of the training; leave it out"},
-    {"max_eval_samples", "write train.evaluate_samples"},
-    {"lr_scheduler_kwargs", "write schedule.final_fraction, schedule.cycle, schedule.power"},
-    {"optim_args", "write the keys of [optimizer]"},
-    {"torch_compile", kKernels},
-    {"compile", kKernels},
-    {"deepspeed", "write what it is for: memory.budget, memory.disk, precision.compute"},
-    {"fsdp", "there is one device here; memory.disk and memory.host_memory are what a model may spill to"},
-    {"zero_optimization", "there is one device here; memory.disk and memory.host_memory are what a model may spill to"},
-    {"num_workers", kReader},
-    {"dataloader_num_workers", kReader},
-    {"max_tokens", "write batch.tokens: tokens of a micro-batch at most, or train.effective_tokens: of an update"},
+const AliasGroup kAliases[] = {
+    {{"per_device_train_batch_size", "micro_batch_size", "train_micro_batch_size_per_gpu"}, "train.micro_batch"},
+    {{"gradient_accumulation_steps", "accumulate_grad_batches", "update_freq"}, "train.accumulation"},
+    {{"train_batch_size", "total_train_batch_size", "global_batch_size", "nbs"}, "train.effective_batch"},
+    {{"max_steps", "max_iters", "max_update"}, "train.updates"},
+    {{"max_epochs", "num_epochs", "num_train_epochs"}, "train.epochs"},
+    {{"max_grad_norm", "gradient_clipping", "gradient_clip_val", "grad_clip", "clip_norm"}, "train.gradient_clip"},
+    {{"label_smoothing_factor"}, "train.label_smoothing"},
+    {{"z_loss_weight"}, "train.z_loss"},
+    {{"eval_steps", "eval_interval"}, "train.evaluate_every"},
+    {{"save_steps"}, "train.save_every"},
+    {{"lr", "lr0"}, "optimizer.learning_rate"},
+    {{"optim", "optimizer"}, "optimizer.name", set_optim, false, implied_by_optim},
+    {{"adam_epsilon"}, "optimizer.epsilon"},
+    {{"lr_scheduler_type", "lr_scheduler"}, "schedule.name", set_scheduler, false, implied_by_scheduler},
+    {{"warmup_steps"}, "schedule.warmup", nullptr, false, nullptr, kWarmupRemark},
+    {{"warmup_iters", "warmup_updates"}, "schedule.warmup"},
+    {{"warmup_ratio"}, "schedule.warmup", set_warmup_ratio, false, nullptr, kWarmupRemark},
+    {{"min_lr_rate"}, "schedule.final_fraction"},
+    {{"gradient_checkpointing", "activation_checkpointing", "checkpoint_activations"}, "plan.recompute", set_checkpointing},
+    {{"bf16", "fp16"}, "precision.compute", set_low_precision, true},
+    {{"n_layer"}, "model.layers"},
+    {{"n_embd"}, "model.width"},
+    {{"n_head"}, "model.heads"},
+    {{"block_size", "n_positions", "sequence_len"}, "model.context"},
+    {{"vocab_size"}, "model.vocab"},
+    {{"lora_r", "lora_rank", "r"}, "adapter.rank", nullptr, false, implied_by_lora},
+    {{"lora_alpha"}, "adapter.alpha", nullptr, false, implied_by_lora},
+    {{"lora_dropout"}, "adapter.dropout", nullptr, false, implied_by_lora},
+    {{"lora_target_modules", "target_modules"}, "adapter.targets", nullptr, false, implied_by_lora},
+    {{"exclude_modules"}, "adapter.exclude", nullptr, false, implied_by_lora},
+    {{"lora_modules_to_save"}, "adapter.modules_to_save", nullptr, false, implied_by_lora},
+    {{"use_rslora", "peft_use_rslora"}, "adapter.rs", nullptr, true, implied_by_lora},
+    {{"use_dora", "peft_use_dora"}, "adapter.kind", set_dora, true},
+    {{"adapter"}, "adapter.kind", set_adapter, false, implied_by_adapter},
+    {{"load_in_4bit", "load_in_8bit"}, "quantize.base", set_base_format, true},
+    {{"sample_packing"}, "batch.packing"},
+    {{"val_set_size", "val_size"}, "data.validation", set_held_out},
+    {{"random_state"}, "seed"},
+    {{"train_file"}, "data.train"},
+    {{"validation_file"}, "data.validation"},
+};
+
+std::vector<ConfigAlias> all_aliases() {
+  std::vector<ConfigAlias> all;
+  for (const AliasGroup& group : kAliases) {
+    for (const std::string_view name : group.names) {
+      all.push_back({name, group.key, group.set, group.off_says_nothing, group.implied, group.remark});
+    }
+  }
+  return all;
+}
+
+// Keys or sections of other programs without a single meaning here.
+struct ForeignNames {
+  std::string_view advice;
+  std::vector<std::string_view> names;
+};
+
+const ForeignNames kForeign[] = {
+    {"other programs mean different things by it: write effective_batch (samples of an update) or micro_batch", {"batch_size"}},
+    {"write effective_batch (samples of an update) or micro_batch (samples computed at a time)", {"batch"}},
+    {"write schedule.warmup in updates, samples, tokens or % of the run", {"warmup_epochs"}},
+    {"write schedule.final_fraction = min_lr / learning_rate", {"min_lr"}},
+    {"write optimizer.betas = [beta1, beta2]", {"adam_beta1", "adam_beta2", "beta1", "beta2"}},
+    {"write a section [adapter]: kind = \"lora\" or \"dora\", rank, alpha, dropout, targets, modules_to_save; or init = a PEFT "
+     "folder",
+     {"lora", "qlora", "peft", "peft_config", "adapter", "use_lora", "use_peft", "adapters", "peft_type", "finetuning_type"}},
+    {"write adapter.targets = [\"q_proj\", \"v_proj\"], or \"all-linear\"", {"lora_target"}},
+    {"write adapter.targets = \"all-linear\", which holds where nothing is said", {"lora_target_linear"}},
+    {"write adapter.init = the folder of the adapter", {"lora_model_dir", "adapter_name_or_path"}},
+    {"write adapter.modules_to_save", {"additional_target"}},
+    {"write adapter.targets as a regular expression for whole names, or adapter.exclude", {"layers_to_transform"}},
+    {"language models are trained; leave it out", {"task_type"}},
+    {"biases of the base stay as they are, as bias = \"none\" says; leave it out", {"bias"}},
+    {"biases of the base stay as they are; leave it out", {"lora_bias"}},
+    {"A begins as random numbers and B as zeros, as \"true\" says; leave it out", {"init_lora_weights"}},
+    {"A begins as random numbers and B as zeros; leave it out", {"loftq_config"}},
+    {"an adapter is trained here; leave it out", {"inference_mode"}},
+    {"the model's family says how its matrices lie; leave it out", {"fan_in_fan_out"}},
+    {"all parameters have one optimizer.learning_rate; leave it out", {"loraplus_lr_ratio"}},
+    {"frozen linear layers in 4 bits are quantize.base = \"nf4\", in 8 bits \"int8\"",
+     {"quantization_bit", "bnb_4bit_quant_type", "quantization_config"}},
+    {"write precision.compute", {"bnb_4bit_compute_dtype"}},
+    {"quantize.base = \"nf4\" keeps the scales of a folder of bitsandbytes; leave it out", {"bnb_4bit_use_double_quant"}},
+    {"there is no early stopping here: train.evaluate_every prints validation losses; Ctrl-C stops with a checkpoint, from which "
+     "the run can be resumed",
+     {"early_stopping", "early_stopping_patience", "early_stopping_threshold", "early_stop", "patience"}},
+    {"the last checkpoint is kept, not the best: train.save_every writes it, train.evaluate_every prints validation losses",
+     {"load_best_model_at_end", "metric_for_best_model", "greater_is_better", "save_best", "keep_best", "save_best_only",
+      "save_total_limit"}},
+    {"there are no trackers here: metrics.jsonl in the run's folder has one line of JSON for each update, run.json the whole",
+     {"report_to", "wandb", "use_wandb", "wandb_project", "wandb_log", "wandb_run_name", "tensorboard", "mlflow"}},
+    {"the run's folder, an option of plimsoll train, is its name: run", {"run_name"}},
+    {"the run's folder is an option of plimsoll train: run", {"output_dir", "out_dir", "overwrite_output_dir"}},
+    {"going on is an option of plimsoll train: resume", {"resume_from_checkpoint"}},
+    {"every update is logged, as a line of metrics.jsonl in the run's folder; leave it out",
+     {"logging_steps", "logging_strategy", "logging_first_step", "log_interval", "log_every_n_steps"}},
+    {"write model.init = the folder of the weights (config.json and its safetensors)",
+     {"model_name_or_path", "pretrained_model_name_or_path", "base_model", "init_from"}},
+    {"write model.kind", {"model_type"}},
+    {"write data.vocabulary = the folder of tokenizer.json, or of vocab.json and merges.txt", {"tokenizer_name", "tokenizer"}},
+    {"write model.context; longer samples are handled as data.too_long says",
+     {"max_seq_length", "max_seq_len", "max_length", "cutoff_len", "model_max_length"}},
+    {"write data.train = a file, or a list of them, with data.format = \"chat\" for conversations and other JSON samples",
+     {"datasets", "dataset", "dataset_name", "dataset_path", "dataset_dir", "data_path", "data_files", "train_data"}},
+    {"write data.validation", {"test_datasets", "eval_dataset"}},
+    {"a JSON sample has its text under the key text; data.format = \"chat\" reads it", {"dataset_text_field"}},
+    {"tokens are kept in the cache folder, by the content of the data; leave it out", {"dataset_prepared_path"}},
+    {"data are read beside the training by one thread; leave it out",
+     {"dataset_num_proc", "dataset_processes", "preprocessing_num_workers", "num_workers", "dataloader_num_workers"}},
+    {"write train.updates, or a smaller file in data.train", {"max_samples"}},
+    {"write data.template = a file with the template; without it that of the model's folder counts",
+     {"chat_template", "template"}},
+    {"write data.loss = \"assistant\", \"last\" or \"all\"",
+     {"train_on_inputs", "train_on_prompt", "roles_to_train", "assistant_only_loss", "completion_only_loss"}},
+    {"validation goes by batch.packing, as the training does; leave it out", {"eval_sample_packing"}},
+    {"rows have model.context tokens; batch.packing fills them", {"pad_to_sequence_len"}},
+    {"rows of samples of one length: batch.packing fills them instead", {"group_by_length"}},
+    {"write batch.packing = true: samples of a row do not see each other", {"neat_packing"}},
+    {"the tokenizer of the model's folder says its special tokens; leave it out", {"special_tokens"}},
+    {"write train.evaluate_every and train.save_every = the updates between them", {"evals_per_epoch", "saves_per_epoch"}},
+    {"this is supervised training of a language model; leave it out", {"stage"}},
+    {"preference data are not trained on; leave it out", {"rl"}},
+    {"there is no noise on embeddings here; adapter.dropout and model.dropout regularise", {"neftune_noise_alpha"}},
+    {"kernels are fixed when the plan is made; leave it out",
+     {"flash_attention", "attn_implementation", "sdp_attention", "xformers_attention", "torch_compile", "compile"}},
+    {"write plan.recompute; without it the plan recomputes what the budget asks for", {"use_gradient_checkpointing"}},
+    {"nothing is uploaded from here; leave it out", {"hub_model_id", "push_to_hub", "hub_strategy"}},
+    {"no code of a model's folder is run; leave it out", {"trust_remote_code"}},
+    {"write train.evaluate_every = the updates between validation losses; 0: at the end only",
+     {"eval_strategy", "evaluation_strategy"}},
+    {"write train.save_every = the updates between checkpoints; 0: at the end only", {"save_strategy"}},
+    {"validation goes by the micro-batch of the training; leave it out", {"per_device_eval_batch_size"}},
+    {"write train.evaluate_samples", {"max_eval_samples"}},
+    {"write schedule.final_fraction, schedule.cycle, schedule.power", {"lr_scheduler_kwargs"}},
+    {"write the keys of [optimizer]", {"optim_args"}},
+    {"write what it is for: memory.budget, memory.disk, precision.compute", {"deepspeed"}},
+    {"there is one device here; memory.disk and memory.host_memory are what a model may spill to", {"fsdp", "zero_optimization"}},
+    {"write batch.tokens: tokens of a micro-batch at most, or train.effective_tokens: of an update", {"max_tokens"}},
 };
 
 }  // namespace
 
-std::span<const ConfigAlias> config_aliases() { return kAliases; }
-std::span<const ForeignName> foreign_names() { return kForeign; }
+std::span<const ConfigAlias> config_aliases() {
+  static const std::vector<ConfigAlias> aliases = all_aliases();
+  return aliases;
+}
+
+std::string_view foreign_name_advice(std::string_view name) {
+  for (const ForeignNames& foreign : kForeign) {
+    if (std::ranges::find(foreign.names, name) != foreign.names.end()) return foreign.advice;
+  }
+  return {};
+}
 
 std::string foreign_value_advice(std::string_view key, std::string_view value) {
   if (key == "optimizer.name") {

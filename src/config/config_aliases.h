@@ -27,12 +27,7 @@ std::span<const ConfigAlias> config_aliases();
 // The advice for a value that other programs have for a key; "" if none has it.
 std::string foreign_value_advice(std::string_view key, std::string_view value);
 
-// A key or section of other programs without a single meaning here, and the advice.
-struct ForeignName {
-  std::string_view name;
-  std::string_view advice;
-};
-
-std::span<const ForeignName> foreign_names();
+// The advice for a key or section of other programs without a single meaning here; "" for other names.
+std::string_view foreign_name_advice(std::string_view name);
 
 }  // namespace plimsoll

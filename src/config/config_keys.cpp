@@ -2,7 +2,6 @@
 
 #include <fmt/core.h>
 
-#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
@@ -15,7 +14,6 @@
 #include "config/model_keys.h"
 #include "data/data_formats.h"
 #include "device/machine_facts.h"
-#include "formats/weights_folder.h"
 #include "plan/passes/grouping.h"
 
 namespace plimsoll {
@@ -73,9 +71,7 @@ constexpr double kLeastPeak = 0.001, kLeastPower = 0.01, kMostPower = 100;
 
 std::string paths_text(const DataPaths& paths) {
   if (paths.names.size() < 2) return paths.empty() ? "" : toml_text(paths.names.front().native());
-  std::string list;
-  for (const std::filesystem::path& name : paths.names) list += (list.empty() ? "[" : ", ") + toml_text(name.native());
-  return list + "]";
+  return names_text({paths.names.begin(), paths.names.end()});
 }
 
 // "2%", or paths.
@@ -277,8 +273,7 @@ const ConfigKey kKeys[] = {
 
     {"model.freeze", OnResume::never,
      "parameters that are not trained: regular expressions for whole names, or for modules that hold them",
-     "[\"wte\", \"h\\\\.[0-5]\"]",
-     key_at(PLIMSOLL_FIELD(model.freeze), names, [](const auto& list) { return list.empty() ? Text() : names_text(list); })},
+     "[\"wte\", \"h\\\\.[0-5]\"]", key_at(PLIMSOLL_FIELD(model.freeze), names, unless_empty)},
 
     {"data.train", OnResume::place, "a text file or a file of tokens; a list, a pattern (\"texts/*.txt\") or a folder of them",
      "\"train.txt\"", key_at(PLIMSOLL_FIELD(data.train), paths, paths_text)},
@@ -316,14 +311,14 @@ const ConfigKey kKeys[] = {
     {"train.effective_tokens", OnResume::never,
      "instead of effective_batch: an update has as many samples as these tokens hold; 0: off", "65536",
      whole_at(PLIMSOLL_FIELD(train.effective_tokens), 0, kMaxTokens)},
-    {"train.micro_batch", OnResume::free, "samples that are computed at a time; auto: what fits and is fastest", "\"auto\"",
+    {"train.micro_batch", OnResume::free, "samples that are computed at a time; auto: the fastest that fits", "\"auto\"",
      whole_or_auto_at(PLIMSOLL_FIELD(train.micro_batch), 1, kMaxBatch)},
     {"train.accumulation", OnResume::free, "micro-batches of an update", "\"auto\"",
      whole_or_auto_at(PLIMSOLL_FIELD(train.accumulation), 1, kMaxBatch)},
     {"train.updates", OnResume::results, "length of the run, and of its schedule", "100",
      whole_at(PLIMSOLL_FIELD(train.updates), 1, kMaxUpdates)},
-    {"train.epochs", OnResume::results,
-     "how often the data are gone through, instead of updates; the last update has what is left of them", "3",
+    {"train.epochs", OnResume::results, "the number of passes over the data, instead of updates; the last update has the rest",
+     "3",
      [](C& c, const S& s) {
        c.train.epochs.reset();
        if (!says_none(s)) c.train.epochs = number(s, kLeastEpochs, kMostEpochs);
@@ -377,7 +372,7 @@ const ConfigKey kKeys[] = {
      "decoupled weight decay: each update takes learning_rate * weight_decay * weight off", "0.1",
      number_at(PLIMSOLL_FIELD(optimizer.weight_decay), 0, 1e3)},
     {"optimizer.decay", OnResume::results,
-     "what decays: matrices (embeddings included), all, or no_embeddings (the other matrices)", "\"matrices\"",
+     "the decayed parameters: matrices (embeddings included), all, or no_embeddings (the other matrices)", "\"matrices\"",
      name_at(PLIMSOLL_FIELD(optimizer.decay), kDecays)},
     {"optimizer.momentum", OnResume::results, "sgd only", "0.0", number_at(PLIMSOLL_FIELD(optimizer.momentum), 0, kBelowOne)},
     {"optimizer.nesterov", OnResume::results, "sgd only: look ahead along the momentum", "false",
@@ -447,7 +442,7 @@ const ConfigKey kKeys[] = {
     {"precision.compute", OnResume::forced,
      "fp32, bf16, fp16 or auto; bf16 and fp16 round the inputs of matrix products, sums stay fp32", "\"bf16\"", set_compute,
      [](const C& c) { return toml_text(precision_name(c.precision.compute)); }},
-    {"precision.allow", OnResume::results, "what compute = \"auto\" may choose; it takes what this processor is fastest at",
+    {"precision.allow", OnResume::results, "the choices of compute = \"auto\"; it takes the fastest of this processor",
      "[\"fp32\", \"bf16\"]", set_allowed, [](const C&) { return Text(); }},
     {"precision.parameters", OnResume::never,
      "fp32 or bf16; bf16 needs compute = \"bf16\" and stores matrices and embeddings without an fp32 copy", "\"bf16\"",
@@ -486,10 +481,6 @@ const ConfigKey kKeys[] = {
     {"machine.disk_bytes_per_second", OnResume::free, "sim: speed of the disk, each way; 0: unlimited", "0",
      number_at(PLIMSOLL_FIELD(links.disk), 0, kMostRate)},
 };
-
-}  // namespace
-
-namespace {
 
 std::vector<ConfigKey> all_keys() {
   std::vector<ConfigKey> keys;

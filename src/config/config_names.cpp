@@ -52,16 +52,12 @@ std::string suggestion(std::string_view name, std::string_view leaf) {
   return keys[static_cast<std::size_t>(std::find(leaves.begin(), leaves.end(), part) - leaves.begin())];
 }
 
-// The alias for a name, by its last or any other part.
-const ForeignName* foreign_name(std::string_view name) {
-  while (true) {
-    const std::string_view leaf = leaf_of(name);
-    for (const ForeignName& foreign : foreign_names()) {
-      if (foreign.name == leaf) return &foreign;
-    }
-    if (leaf.size() == name.size()) return nullptr;
-    name = section_of(name);
+// The advice for a name of another program, by its last or any other part.
+std::string_view foreign_advice(std::string_view name) {
+  for (; !name.empty(); name = section_of(name)) {
+    if (const std::string_view advice = foreign_name_advice(leaf_of(name)); !advice.empty()) return advice;
   }
+  return {};
 }
 
 Error unknown_key(const Setting& setting, std::string_view name, ConfigFaults& faults) {
@@ -69,7 +65,7 @@ Error unknown_key(const Setting& setting, std::string_view name, ConfigFaults& f
     return config_error("E-CONFIG-KEY", setting.where, fmt::format("{} is no key of the configuration", setting.name),
                         std::move(expected), {"plimsoll init"});
   };
-  if (const ForeignName* foreign = foreign_name(name)) return error(std::string(foreign->advice));
+  if (const std::string_view advice = foreign_advice(name); !advice.empty()) return error(std::string(advice));
   const std::string nearest = suggestion(name, leaf_of(name));
   if (nearest.empty()) return error("`plimsoll init` lists all keys");
   faults.distrust(nearest);

@@ -5,12 +5,9 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstdlib>
-#include <system_error>
 #include <utility>
 
 #include "base/disk_folder.h"
-#include "base/shell.h"
 #include "config/adapter_keys.h"
 #include "config/batch.h"
 #include "config/optimizer_rules.h"
@@ -40,6 +37,11 @@ bool same_sizes(const ModelConfig& a, const ModelConfig& b) {
 
 Error missing(const GivenSettings& given, std::string what, std::string expected, Change remedy) {
   return config_error("E-CONFIG-MISSING", given.file(), what + " is not given", std::move(expected), {std::move(remedy)});
+}
+
+// `key` contradicts another key, or has no effect.
+Error conflict(const GivenSettings& given, std::string_view key, std::string what, std::string expected, Remedies remedies = {}) {
+  return config_error("E-CONFIG-CONFLICT", given.where(key), std::move(what), std::move(expected), std::move(remedies));
 }
 
 // A percentage refers to this machine's memory.
@@ -151,15 +153,13 @@ void check_samples(const Config& config, const GivenSettings& given) {
                         std::pair{"data.too_long", stated && data.too_long != LongSamples::automatic}};
   for (const auto& [key, said] : says) {
     if (!said) continue;
-    throw config_error("E-CONFIG-CONFLICT", given.where(key),
-                       fmt::format("{} is given, and samples of format \"{}\" are cut from one stream", key, data.format),
-                       "JSON samples, data.format = \"chat\"", {Change("data.format", "chat")});
+    throw conflict(given, key, fmt::format("{} is given, and samples of format \"{}\" are cut from one stream", key, data.format),
+                   "JSON samples, data.format = \"chat\"", {Change("data.format", "chat")});
   }
   if (data.validation_share == 0) return;
-  throw config_error(
-      "E-CONFIG-CONFLICT", given.where("data.validation"),
-      fmt::format("a share of samples is held out, and those of format \"{}\" are cut from one stream", data.format),
-      "a file, or JSON samples, data.format = \"chat\"", {Change("data.format", "chat")});
+  throw conflict(given, "data.validation",
+                 fmt::format("a share of samples is held out, and those of format \"{}\" are cut from one stream", data.format),
+                 "a file, or JSON samples, data.format = \"chat\"", {Change("data.format", "chat")});
 }
 
 // Updates of a number of tokens, and rows with several samples: the number of micro-steps follows from the rows.
@@ -173,14 +173,13 @@ void complete_ragged(Config& config, const GivenSettings& given) {
         "at least one sample", {Change("train.effective_tokens", config.model.context)});
   }
   if (tokens && given.has("train.effective_batch") && train.effective_batch > 0) {
-    throw config_error("E-CONFIG-CONFLICT", given.where("train.effective_tokens"),
-                       "an update has a number of samples and a number of tokens", "one of the two",
-                       {Change("train.effective_tokens", 0), Change("train.effective_batch", "auto")});
+    throw conflict(given, "train.effective_tokens", "an update has a number of samples and a number of tokens", "one of the two",
+                   {Change("train.effective_tokens", 0), Change("train.effective_batch", "auto")});
   }
   if (train.accumulation) {
-    throw config_error("E-CONFIG-CONFLICT", given.where("train.accumulation"),
-                       "updates have as many micro-steps as their rows take, and a number of them is given", "without it",
-                       {Change("train.accumulation", "auto")});
+    throw conflict(given, "train.accumulation",
+                   "updates have as many micro-steps as their rows take, and a number of them is given", "without it",
+                   {Change("train.accumulation", "auto")});
   }
   if (tokens) train.effective_batch = train.effective_tokens / config.model.context;
   if (train.effective_batch > 0) return;
@@ -238,9 +237,8 @@ void check_clips(Config& config, const GivenSettings& given) {
   TrainSettings& train = config.train;
   if (train.gradient_clip_value > 0 && !given.has("train.gradient_clip")) train.gradient_clip = 0;
   if (train.gradient_clip_value == 0 || train.gradient_clip == 0) return;
-  throw config_error("E-CONFIG-CONFLICT", given.where("train.gradient_clip_value"),
-                     "gradients are clipped by their norm and by value", "one of the two",
-                     {Change("train.gradient_clip", 0), Change("train.gradient_clip_value", 0)});
+  throw conflict(given, "train.gradient_clip_value", "gradients are clipped by their norm and by value", "one of the two",
+                 {Change("train.gradient_clip", 0), Change("train.gradient_clip_value", 0)});
 }
 
 // The default of schedule.final_fraction.
@@ -269,9 +267,9 @@ void complete_momentum(Config& config, const GivenSettings& given) {
   const bool open = schedule.kind == ScheduleKind::one_cycle && !given.has("schedule.momentum_range");
   if (open && !none && !said) schedule.momentum = {0.95, 0.85};
   if (!schedule.momentum || !none) return;
-  throw config_error("E-CONFIG-CONFLICT", given.where("schedule.momentum_range"),
-                     "schedule.momentum_range is given and there is no momentum", "an optimizer that has momentum, or no range",
-                     {Change("optimizer.momentum", "0.9"), Change("schedule.momentum_range", "none")});
+  throw conflict(given, "schedule.momentum_range", "schedule.momentum_range is given and there is no momentum",
+                 "an optimizer that has momentum, or no range",
+                 {Change("optimizer.momentum", "0.9"), Change("schedule.momentum_range", "none")});
 }
 
 void complete_schedule(Config& config, const GivenSettings& given) {
@@ -317,9 +315,8 @@ void choose_precision(Config& config, const GivenSettings& given, const Bf16Spee
   const Setting* compute = given.find("precision.compute");
   if (compute == nullptr || !is_auto(*compute)) {
     if (!given.has("precision.allow")) return;
-    throw config_error("E-CONFIG-CONFLICT", given.where("precision.allow"),
-                       "precision.allow is given, and there is nothing to choose", "it belongs to precision.compute = \"auto\"",
-                       {Change("precision.compute", "auto")});
+    throw conflict(given, "precision.allow", "precision.allow is given, and there is nothing to choose",
+                   "it belongs to precision.compute = \"auto\"", {Change("precision.compute", "auto")});
   }
   const std::vector<DType> allowed = *std::exchange(config.precision.allowed, {});
   const auto may = [&](DType dtype) { return std::find(allowed.begin(), allowed.end(), dtype) != allowed.end(); };
@@ -336,9 +333,8 @@ void check_rounding(const Config& config, const GivenSettings& given) {
   const PrecisionSettings& precision = config.precision;
   if (precision.rounding != Rounding::nearest) {
     if (!precision.force_nearest) return;
-    throw config_error("E-CONFIG-CONFLICT", given.where("precision.force_nearest"),
-                       "precision.force_nearest is given, and rounding is at random", "without it, or nearest",
-                       {Change("precision.rounding", "nearest")});
+    throw conflict(given, "precision.force_nearest", "precision.force_nearest is given, and rounding is at random",
+                   "without it, or nearest", {Change("precision.rounding", "nearest")});
   }
   const std::string where = given.where("precision.rounding");
   if (!precision.has_narrow_numbers()) {
@@ -356,20 +352,18 @@ void check_precision(const Config& config, const GivenSettings& given) {
   check_rounding(config, given);
   for (const char* key : {"precision.loss_scale", "precision.loss_scale_growth"}) {
     if (config.precision.compute == DType::f16 || given.find(key) == nullptr) continue;
-    throw config_error("E-CONFIG-CONFLICT", given.where(key),
-                       fmt::format("{} is given, and {} needs no scale", key, precision_name(config.precision.compute)),
-                       "without it, or fp16", {Change("precision.compute", "fp16")});
+    throw conflict(given, key, fmt::format("{} is given, and {} needs no scale", key, precision_name(config.precision.compute)),
+                   "without it, or fp16", {Change("precision.compute", "fp16")});
   }
   if (config.precision.parameters != DType::f32 && config.precision.compute != DType::bf16) {
-    throw config_error("E-CONFIG-CONFLICT", given.where("precision.parameters"),
-                       "precision.parameters is bf16, and products are not", "products of bf16, or weights of fp32",
-                       {Change("precision.compute", "bf16"), Change("precision.parameters", "fp32")});
+    throw conflict(given, "precision.parameters", "precision.parameters is bf16, and products are not",
+                   "products of bf16, or weights of fp32",
+                   {Change("precision.compute", "bf16"), Change("precision.parameters", "fp32")});
   }
   const bool state = has_state(config.optimizer.kind, config.optimizer.momentum > 0);
   if (state || config.precision.optimizer_state == DType::f32) return;
-  throw config_error("E-CONFIG-CONFLICT", given.where("precision.optimizer_state"),
-                     "this optimizer has no state for each parameter that could be narrower",
-                     "adamw, lion, sgd with momentum, or fp32", {Change("precision.optimizer_state", "fp32")});
+  throw conflict(given, "precision.optimizer_state", "this optimizer has no state for each parameter that could be narrower",
+                 "adamw, lion, sgd with momentum, or fp32", {Change("precision.optimizer_state", "fp32")});
 }
 
 // Notes on choices that are accepted, and are most likely a mistake.
@@ -419,6 +413,36 @@ void check_resting(const Config& config, const GivenSettings& given) {
   }
 }
 
+// A setting `key`, and the setting `other` that it excludes if `says` holds for the configuration of `key` alone.
+struct Rivals {
+  std::string_view key, other;
+  bool (*says)(const Config&);
+};
+
+bool needs_no_scale(const Config& config) { return config.precision.compute != DType::f16; }
+
+constexpr Rivals kRivals[] = {
+    {"optimizer.betas", "optimizer.half_lives", [](const Config&) { return true; }},
+    {"optimizer.half_lives", "optimizer.betas", [](const Config& c) { return c.optimizer.half_lives.has_value(); }},
+    {"precision.compute", "precision.allow", [](const Config& c) { return !c.precision.allowed; }},
+    {"precision.compute", "precision.loss_scale", needs_no_scale},
+    {"precision.compute", "precision.loss_scale_growth", needs_no_scale},
+    {"train.epochs", "train.updates", [](const Config& c) { return c.train.epochs.has_value(); }},
+    {"train.gradient_clip", "train.gradient_clip_value", [](const Config& c) { return c.train.gradient_clip > 0; }},
+    {"train.gradient_clip_value", "train.gradient_clip", [](const Config& c) { return c.train.gradient_clip_value > 0; }},
+};
+
+bool excludes(const KeySetting& one, std::string_view other) {
+  if (one.key->name == "schedule.name") return !schedule_has(one.alone().schedule.kind, other);
+  if (one.key->name == "model.init" && !text(one.setting).empty() && text(one.setting) != "random") {
+    const std::vector<std::string> shape = model_keys(&ModelKey::of_folder);
+    return other == "model.preset" || std::ranges::find(shape, other) != shape.end();
+  }
+  return std::any_of(std::begin(kRivals), std::end(kRivals), [&](const Rivals& rivals) {
+    return rivals.key == one.key->name && rivals.other == other && rivals.says(one.alone());
+  });
+}
+
 }  // namespace
 
 bool keeps_state(const Config& config) { return has_state(config.optimizer.kind, config.optimizer.momentum > 0); }
@@ -454,40 +478,6 @@ std::string text_of(const ConfigKey& key, const Config& config) {
   return schedule_has(config.schedule.kind, key.name) ? key.text(config) : "";
 }
 
-namespace {
-
-// A setting `key`, and the setting `other` that it excludes if `says` holds for the configuration of `key` alone.
-struct Rivals {
-  std::string_view key, other;
-  bool (*says)(const Config&);
-};
-
-bool needs_no_scale(const Config& config) { return config.precision.compute != DType::f16; }
-
-constexpr Rivals kRivals[] = {
-    {"optimizer.betas", "optimizer.half_lives", [](const Config&) { return true; }},
-    {"optimizer.half_lives", "optimizer.betas", [](const Config& c) { return c.optimizer.half_lives.has_value(); }},
-    {"precision.compute", "precision.allow", [](const Config& c) { return !c.precision.allowed; }},
-    {"precision.compute", "precision.loss_scale", needs_no_scale},
-    {"precision.compute", "precision.loss_scale_growth", needs_no_scale},
-    {"train.epochs", "train.updates", [](const Config& c) { return c.train.epochs.has_value(); }},
-    {"train.gradient_clip", "train.gradient_clip_value", [](const Config& c) { return c.train.gradient_clip > 0; }},
-    {"train.gradient_clip_value", "train.gradient_clip", [](const Config& c) { return c.train.gradient_clip_value > 0; }},
-};
-
-bool excludes(const KeySetting& one, std::string_view other) {
-  if (one.key->name == "schedule.name") return !schedule_has(one.alone().schedule.kind, other);
-  if (one.key->name == "model.init" && !text(one.setting).empty() && text(one.setting) != "random") {
-    const std::vector<std::string> shape = model_keys(&ModelKey::of_folder);
-    return other == "model.preset" || std::ranges::find(shape, other) != shape.end();
-  }
-  return std::any_of(std::begin(kRivals), std::end(kRivals), [&](const Rivals& rivals) {
-    return rivals.key == one.key->name && rivals.other == other && rivals.says(one.alone());
-  });
-}
-
-}  // namespace
-
 OnResume on_resume(const ConfigKey& key, const Config& config) {
   const bool length_alone = key.name == "train.updates" && config.schedule.kind == ScheduleKind::constant;
   return length_alone ? OnResume::free : key.on_resume;
@@ -520,10 +510,9 @@ void check_init_alone(const GivenSettings& given) {
     Remedies remedies;
     if (!setting->typed) remedies.push_back(Change("model.init", path(*init).string()));
     throw config_error("E-CONFIG-INIT", setting->where,
-                       fmt::format("{} = {} stands beside model.init = \"{}\", which brings the shape", setting->name,
+                       fmt::format("{} = {} contradicts model.init = \"{}\", which defines the shape", setting->name,
                                    setting->text, text(*init)),
-                       "only model.dropout and model.context may be given beside a folder; remove the others",
-                       std::move(remedies));
+                       "only model.dropout and model.context may be given with a folder; remove the others", std::move(remedies));
   }
 }
 

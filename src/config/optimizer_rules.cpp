@@ -7,8 +7,6 @@
 #include <string>
 #include <string_view>
 
-#include "config/batch.h"
-
 namespace plimsoll {
 namespace {
 

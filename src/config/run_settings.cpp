@@ -2,12 +2,9 @@
 
 #include <nlohmann/json.hpp>
 #include <system_error>
-#include <utility>
 
-#include "base/error.h"
 #include "config/config_keys.h"
 #include "formats/bounded_json.h"
-#include "formats/file.h"
 
 namespace plimsoll {
 namespace {

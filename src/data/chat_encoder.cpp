@@ -65,7 +65,7 @@ Value first_of(const Value& messages, std::size_t count) {
 
 Error mask_error(const ChatSample& sample, std::string why) {
   return data_error("E-CHAT-MASK", sample.where(), std::move(why),
-                    "a template that renders a turn in the same way whatever follows it, or has {% generation %} marks",
+                    "a template that renders a turn independently of later messages, or has {% generation %} marks",
                     {Remedy(Change("data.template", "FILE"), "with a template for training"), Change("data.loss", "last")});
 }
 
@@ -254,14 +254,14 @@ std::vector<ChatEncoder::Span> ChatEncoder::rendered_spans(const ChatSample& sam
     const Text before = rendered(turn, true), shorter = turn + 1 == count ? Text() : rendered(turn + 1, false);
     const std::string& upto = turn + 1 == count ? whole : shorter.bytes();
     if (!whole.starts_with(upto)) {
-      throw mask_error(sample, fmt::format("the template renders turn {} or what is before it in another way once {} more "
-                                           "message(s) follow",
-                                           turn + 1, count - turn - 1));
+      throw mask_error(sample,
+                       fmt::format("the template renders turn {} or an earlier one differently when {} more message(s) follow",
+                                   turn + 1, count - turn - 1));
     }
     if (!upto.starts_with(before.bytes())) {
       throw mask_error(
-          sample, fmt::format("turn {} does not begin as the template's generation prompt has it, or changes what is before it",
-                              turn + 1));
+          sample,
+          fmt::format("turn {} does not begin with the template's generation prompt, or changes the text before it", turn + 1));
     }
     spans.push_back({before.size(), upto.size(), turn});
   }

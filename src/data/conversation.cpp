@@ -329,61 +329,38 @@ void refuse_other_kinds(const File& file) {
 }  // namespace
 
 std::string_view name_of(SampleFormat format) {
-  switch (format) {
-    case SampleFormat::messages: return "messages";
-    case SampleFormat::sharegpt: return "sharegpt";
-    case SampleFormat::alpaca: return "alpaca";
-    case SampleFormat::prompt_completion: return "prompt and completion";
-    case SampleFormat::text: return "text";
-  }
-  return "";
+  constexpr std::array<std::string_view, kSampleFormats> kNames{"messages", "sharegpt", "alpaca", "prompt and completion",
+                                                                "text"};
+  return kNames[static_cast<std::size_t>(format)];
 }
 
 std::string ChatSample::where() const { return fmt::format("{}:{}", file, line); }
 
 ChatSample parse_sample(std::string_view json, ChatSample sample) { return SampleParser(std::move(sample)).read(json); }
 
-struct SampleReader::State {
-  std::vector<std::filesystem::path> files;
-  std::size_t next_file = 0;
-  std::int64_t most = kMostSampleBytes;
-  std::optional<JsonRecords> records;
-  std::int64_t samples = 0;
-  std::array<std::int64_t, kSampleFormats> counts{};
-  Hasher* read = nullptr;
-};
-
-SampleReader::SampleReader(const DataPaths& paths, std::int64_t most, Hasher* read) : state_(std::make_unique<State>()) {
-  state_->files = data_files(paths);
-  state_->most = most;
-  state_->read = read;
-}
-SampleReader::~SampleReader() = default;
-SampleReader::SampleReader(SampleReader&&) noexcept = default;
-SampleReader& SampleReader::operator=(SampleReader&&) noexcept = default;
-
-const std::array<std::int64_t, kSampleFormats>& SampleReader::counts() const { return state_->counts; }
+SampleReader::SampleReader(const DataPaths& paths, std::int64_t most, Hasher* read)
+    : files_(data_files(paths)), most_(most), read_(read) {}
 
 std::optional<ChatSample> SampleReader::next() {
   for (;;) {
-    if (!state_->records) {
-      if (state_->next_file == state_->files.size()) return {};
-      const std::filesystem::path& path = state_->files[state_->next_file++];
+    if (!records_) {
+      if (next_file_ == files_.size()) return {};
+      const std::filesystem::path& path = files_[next_file_++];
       refuse_other_kinds(File::open(path, "E-DATA-MISSING"));
-      state_->records.emplace(path, state_->most, state_->read);
+      records_.emplace(path, most_, read_);
     }
-    const std::optional<JsonRecord> record = state_->records->next();
+    const std::optional<JsonRecord> record = records_->next();
     if (!record) {
-      if (state_->read != nullptr) state_->read->add(fmt::format("{}", state_->records->file().size()));
-      state_->records.reset();
+      if (read_ != nullptr) read_->add(fmt::format("{}", records_->file().size()));
+      records_.reset();
       continue;
     }
     ChatSample sample;
-    sample.file = state_->records->file().path();
+    sample.file = records_->file().path();
     sample.line = record->line;
-    sample.index = state_->samples++;
+    sample.index = samples_++;
     sample = parse_sample(record->text, std::move(sample));
-    ++state_->counts[static_cast<std::size_t>(sample.format)];
+    ++counts_[static_cast<std::size_t>(sample.format)];
     return sample;
   }
 }

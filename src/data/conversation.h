@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -51,9 +50,6 @@ class SampleReader {
   // `most`: the limit of a sample's JSON in bytes. `read`, which outlives this, gets the bytes of each file as they are read, and
   // their number. E-DATA-FILES, E-DATA-MISSING: see data_files() and File::open().
   explicit SampleReader(const DataPaths& paths, std::int64_t most = kMostSampleBytes, Hasher* read = nullptr);
-  ~SampleReader();
-  SampleReader(SampleReader&&) noexcept;
-  SampleReader& operator=(SampleReader&&) noexcept;
 
   // The next sample; nothing after the last one of the last file. All errors name file and line:
   //   E-DATA-JSON      the sample is no JSON, or no UTF-8
@@ -62,11 +58,16 @@ class SampleReader {
   //   E-CHAT-FEATURE   the sample has content that is not supported: preferences, images
   std::optional<ChatSample> next();
   // The number of samples of each format so far.
-  const std::array<std::int64_t, kSampleFormats>& counts() const;
+  const std::array<std::int64_t, kSampleFormats>& counts() const { return counts_; }
 
  private:
-  struct State;
-  std::unique_ptr<State> state_;
+  std::vector<std::filesystem::path> files_;
+  std::size_t next_file_ = 0;
+  std::int64_t most_;
+  Hasher* read_;
+  std::optional<JsonRecords> records_;
+  std::int64_t samples_ = 0;
+  std::array<std::int64_t, kSampleFormats> counts_{};
 };
 
 // One sample from its JSON. `sample` holds its file, line and index.

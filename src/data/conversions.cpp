@@ -122,39 +122,27 @@ std::string samples(const Table& table, const std::vector<std::pair<std::string,
   return of_rows(table, fmt::format("json.dumps({{{}}})", object), given(columns), ".jsonl", remark, file);
 }
 
-// The keys of the first object with texts as values, and the longest of these texts.
-class FirstTexts : public nlohmann::json_sax<Json> {
- public:
-  std::string longest;
-  bool has_text = false;
-
-  bool start_object(std::size_t) override { return ++depth_ > 0; }
-  bool end_object() override { return --depth_ > 0; }
-  bool key(std::string& text) override {
-    if (depth_ == 1) key_ = text;
+// "text" if the first object of a text has this key, else its key with the longest text. The end of the text may be cut.
+std::string key_of_text(std::string_view begin) {
+  std::string longest = "text", key;
+  std::optional<std::size_t> bytes;
+  int objects = 0;
+  bool has_text = false, done = false;
+  const auto look = [&](int, Json::parse_event_t event, const Json& parsed) {
+    using Event = Json::parse_event_t;
+    if (event == Event::object_start) ++objects;
+    if (event == Event::object_end) done = --objects == 0 || done;
+    if (done || objects != 1) return true;
+    if (event == Event::key) key = parsed.get<std::string>();
+    if (event != Event::value || !parsed.is_string()) return true;
+    const std::size_t size = parsed.get_ref<const std::string&>().size();
+    has_text = has_text || key == "text";
+    if (size > bytes.value_or(0) || !bytes) longest = key, bytes = size;
     return true;
-  }
-  bool string(std::string& value) override {
-    if (depth_ != 1) return true;
-    has_text = has_text || key_ == "text";
-    if (longest.empty() || value.size() > bytes_) longest = key_, bytes_ = value.size();
-    return true;
-  }
-  bool start_array(std::size_t) override { return true; }
-  bool end_array() override { return true; }
-  bool null() override { return true; }
-  bool boolean(bool) override { return true; }
-  bool number_integer(std::int64_t) override { return true; }
-  bool number_unsigned(std::uint64_t) override { return true; }
-  bool number_float(double, const std::string&) override { return true; }
-  bool binary(Json::binary_t&) override { return true; }
-  bool parse_error(std::size_t, const std::string&, const Json::exception&) override { return false; }
-
- private:
-  std::string key_;
-  std::size_t bytes_ = 0;
-  int depth_ = 0;
-};
+  };
+  [[maybe_unused]] const Json all = Json::parse(begin.begin(), begin.end(), look, /*allow_exceptions=*/false);
+  return has_text ? "text" : longest;
+}
 
 }  // namespace
 
@@ -204,10 +192,8 @@ std::string samples_of_table(std::string_view begin, const std::string& file) {
 }
 
 std::string text_of_json(std::string_view begin, bool lines, const std::string& file) {
-  FirstTexts first;
   if (begin.starts_with("\xef\xbb\xbf")) begin.remove_prefix(3);
-  Json::sax_parse(begin.begin(), begin.end(), &first);
-  const std::string key = literal(first.has_text || first.longest.empty() ? std::string("text") : first.longest);
+  const std::string key = literal(key_of_text(begin));
   const std::string rows = lines ? R"((json.loads(line) for line in open(sys.argv[1], encoding="utf-8-sig") if line.strip()))"
                                  : R"(json.load(open(sys.argv[1], encoding="utf-8-sig")))";
   const std::string script = fmt::format("import json, sys; [print(row[{0}]) for row in {1} if row.get({0})]", key, rows);

@@ -10,7 +10,6 @@
 #include "base/error.h"
 #include "data/cache_seal.h"
 #include "data/file_pieces.h"
-#include "data/token_rows.h"
 
 namespace plimsoll {
 namespace {
@@ -29,11 +28,6 @@ static_assert(sizeof(Header) <= kTokensAt);
 Error broken(const std::string& path, std::string why) {
   return data_error("E-DATA-FORMAT", path, std::move(why), "a file of samples as plimsoll writes it into its cache",
                     {"rm '" + path + "', and the same command again"});
-}
-
-template <class T>
-std::string_view text_of(const T& object) {
-  return {reinterpret_cast<const char*>(&object), sizeof object};
 }
 
 template <class T>
@@ -78,8 +72,8 @@ void SampleFileWriter::commit(const SampleCounts& counts) {
   file_.write(std::as_bytes(std::span(records_)));
   hasher_.add(std::as_bytes(std::span(records_)));
   Header header{kMagic, kVersion, records_.size(), tokens_, largest_, counts};
-  header.seal = cache_seal(target_, text_of(header), hasher_);
-  file_.overwrite(0, text_of(header));
+  header.seal = cache_seal(target_, header, hasher_);
+  file_.overwrite(0, text_of_bytes(header));
   file_.commit();
 }
 
@@ -102,9 +96,7 @@ TokenFile open_sample_file(File file, std::string name, std::int64_t vocab, bool
     const auto add = [&](std::span<const std::byte> piece) { hasher.add(piece); };
     for_each_piece(file, kTokensAt, kTokensAt + kTokenBytes * static_cast<std::int64_t>(header.tokens), add);
     for_each_piece(file, kTokensAt + kTokenBytes * static_cast<std::int64_t>(padded), file.size(), add);
-    Header unsealed = header;
-    unsealed.seal = 0;
-    if (header.seal != cache_seal(file.path(), text_of(unsealed), hasher)) {
+    if (header.seal != cache_seal(file.path(), header, hasher)) {
       throw broken(file.path(), "its seal is that of another file, or of other content");
     }
   }

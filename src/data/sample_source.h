@@ -56,6 +56,7 @@ class SampleSource {
 };
 
 inline constexpr std::uint32_t kAbsentSample = 0xFFFFFFFF;
+inline constexpr std::int32_t kIgnoredTarget = -1;
 
 // "sample_ids" [batch, 2] of rows with one sample each: epoch and sample; kAbsentSample twice for rows without a sample.
 void fill_sample_ids(std::span<const PlacedSample> samples, std::span<std::uint32_t> ids);

@@ -397,10 +397,10 @@ Error token_error(const TokenFile& source, std::int64_t position, std::int64_t t
   const auto [part, begin] = part_at(source, position);
   if (source.keeps_vocab) {
     return data_error("E-DATA-TOKEN", part->name, fmt::format("token {} is {}", position - begin, token),
-                      fmt::format("tokens below the {} rows of the model, if data.format is what the file is", source.vocab));
+                      fmt::format("tokens below the {} rows of the model, if data.format is right", source.vocab));
   }
   return data_error("E-DATA-TOKEN", part->name, fmt::format("token {} is {}", position - begin, token),
-                    fmt::format("tokens below the model's vocabulary of {}, if data.format is what the file is", source.vocab),
+                    fmt::format("tokens below the model's vocabulary of {}, if data.format is right", source.vocab),
                     {token < kLargest ? Remedy(Change("model.vocab", token + 1))
                                       : Remedy(Change("data.format", "u16"), "where tokens have two bytes")});
 }

@@ -48,11 +48,13 @@ struct TokenFile {
 
 struct SourceRequest {
   DataPaths paths;
-  // "bytes": text, one token per byte. "u16", "u32": raw little-endian uint16 or uint32. "llmc": one of the two after llm.c's
-  // header of 1,024 bytes, which names the width. "bpe": text through the vocabulary, stored in 2 bytes per token or, past 65,536
-  // tokens, in 4. "auto": llmc by its header; u16 for the extension .bin; bpe if the model's vocabulary passes 256 and a
-  // vocabulary folder is given; else bytes. Files of an evident other kind (file_kind.h) are refused: a given format judges by
-  // the bytes, "auto" by the name as well. "bytes" takes any file.
+  // "bytes": text, one token per byte; takes any file.
+  // "u16", "u32": raw little-endian uint16 or uint32.
+  // "llmc": one of the two after llm.c's header of 1,024 bytes, which names the width.
+  // "bpe": text through the vocabulary, stored in 2 bytes per token or, past 65,536 tokens, in 4.
+  // "auto": llmc by its header, or u16 by the extension .bin. Text is bpe if the model's vocabulary passes 256 and a vocabulary
+  // folder is given, else bytes.
+  // Files of an evident other kind (file_kind.h) are refused: a given format judges by the bytes, "auto" by the name as well.
   std::string format = "auto";
   std::int64_t vocab = 256;              // of the model
   std::filesystem::path vocabulary;      // folder of a BPE vocabulary; may be empty

@@ -23,13 +23,6 @@ constexpr std::uint64_t kVersion = 1;
 constexpr std::int64_t kTokensAt = 256;
 static_assert(sizeof(Header) <= kTokensAt);
 
-std::string_view text_of(const Header& header) { return {reinterpret_cast<const char*>(&header), sizeof header}; }
-
-std::uint64_t seal_of(const std::filesystem::path& file, Header header, const Hasher& content) {
-  header.seal = 0;
-  return cache_seal(file, text_of(header), content);
-}
-
 }  // namespace
 
 TokenCacheWriter::TokenCacheWriter(const std::filesystem::path& target, std::int64_t width)
@@ -45,8 +38,8 @@ void TokenCacheWriter::write(std::span<const std::byte> tokens) {
 
 void TokenCacheWriter::commit(const SampleCounts& counts) {
   Header header{kMagic, kVersion, static_cast<std::uint64_t>(width_), static_cast<std::uint64_t>(bytes_ / width_), counts};
-  header.seal = seal_of(target_, header, content_);
-  file_.overwrite(0, text_of(header));
+  header.seal = cache_seal(target_, header, content_);
+  file_.overwrite(0, text_of_bytes(header));
   file_.commit();
 }
 
@@ -66,7 +59,8 @@ TokenCacheFile open_token_cache(File file, std::int64_t width) {
   }
   Hasher content;
   for_each_piece(file, kTokensAt, file.size(), [&](std::span<const std::byte> piece) { content.add(piece); });
-  if (header.seal != seal_of(file.path(), header, content)) throw refuse("its seal is that of another file, or of other content");
+  if (header.seal != cache_seal(file.path(), header, content))
+    throw refuse("its seal is that of another file, or of other content");
   return {std::move(file), kTokensAt, header.counts, stamp};
 }
 

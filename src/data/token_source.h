@@ -3,11 +3,14 @@
 
 #include <cstdint>
 
+#include "data/order.h"
 #include "data/sample_source.h"
 #include "data/source.h"
-#include "data/token_rows.h"
 
 namespace plimsoll {
+
+// Bytes of the staging buffer for one micro-batch, a multiple of 64: a row of (context + 1) * bytes_per_token for each sample.
+std::int64_t staging_bytes(std::int64_t micro_batch, std::int64_t context, std::int64_t bytes_per_token);
 
 class TokenSource : public SampleSource {
  public:
@@ -24,6 +27,8 @@ class TokenSource : public SampleSource {
             std::span<const FieldBuffer> fields) const override;
 
  private:
+  std::size_t row_bytes() const;
+
   const TokenFile& file_;
   Samples samples_;
 };

@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <type_traits>
@@ -12,7 +13,6 @@
 #include "base/error.h"
 #include "formats/file.h"
 #include "formats/json_events.h"
-#include "formats/json_fault.h"
 
 namespace plimsoll {
 namespace {
@@ -129,6 +129,25 @@ class Builder : public JsonEvents {
 
   std::vector<Level> levels_;
 };
+
+// The place at which a text stops being JSON, for people: "line 3, column 5: unexpected '}'". Empty where it is JSON.
+std::string json_fault(std::string_view text) {
+  std::string fault;
+  try {
+    const auto keeps_nothing = [](int, Json::parse_event_t, const Json&) { return false; };
+    [[maybe_unused]] const Json all = Json::parse(text.begin(), text.end(), keeps_nothing);
+    return fault;
+  } catch (const Json::exception& error) {
+    fault = error.what();
+  }
+  // "[json.exception.parse_error.101] parse error at line 3, column 5: syntax error while ...": the part after "at" counts.
+  const std::size_t at = fault.find(" at ");
+  if (at != std::string::npos) fault.erase(0, at + 4);
+  std::ranges::replace_if(
+      fault, [](char c) { return c < 0x20 || c > 0x7e; }, '?');
+  constexpr std::size_t kMost = 160;
+  return fault.size() <= kMost ? fault : fault.substr(0, kMost) + "...";
+}
 
 template <class Tree>
 Tree parse(std::string_view text, const JsonLimits& limits, std::string& fault) {

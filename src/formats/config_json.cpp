@@ -93,9 +93,11 @@ OrderedJson config_that_is_there(const std::filesystem::path& folder) {
   return json.is_object() ? json : OrderedJson::object();
 }
 
-void write_config(const std::filesystem::path& folder, const OrderedJson& config) {
-  write_file_atomically(folder / "config.json", config.dump(2, ' ', false, OrderedJson::error_handler_t::replace) + "\n");
+void write_json(const std::filesystem::path& path, const OrderedJson& json) {
+  write_file_atomically(path, json.dump(2, ' ', false, OrderedJson::error_handler_t::replace) + "\n");
 }
+
+void write_config(const std::filesystem::path& folder, const OrderedJson& config) { write_json(folder / "config.json", config); }
 
 void write_config_dtype(const std::filesystem::path& folder, DType dtype) {
   ensure(dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::f16, "write_config_dtype", "weights of another type");

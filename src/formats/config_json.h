@@ -48,7 +48,8 @@ std::optional<FolderQuantization> read_quantization(const ConfigReader& reader);
 
 // The object of folder/config.json in its own order; empty where there is none that can be read.
 nlohmann::ordered_json config_that_is_there(const std::filesystem::path& folder);
-// Whole or not at all.
+// Whole or not at all, with indents of two.
+void write_json(const std::filesystem::path& path, const nlohmann::ordered_json& json);
 void write_config(const std::filesystem::path& folder, const nlohmann::ordered_json& config);
 
 // The type that all tensors of the folder have, under the key that the file has for it: torch_dtype, dtype, or both.

@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include "base/error.h"
 #include "formats/file.h"
 
 namespace plimsoll {
@@ -14,6 +15,12 @@ std::filesystem::path new_folder_beside(const std::filesystem::path& folder) {
     other += fmt::format("-{}", number);
     if (!is_there(other)) return other;
   }
+}
+
+void create_folder(const std::filesystem::path& folder) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) throw data_error("E-IO-WRITE", folder.string(), "the folder cannot be created: " + error.message());
 }
 
 }  // namespace plimsoll

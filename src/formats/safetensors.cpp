@@ -3,8 +3,6 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <array>
-#include <cstring>
 #include <numeric>
 #include <utility>
 
@@ -14,19 +12,6 @@
 #include "tensor/half.h"
 
 namespace plimsoll {
-namespace {
-
-template <float (*kWiden)(std::uint16_t)>
-void widen(std::span<const std::byte> halves, float* out) {
-  for (std::size_t i = 0; i < halves.size() / 2; ++i) {
-    std::uint16_t bits = 0;
-    std::memcpy(&bits, halves.data() + 2 * i, 2);
-    out[i] = kWiden(bits);
-  }
-}
-
-}  // namespace
-
 SafetensorsFile SafetensorsFile::open(const std::filesystem::path& path) {
   SafetensorsFile result;
   result.file_ = File::open(path);
@@ -58,12 +43,6 @@ std::string_view SafetensorsFile::checksum(const StoredTensor& tensor) const {
   return std::string_view(checksums_).substr(kChecksumDigits * (1 + index), kChecksumDigits);
 }
 
-const StoredTensor& SafetensorsFile::require(std::string_view name) const {
-  const StoredTensor* tensor = find(name);
-  if (tensor == nullptr) throw data_error("E-FORMAT-TENSOR", path(), fmt::format("it has no tensor '{}'", name));
-  return *tensor;
-}
-
 void SafetensorsFile::read_into(const StoredTensor& tensor, std::span<std::byte> destination) const {
   ensure(std::ssize(destination) == tensor.bytes, "SafetensorsFile::read_into",
          "the destination does not have the tensor's size");
@@ -76,20 +55,10 @@ void SafetensorsFile::read_part(const StoredTensor& tensor, std::int64_t begin, 
   file_.read_at(tensor.offset + begin, destination);
 }
 
-void SafetensorsFile::read_into(std::string_view name, std::span<std::byte> destination) const {
-  read_into(require(name), destination);
-}
-
 void require_readable(const SafetensorsFile& file, const StoredTensor& tensor) {
   if (tensor.dtype == DType::f32 || tensor.dtype == DType::f16 || tensor.dtype == DType::bf16) return;
   throw data_error("E-FORMAT-TENSOR", file.path(), fmt::format("tensor '{}' is stored as {}", tensor.name, tensor.stored_as),
                    "F32, F16 or BF16");
-}
-
-void SafetensorsFile::read_f32(const StoredTensor& tensor, std::span<float> destination, std::span<std::byte> staging) const {
-  read_f32(tensor, 0, destination, staging);
-  ensure(std::ssize(destination) == tensor.shape.elements(), "SafetensorsFile::read_f32",
-         "the destination does not have the tensor's size");
 }
 
 void SafetensorsFile::read_f32(const StoredTensor& tensor, std::int64_t begin, std::span<float> destination,
@@ -108,14 +77,10 @@ void SafetensorsFile::read_f32(const StoredTensor& tensor, std::int64_t begin, s
     const std::size_t count = std::min(staging.size() / 2, destination.size() - done);
     const std::span<std::byte> piece = staging.first(2 * count);
     file_.read_at(tensor.offset + kHalf * (begin + static_cast<std::int64_t>(done)), piece);
-    tensor.dtype == DType::f16 ? widen<widen_f16>(piece, &destination[done]) : widen<widen_bf16>(piece, &destination[done]);
+    widen(*tensor.dtype, piece.data(), destination.subspan(done, count));
     require_finite(path(), tensor.name, tensor.shape, begin + static_cast<std::int64_t>(done), destination.subspan(done, count));
     done += count;
   }
-}
-
-void SafetensorsFile::read_f32(std::string_view name, std::span<float> destination, std::span<std::byte> staging) const {
-  read_f32(require(name), destination, staging);
 }
 
 Bytes safetensors_bytes(const std::vector<TensorSpec>& tensors, Checksums checksums) {

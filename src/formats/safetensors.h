@@ -47,22 +47,16 @@ class SafetensorsFile {
 
   // The tensor's bytes as they are stored. `destination` has exactly tensor.bytes bytes.
   void read_into(const StoredTensor& tensor, std::span<std::byte> destination) const;
-  void read_into(std::string_view name, std::span<std::byte> destination) const;
   // The bytes from `begin` on, as many as the destination has; they lie within the tensor.
   void read_part(const StoredTensor& tensor, std::int64_t begin, std::span<std::byte> destination) const;
-  // A tensor of F32, F16 or BF16 as fp32. `destination` has exactly one float per element; F16 and BF16 pass through `staging`
-  // (any size of at least 2 bytes; larger means fewer reads), F32 does not touch it.
-  void read_f32(const StoredTensor& tensor, std::span<float> destination, std::span<std::byte> staging) const;
-  // The elements from `begin` on, as many as the destination has; they lie within the tensor.
+  // The elements of F32, F16 or BF16 from `begin` on as fp32, as many as the destination has; they lie within the tensor. F16 and
+  // BF16 pass through `staging` (any size of at least 2 bytes; larger means fewer reads), F32 does not touch it.
   void read_f32(const StoredTensor& tensor, std::int64_t begin, std::span<float> destination, std::span<std::byte> staging) const;
-  void read_f32(std::string_view name, std::span<float> destination, std::span<std::byte> staging) const;
   // Bytes that were read of the tensor, or of the whole file, leave the page cache.
   void forget(const StoredTensor& tensor) const noexcept { file_.forget(tensor.offset, tensor.bytes); }
   void forget() const noexcept { file_.forget(0, 0); }
 
  private:
-  const StoredTensor& require(std::string_view name) const;
-
   File file_;
   std::vector<StoredTensor> tensors_;
   std::vector<std::uint32_t> by_name_;  // indices into tensors_, sorted by name

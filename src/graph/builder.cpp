@@ -65,31 +65,42 @@ std::vector<ValueId> GraphBuilder::add(const OpDef& op, Attributes attributes, s
   return add_random(op, std::move(attributes), std::move(inputs), std::move(names), 0);
 }
 
+std::vector<ValueId> GraphBuilder::replace(NodeId node, const OpDef& op, Attributes attributes, std::vector<ValueId> inputs,
+                                           std::vector<std::string> names) {
+  std::erase(graph_.order, node);
+  return set(node, op, std::move(attributes), std::move(inputs), std::move(names), 0);
+}
+
 ValueId GraphBuilder::add1(const OpDef& op, Attributes attributes, std::vector<ValueId> inputs, std::string name) {
   return add(op, std::move(attributes), std::move(inputs), {std::move(name)}).front();
 }
 
 std::vector<ValueId> GraphBuilder::add_random(const OpDef& op, Attributes attributes, std::vector<ValueId> inputs,
                                               std::vector<std::string> names, std::uint64_t site) {
+  return set(graph_.nodes.push_back({}), op, std::move(attributes), std::move(inputs), std::move(names), site);
+}
+
+std::vector<ValueId> GraphBuilder::set(NodeId id, const OpDef& op, Attributes attributes, std::vector<ValueId> inputs,
+                                       const std::vector<std::string>& names, std::uint64_t site) {
   const std::vector<ValueType> types = op.infer(attributes, types_of(graph_, inputs));
   ensure(types.size() == names.size(), "builder", "an op's outputs and their names differ in number");
   Node node{.op = &op,
             .attributes = std::move(attributes),
             .inputs = std::move(inputs),
+            .outputs = std::move(graph_.nodes[id].outputs),
             .section = section_,
             .backward = backward_,
             .line = line_,
             .site = site,
             .gradient_of = backward_ ? gradient_of_ : NodeId{}};
-  const NodeId id{graph_.nodes.size()};
   for (std::size_t i = 0; i < types.size(); ++i) {
-    Value value;
+    if (i == node.outputs.size()) node.outputs.push_back(graph_.values.push_back({}));
+    Value& value = graph_.values[node.outputs[i]];
     value.name = full_name(names[i]);
     value.type = types[i];
     value.role = role_;
     value.section = section_;
     value.producer = id;
-    node.outputs.push_back(graph_.values.push_back(std::move(value)));
   }
   for (const NodeAlias& alias : aliases_of(graph_, node)) {
     if (!in_place(alias.kind)) continue;
@@ -97,7 +108,7 @@ std::vector<ValueId> GraphBuilder::add_random(const OpDef& op, Attributes attrib
     graph_.values[alias.output].role = updated.role;
     graph_.values[alias.output].version_of = updated.persistent() ? alias.input : updated.version_of;
   }
-  graph_.nodes.push_back(std::move(node));
+  graph_.nodes[id] = std::move(node);
   graph_.order.push_back(id);
   return graph_.nodes[id].outputs;
 }

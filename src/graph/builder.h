@@ -58,6 +58,9 @@ class GraphBuilder {
 
   // Adds a node. Its outputs are named by the model line and `names` ("out", "mean", ...; "" is the line itself).
   std::vector<ValueId> add(const OpDef& op, Attributes attributes, std::vector<ValueId> inputs, std::vector<std::string> names);
+  // Turns a node into another one, which runs after all present nodes. Its first outputs are those of the old node.
+  std::vector<ValueId> replace(NodeId node, const OpDef& op, Attributes attributes, std::vector<ValueId> inputs,
+                               std::vector<std::string> names);
   ValueId add1(const OpDef& op, Attributes attributes, std::vector<ValueId> inputs, std::string name);
   // Marks a parameter as a table whose rows are looked up.
   void mark_table(ValueId parameter) { graph_.values[parameter].parameter->table = true; }
@@ -71,6 +74,9 @@ class GraphBuilder {
   std::string full_name(const std::string& name) const;
 
  private:
+  std::vector<ValueId> set(NodeId id, const OpDef& op, Attributes attributes, std::vector<ValueId> inputs,
+                           const std::vector<std::string>& names, std::uint64_t site);
+
   Graph& graph_;
   std::string line_;
   NodeId gradient_of_;

@@ -39,11 +39,18 @@ class GradientContext {
   virtual RowAccumulators rows_apart(std::size_t input) = 0;
   // Contributes to the gradient of an input (for a parameter: the accumulator's new version).
   virtual void contribute(std::size_t input, ValueId gradient) = 0;
-  // Replaces an output of the forward node by a value of the backward node, so that the output may be dead.
-  virtual void replace(std::size_t output, ValueId value) = 0;
+  // Turns the forward node, whose outputs nothing else reads, into a backward node. Its first outputs are those of the forward
+  // node.
+  virtual std::vector<ValueId> replace(const OpDef& op, Attributes attributes, std::vector<ValueId> inputs,
+                                       std::vector<std::string> names) = 0;
 
   ValueId input(std::size_t i) const { return node().inputs.at(i); }
   ValueId output(std::size_t i) const { return node().outputs.at(i); }
+
+  // Emits a one-output gradient op and contributes its result; does nothing if the input wants no gradient.
+  void contribute_if_wanted(std::size_t to, const OpDef& op, Attributes attributes, std::vector<ValueId> inputs) {
+    if (wants(to)) contribute(to, builder().add1(op, std::move(attributes), std::move(inputs), "grad"));
+  }
 
   // Emits a one-output gradient op with an attribute `accumulate` which, if set, adds into a last input. The gradient of a
   // parameter is named after the parameter, any other after the line.

@@ -55,13 +55,6 @@ enum class Role : std::uint8_t {
 };
 std::string_view name(Role role);
 
-// The place of a value's parts with several ranks; with one rank everything is replicated.
-struct Placement {
-  enum class Kind : std::uint8_t { replicated, sharded, partial } kind = Kind::replicated;
-  int axis = -1;
-  friend bool operator==(const Placement&, const Placement&) = default;
-};
-
 struct Initializer {
   enum class Kind : std::uint8_t { zeros, ones, normal, uniform } kind = Kind::zeros;
   double std = 0;  // standard deviation of normal and uniform, around zero
@@ -100,10 +93,8 @@ struct Value {
   ValueType type;  // logical shape and storage dtype
   Role role = Role::activation;
   std::optional<Section> section;  // empty: persistent, lives across steps
-  Placement placement;
-  std::uint8_t tier = 0;              // of a persistent value; 0: the tier of the kernels
-  std::string_view format = "dense";  // opaque storage format; the kernel catalogue states its bytes
-  NodeId producer;                    // invalid: persistent, or fed from outside at the start of its section
+  std::uint8_t tier = 0;           // of a persistent value; 0: the tier of the kernels
+  NodeId producer;                 // invalid: persistent, or fed from outside at the start of its section
   std::optional<ParameterInfo> parameter;
   ValueId clone_of;    // the forward value recomputed by this one
   ValueId version_of;  // the persistent value updated to this version
@@ -174,10 +165,10 @@ ValueId origin_of(const Graph& graph, ValueId value);
 
 std::vector<ValueType> types_of(const Graph& graph, const std::vector<ValueId>& values);
 
-// Checks the rules of every graph: single production, definition before use, results produced, no use after an update in place
-// (of the value or of another view of its bytes), sections not mixed, inferred types equal stated ones, a separate site for each
-// random op of a section (gradients, clones and replicas have that of their forward node). Throws an internal error that names
-// the node.
+// Checks the rules of every graph. Each value is produced once and defined before its use; results are produced. No node reads a
+// value after its bytes were updated in place, through this value or another view. Sections are not mixed; inferred types equal
+// stated ones. Each random op of a section has a site of its own; gradients, clones and replicas have that of their forward node.
+// Throws an internal error that names the node.
 void verify(const Graph& graph);
 
 // One line per value without a producer, "%2 f32(2, 3) x : batch of micro", and per node: "micro: %4 f32(2, 3) h.0.mlp.gelu =

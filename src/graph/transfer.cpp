@@ -12,29 +12,20 @@ std::vector<Alias> in_place(const Attributes&) {
   return {{kInput, 0, AliasKind::updates}};
 }
 
-constexpr const char* kAfterGradients = "transfers are inserted when the gradients are there";
+constexpr OpDef transfer_op(const char* name, Transfer transfer, std::vector<Alias> (*aliases)(const Attributes&) = nullptr) {
+  return {.name = name,
+          .infer = same,
+          .cost = no_cost,
+          .not_differentiable = "transfers are inserted when the gradients are there",
+          .aliases = aliases,
+          .transfer = transfer};
+}
 
 }  // namespace
 
-const OpDef kFetch{
-    .name = "fetch", .infer = same, .cost = no_cost, .not_differentiable = kAfterGradients, .transfer = Transfer::fetch};
-const OpDef kFetched{.name = "fetched",
-                     .infer = same,
-                     .cost = no_cost,
-                     .not_differentiable = kAfterGradients,
-                     .aliases = in_place<0>,
-                     .transfer = Transfer::fetched};
-const OpDef kStore{.name = "store",
-                   .infer = same,
-                   .cost = no_cost,
-                   .not_differentiable = kAfterGradients,
-                   .aliases = in_place<0>,
-                   .transfer = Transfer::store};
-const OpDef kStored{.name = "stored",
-                    .infer = same,
-                    .cost = no_cost,
-                    .not_differentiable = kAfterGradients,
-                    .aliases = in_place<1>,
-                    .transfer = Transfer::stored};
+constinit const OpDef kFetch = transfer_op("fetch", Transfer::fetch);
+constinit const OpDef kFetched = transfer_op("fetched", Transfer::fetched, in_place<0>);
+constinit const OpDef kStore = transfer_op("store", Transfer::store, in_place<0>);
+constinit const OpDef kStored = transfer_op("stored", Transfer::stored, in_place<1>);
 
 }  // namespace plimsoll

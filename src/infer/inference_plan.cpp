@@ -2,88 +2,41 @@
 
 #include <fmt/core.h>
 
-#include <algorithm>
-#include <cstring>
+#include <limits>
+#include <nlohmann/json.hpp>
 #include <utility>
 
-#include "base/child.h"
 #include "base/disk_folder.h"
 #include "base/error.h"
-#include "base/shell.h"
 #include "measure/measure_disk.h"
-#include "ops/op_catalogue.h"
 #include "plan/build_plan.h"
+#include "plan/search/space.h"
+#include "prepare/plan_json.h"
 #include "prepare/planning.h"
 #include "weights/adapter_weights.h"
 
 namespace plimsoll {
 namespace {
 
-// The plans of one size by number. 0 holds everything in memory. 1 to the number of blocks: the parameters of that many blocks
-// rest on the disk. The next adds tables; the next holds one matrix of a block at a time; the last has small pages.
-class Plans {
- public:
-  Plans(const InferenceRequest& request, std::int64_t size, const InferenceRoom& room)
-      : heap_(request.heap),
-        size_(size),
-        room_(room),
-        catalogue_(room.machine.machine.rates, {}),
-        graph_(request.build(size, request.base)),
-        units_(find_units(graph_.model.graph)),
-        block_count_(static_cast<std::size_t>(block_count(units_))) {
-    heap_ += adapter_heap(graph_.model.graph);
+// The planner's input for one size. The heap counts with code and libraries.
+struct Sized {
+  Sized(const InferenceRequest& request, std::int64_t size, const InferenceRoom& room)
+      : graph(request.build(size, request.base)),
+        plan{.effective_batch = size, .micro_batch = size, .recompute = RecomputePolicy::none, .saves = false},
+        machine(room.machine.machine),
+        catalogue(catalogue_of(room.machine)) {
+    machine.reserve.code += align_up(request.heap + adapter_heap(graph.model.graph), kPage);
   }
 
-  std::size_t count() const { return block_count_ + 4; }
-
-  Plan plan(std::size_t number, const std::vector<Bytes>* offsets = nullptr) {
-    PlanDecisions decisions{.micro_batch = size_};
-    decisions.residency = residency(number);
-    PlanRequest request;
-    request.saves = false;
-    Plan plan = build_plan(graph_.model.graph, units_, decisions, request, room_.machine.machine, catalogue_, offsets);
-    if (heap_.n > 0) {
-      plan.reserve.push_back({"vocabulary", align_up(heap_, kPage), "counted"});
-      plan.process += plan.reserve.back().bytes;
-    }
-    return plan;
+  PlanSpace space(std::vector<Bytes> beyond = {}) {
+    plan.beyond = std::move(beyond);
+    return {[&](std::int64_t) { return graph.model.graph; }, plan, machine, catalogue};
   }
 
-  // The smallest plan, with its number, among those that keep no block in memory.
-  std::pair<std::size_t, Plan> smallest() {
-    std::pair best(block_count_, plan(block_count_));
-    for (std::size_t number = best.first + 1; number < count(); ++number) {
-      Plan other = plan(number);
-      if (other.process < best.second.process) best = {number, std::move(other)};
-    }
-    return best;
-  }
-
-  bool fits(const Plan& plan) const { return plan.process <= room_.memory; }
-  InferenceGraph take() { return std::move(graph_); }
-
- private:
-  Residency residency(std::size_t number) const {
-    if (number == 0) return {};
-    Residency residency{.pages = {kLargePage, kPageSlots}, .parameters = kBeyond};
-    residency.keep(static_cast<int>(block_count_ - std::min(number, block_count_)));
-    residency.tables.beyond = number > block_count_;
-    residency.by_matrix = number > block_count_ + 1;
-    if (number > block_count_ + 2) residency.pages.elements = kSmallPage;
-    return residency;
-  }
-
-  Bytes heap_;
-  std::int64_t size_;
-  const InferenceRoom& room_;
-  OpCatalogue catalogue_;
-  InferenceGraph graph_;
-  std::vector<Unit> units_;
-  std::size_t block_count_;
-};
-
-struct Chosen {
-  std::size_t size = 0, number = 0;
+  InferenceGraph graph;
+  PlanRequest plan;
+  Machine machine;
+  OpCatalogue catalogue;
 };
 
 // The first storage of layers for which everything fits into memory.
@@ -92,8 +45,7 @@ std::optional<Change> smaller_base(InferenceRequest request, const InferenceRoom
   for (const auto& [name, format] : {std::pair("file", BaseFormat::file), {"bf16", BaseFormat::bf16}, {"nf4", BaseFormat::nf4}}) {
     try {
       request.base = base_of(format, request.source->model, request.source->folder);
-      Plans plans(request, request.sizes.back(), room);
-      if (plans.fits(plans.plan(0))) return Change("quantize.base", name);
+      if (Sized(request, request.sizes.back(), room).space().floor() <= room.memory) return Change("quantize.base", name);
     } catch (const Error& error) {  // the file holds no blocks
       if (error.kind == ErrorKind::internal) throw;
     }
@@ -101,14 +53,21 @@ std::optional<Change> smaller_base(InferenceRequest request, const InferenceRoom
   return {};
 }
 
-Error no_room(const InferenceRequest& request, const InferenceRoom& room, const Plan& memory, const Plan& smallest) {
-  const bool on_disk = room.disk && smallest.stored[1] <= room.disk->size;
-  const Bytes floor = on_disk ? std::min(smallest.process, memory.process) : memory.process;
+// Proposes the smallest budget, or a disk on which the parameters have room.
+Error no_room(const InferenceRequest& request, const InferenceRoom& room, Sized& sized) {
+  constexpr Bytes kUnbounded{std::numeric_limits<std::int64_t>::max()};
+  add_known_disk_tier(sized.machine, room.disk.value_or(DiskBudget{".", kUnbounded}), TransferPolicy::automatic, room.cache);
+  Bytes floor = sized.space().floor();
+  PlanSpace space = sized.space({kUnbounded});
+  const Plan& smallest = *space.fastest({space.floor(), {}, {}});
+  const Bytes stored = smallest.stored[disk_of(sized.machine)];
+  const bool on_disk = room.disk && stored <= room.disk->size;
+  if (on_disk) floor = smallest.process;
   Remedies remedies;
   if (std::optional<Change> base = smaller_base(request, room)) remedies.push_back(*std::move(base));
   remedies.push_back(Change("memory.budget", floor.n));
   if (!on_disk && smallest.process <= room.memory) {
-    const std::string size = std::to_string(smallest.stored[1].n);
+    const std::string size = std::to_string(stored.n);
     remedies.push_back(room.disk ? Change("memory.disk", room.disk->folder.string() + ":" + size) : advised_disk(size));
   }
   return {ErrorKind::user,
@@ -120,26 +79,21 @@ Error no_room(const InferenceRequest& request, const InferenceRoom& room, const 
           std::move(remedies)};
 }
 
-// From 1 on, larger numbers take less memory: bisection finds the first that fits.
-Chosen choose(const InferenceRequest& request, const InferenceRoom& room) {
-  for (std::size_t i = 0; i < request.sizes.size(); ++i) {
-    Plans plans(request, request.sizes[i], room);
-    if (plans.fits(plans.plan(0))) return {i, 0};
+// All in memory for the largest size that fits, else a part on the disk for the smallest size.
+PlanRecord choose(const InferenceRequest& request, const InferenceRoom& room, bool floors_alone) {
+  const Budget budget{room.memory, {}, {}};
+  for (const std::int64_t size : request.sizes) {
+    Sized sized(request, size, room);
+    PlanSpace space = sized.space();
+    if (const Plan* plan = space.fastest(budget)) return record_of(*plan);
   }
-  Plans plans(request, request.sizes.back(), room);
-  auto [found, smallest] = plans.smallest();
-  std::size_t low = 1;
-  const bool on_disk = room.disk && smallest.stored[1] <= room.disk->size;
-  if (!on_disk || !plans.fits(smallest)) throw no_room(request, room, plans.plan(0), smallest);
-  while (low < found) {
-    const std::size_t middle = low + (found - low) / 2;
-    if (plans.fits(plans.plan(middle))) {
-      found = middle;
-    } else {
-      low = middle + 1;
-    }
+  Sized smallest(request, request.sizes.back(), room);
+  smallest.plan.floor_only = floors_alone;
+  if (room.disk) {
+    PlanSpace space = smallest.space({room.disk->size});
+    if (const Plan* plan = space.fastest(budget)) return record_of(*plan);
   }
-  return {request.sizes.size() - 1, found};
+  throw no_room(request, room, smallest);
 }
 
 }  // namespace
@@ -148,29 +102,21 @@ InferenceRoom inference_room(const MemorySettings& memory, MachineRecord machine
                              const std::function<void(const std::string&)>& say) {
   Budget budget{memory.budget, {}, {}};
   settle_budget(budget, available_memory(), /*runs_now=*/true, nullptr);
-  InferenceRoom room{*budget.memory, memory.disk, std::move(machine)};
+  InferenceRoom room{*budget.memory, memory.disk, std::move(machine), cache};
   if (room.disk) add_disk_tier(room.machine.machine, *room.disk, TransferPolicy::automatic, cache, say);
   return room;
 }
 
-// The child returns its choice and the offsets.
 InferencePlan plan_inference(const InferenceRequest& request, const InferenceRoom& room) {
-  const std::string answer = run_in_child([&] {
-    const Chosen chosen = choose(request, room);
-    Plans plans(request, request.sizes[chosen.size], room);
-    const Plan plan = plans.plan(chosen.number);
-    std::string text(reinterpret_cast<const char*>(&chosen), sizeof chosen);
-    return text.append(reinterpret_cast<const char*>(plan.offsets.data()), plan.offsets.size() * sizeof(Bytes));
-  });
-  Chosen chosen;
-  std::memcpy(&chosen, answer.data(), sizeof chosen);
-  std::vector<Bytes> offsets((answer.size() - sizeof chosen) / sizeof(Bytes));
-  std::memcpy(offsets.data(), answer.data() + sizeof chosen, offsets.size() * sizeof(Bytes));
-  InferencePlan result{{}, {}, request.sizes[chosen.size]};
-  Plans plans(request, result.size, room);
-  result.plan = plans.plan(chosen.number, &offsets);
-  result.graph = plans.take();
-  return result;
+  const PlanRecord record = record_from_json(nlohmann::json::parse(plan_in_child([&](bool floors_alone) {
+    keep_freed_memory();
+    return to_json(choose(request, room, floors_alone)).dump();
+  })));
+  const std::int64_t size = record.decisions.micro_batch;
+  Sized sized(request, size, room);
+  const Graph& graph = sized.graph.model.graph;
+  Plan plan = build_plan(graph, find_units(graph), record.decisions, sized.plan, sized.machine, sized.catalogue, &record.offsets);
+  return {std::move(sized.graph), std::move(plan), size};
 }
 
 }  // namespace plimsoll

@@ -1,5 +1,5 @@
 // Plans of commands with forward passes only: evaluate, generate, forward. All values are in memory, or parameters rest on a disk
-// as in training. The first plan that fits is taken, from the fastest to the smallest.
+// as in training.
 #pragma once
 
 #include <cstdint>
@@ -21,6 +21,7 @@ struct InferenceRoom {
   Bytes memory;
   std::optional<DiskBudget> disk;
   MachineRecord machine;  // with the disk as a tier
+  std::filesystem::path cache;
 };
 
 // The default budget is the machine's memory; E-MEM-MACHINE (exit 3) if it has less than requested.
@@ -35,7 +36,7 @@ struct InferenceRequest {
   FrozenBase base = {};
   // The model for proposals of smaller storage when nothing fits; null: no proposals.
   const ModelSource* source = nullptr;
-  Bytes heap = {};  // bytes in addition to the plan's and to an adapter's loading: "vocabulary"
+  Bytes heap = {};  // bytes in addition to the plan's and to an adapter's loading
 };
 
 struct InferencePlan {

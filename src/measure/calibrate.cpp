@@ -7,22 +7,23 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstdint>
-#include <cstdlib>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "base/child.h"
 #include "base/error.h"
+#include "base/memory_limit.h"
+#include "device/cpu/gemm.h"
+#include "device/cpu/parallel.h"
+#include "device/process_memory.h"
 #include "formats/atomic_file.h"
 #include "formats/temporary_folder.h"
-#include "measure/kept_machine.h"
 #include "measure/measure.h"
-#include "measure/measure_primitive.h"
 
 namespace plimsoll {
 namespace {
@@ -72,6 +73,41 @@ Bytes counter_slack() {
 }
 
 Bytes scaled(Bytes bytes, double factor) { return Bytes{static_cast<std::int64_t>(static_cast<double>(bytes.n) * factor)}; }
+
+// The memory of a distinct piece of generated code: the average over products of typical shapes, measured in a child process.
+Bytes measure_primitive(int threads) {
+  // Widths of GPT-2s, whole tiles and ragged ones; forward, gradients of inputs and of weights.
+  const auto shapes = [](std::int64_t rows) {
+    std::vector<GemmShape> all;
+    for (const std::int64_t width : {192, 384, 768, 1600}) {
+      const std::int64_t wide = 3 * width;
+      all.push_back({.m = rows, .n = wide, .k = width, .bias = true});
+      all.push_back({.m = rows, .n = width, .k = wide, .transpose_b = true});
+      all.push_back({.m = width, .n = wide, .k = rows, .transpose_a = true});
+      all.push_back({.m = width, .n = wide, .k = rows, .transpose_a = true, .accumulate = true});
+    }
+    return all;
+  };
+  const std::string answer = run_in_child([&] {
+    settle_process();
+    MemoryLimit::release();
+    cpu::set_thread_count(threads);
+    std::vector<cpu::Gemm> bound;
+    const auto bind = [&](std::int64_t rows) {
+      int primitives = 0;
+      for (const GemmShape& shape : shapes(rows)) {
+        bound.emplace_back(shape, threads);
+        primitives += bound.back().plan().primitives;
+      }
+      return primitives;
+    };
+    bind(128);  // loads library code that all primitives share
+    const Bytes before = anonymous_resident();
+    const int primitives = bind(100) + bind(1024);
+    return std::to_string((anonymous_resident() - before).n / std::max(1, primitives));
+  });
+  return Bytes{std::stoll(answer)};
+}
 
 Machine machine_of(const MachineFacts& facts, const Rates& rates) {
   Machine machine;

@@ -2,14 +2,9 @@
 
 #include <fmt/core.h>
 
-#include <optional>
-#include <utility>
-
 #include "base/child.h"
-#include "base/error.h"
 #include "base/hash.h"
 #include "device/process_memory.h"
-#include "measure/kept_machine.h"
 #include "run/cuda_backend.h"
 
 namespace plimsoll {

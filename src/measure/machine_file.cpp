@@ -19,7 +19,6 @@
 #include "formats/file.h"
 #include "formats/kept_json.h"
 #include "formats/toml_nesting.h"
-#include "measure/kept_machine.h"
 
 namespace plimsoll {
 namespace {
@@ -87,35 +86,8 @@ ReserveModel reserve_of(const json& object) {
           .per_launch = object.contains("per_launch") ? bytes(object, "per_launch") : Bytes{0}};
 }
 
-json to_json(const Link& link) {
-  return {{"bytes_per_second", link.bytes_per_second},
-          {"latency_seconds", link.latency_seconds},
-          {"beside_compute", link.beside_compute},
-          {"alone_bytes_per_second", link.alone()},
-          {"alone_latency_seconds", link.alone_latency()},
-          {"kernel_seconds_per_byte", link.kernel_seconds_per_byte},
-          {"kernel_seconds_per_piece", link.kernel_seconds_per_piece},
-          {"tail_seconds", link.tail_seconds},
-          {"tail_seconds_per_byte", link.tail_seconds_per_byte}};
-}
-
 double positive_if_given(const json& object, const char* key, double most) {
   return object.contains(key) ? positive(object, key, most) : 0;
-}
-
-// A link without its ends.
-Link link_of(const json& object) {
-  return {.bytes_per_second = positive(object, "bytes_per_second", kMostRate),
-          .latency_seconds = positive(object, "latency_seconds", kMostSeconds),
-          .beside_compute = object.at("beside_compute"),
-          .alone_bytes_per_second = positive_if_given(object, "alone_bytes_per_second", kMostRate),
-          .alone_latency_seconds = object.contains("alone_latency_seconds")
-                                       ? std::optional(positive(object, "alone_latency_seconds", kMostSeconds))
-                                       : std::nullopt,
-          .kernel_seconds_per_byte = positive_if_given(object, "kernel_seconds_per_byte", kMostSeconds),
-          .kernel_seconds_per_piece = positive_if_given(object, "kernel_seconds_per_piece", kMostSeconds),
-          .tail_seconds = positive_if_given(object, "tail_seconds", kMostSeconds),
-          .tail_seconds_per_byte = positive_if_given(object, "tail_seconds_per_byte", kMostSeconds)};
 }
 
 json to_json(const Machine& machine) {
@@ -175,6 +147,7 @@ Machine machine_of(const json& object) {
     const std::string name = tier.at("name");
     machine.tiers.push_back({kind_named(name, machine.tiers.empty()), name, bytes(tier, "capacity"), transfers(tier)});
   }
+  constexpr std::size_t kMostTiers = 3;  // a device, the memory of its host, a disk
   if (machine.tiers.empty() || machine.tiers.size() > kMostTiers) {
     refuse(fmt::format("it has {} tiers, not 1 to {}", machine.tiers.size(), kMostTiers));
   }
@@ -182,7 +155,7 @@ Machine machine_of(const json& object) {
     refuse("the last of its tiers is no \"disk\" behind a host");
   }
   for (const json& link : object.at("links")) {
-    machine.links.push_back(link_of(link));
+    machine.links.push_back(link_from(link));
     machine.links.back().from = tier_named(machine, link.at("from"));
     machine.links.back().to = tier_named(machine, link.at("to"));
   }
@@ -253,9 +226,31 @@ std::string machine_hash(const Machine& machine) {
   return hasher.hex();
 }
 
-std::string link_text(const Link& link) { return to_json(link).dump(); }
+json to_json(const Link& link) {
+  return {{"bytes_per_second", link.bytes_per_second},
+          {"latency_seconds", link.latency_seconds},
+          {"beside_compute", link.beside_compute},
+          {"alone_bytes_per_second", link.alone()},
+          {"alone_latency_seconds", link.alone_latency()},
+          {"kernel_seconds_per_byte", link.kernel_seconds_per_byte},
+          {"kernel_seconds_per_piece", link.kernel_seconds_per_piece},
+          {"tail_seconds", link.tail_seconds},
+          {"tail_seconds_per_byte", link.tail_seconds_per_byte}};
+}
 
-Link link_from(const std::string& text) { return link_of(json::parse(text)); }
+Link link_from(const json& object) {
+  return {.bytes_per_second = positive(object, "bytes_per_second", kMostRate),
+          .latency_seconds = positive(object, "latency_seconds", kMostSeconds),
+          .beside_compute = object.at("beside_compute"),
+          .alone_bytes_per_second = positive_if_given(object, "alone_bytes_per_second", kMostRate),
+          .alone_latency_seconds = object.contains("alone_latency_seconds")
+                                       ? std::optional(positive(object, "alone_latency_seconds", kMostSeconds))
+                                       : std::nullopt,
+          .kernel_seconds_per_byte = positive_if_given(object, "kernel_seconds_per_byte", kMostSeconds),
+          .kernel_seconds_per_piece = positive_if_given(object, "kernel_seconds_per_piece", kMostSeconds),
+          .tail_seconds = positive_if_given(object, "tail_seconds", kMostSeconds),
+          .tail_seconds_per_byte = positive_if_given(object, "tail_seconds_per_byte", kMostSeconds)};
+}
 
 std::string machine_text(const Machine& machine) { return to_json(machine).dump(); }
 

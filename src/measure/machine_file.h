@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <map>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <set>
 #include <string>
@@ -35,15 +36,17 @@ std::string machine_hash(const Machine& machine);
 std::string machine_text(const Machine& machine);
 Machine machine_from(const std::string& text);
 
-// The same for a link. link_from throws for malformed text.
-std::string link_text(const Link& link);
-Link link_from(const std::string& text);
+// A link without its ends. link_from throws nlohmann::json::exception or std::invalid_argument for another object.
+nlohmann::json to_json(const Link& link);
+Link link_from(const nlohmann::json& object);
 
 // folder/machine-<hash of the facts>.json.
 std::filesystem::path machine_file_path(const std::filesystem::path& folder, const MachineFacts& facts);
 
 // config_error E-MACHINE-FILE for a file that is absent, malformed or holds impossible values.
 MachineRecord read_machine_file(const std::filesystem::path& path);
+// The same for the file of a cache: nothing if it is absent, damaged, or not this user's own.
+std::optional<MachineRecord> kept_machine(const std::filesystem::path& path);
 // One JSON object.
 std::string machine_file_text(const MachineRecord& record);
 // Creates the folder; replaces the file as a whole.

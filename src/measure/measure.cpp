@@ -4,11 +4,8 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
-#include <cmath>
 #include <cstdint>
 #include <cstring>
-#include <fstream>
 #include <functional>
 #include <limits>
 #include <memory>
@@ -340,10 +337,6 @@ KernelCoverage coverage(const Graph& graph, int threads, int loss_chunks, const 
   }
   result.share = all > 0 ? done / all : 1;
   return result;
-}
-
-int count_unmeasured(const Graph& graph, int threads, int loss_chunks, const KernelSeconds& known) {
-  return static_cast<int>(wanted_kernels(graph, threads, loss_chunks, known).size());
 }
 
 }  // namespace plimsoll

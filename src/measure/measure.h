@@ -60,7 +60,4 @@ struct KernelCoverage {
 };
 KernelCoverage coverage(const Graph& graph, int threads, int loss_chunks, const KernelSeconds& known);
 
-// The number of kernels that measure_kernels would time without limits.
-int count_unmeasured(const Graph& graph, int threads, int loss_chunks, const KernelSeconds& known);
-
 }  // namespace plimsoll

@@ -75,7 +75,7 @@ bool add_known_disk_tier(Machine& machine, const DiskBudget& disk, TransferPolic
 void add_disk_tier(Machine& machine, const DiskBudget& disk, TransferPolicy policy, const std::filesystem::path& cache,
                    const std::function<void(const std::string&)>& say) {
   if (say && lies_in_memory(disk.folder)) {
-    say(fmt::format("note: {} lies in memory (tmpfs): what rests there takes memory beside the budget", disk.folder.string()));
+    say(fmt::format("note: {} lies in memory (tmpfs): its content takes memory in addition to the budget", disk.folder.string()));
   }
   if (const std::size_t known_disk = disk_of(machine); known_disk > 0) {
     if (policy == TransferPolicy::threads) machine.tiers[known_disk].transfers = TransferEngine::threads;

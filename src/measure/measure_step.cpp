@@ -1,7 +1,6 @@
 #include "measure/measure_step.h"
 
 #include <algorithm>
-#include <memory>
 #include <optional>
 #include <vector>
 

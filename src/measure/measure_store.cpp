@@ -229,7 +229,7 @@ std::optional<Link> known(const std::filesystem::path& path) {
   const std::optional<json> object = kept_json(path, kLargestFile);
   if (!object) return {};
   try {
-    Link link = link_from(object->dump());
+    Link link = link_from(*object);
     if (object->at("schema") == kSchema && link.bytes_per_second > 0) return link;
   } catch (const std::exception&) {
     // A file of another version counts as absent.
@@ -238,7 +238,7 @@ std::optional<Link> known(const std::filesystem::path& path) {
 }
 
 void keep(const Link& link, const std::filesystem::path& path) {
-  json object = json::parse(link_text(link));
+  json object = to_json(link);
   object["schema"] = kSchema;
   keep_json(path, std::move(object));
 }
@@ -262,7 +262,7 @@ Link store_link(const MeasuredStore& store, int threads, const std::filesystem::
   const std::filesystem::path file = store_file(store, threads, cache);
   if (const std::optional<Link> link = known(file)) return *link;
   if (say) say(fmt::format("measuring {}, once, for {}", store.name, file.string()));
-  const Link link = link_from(run_in_child([&] { return link_text(measure(store, threads)); }));
+  const Link link = link_from(json::parse(run_in_child([&] { return to_json(measure(store, threads)).dump(); })));
   try {
     keep(link, file);
   } catch (const std::exception& error) {

@@ -8,11 +8,6 @@
 #include "base/error.h"
 #include "formats/config_json.h"
 #include "models/gguf.h"
-#include "models/gpt2/gpt2.h"
-#include "models/llama/llama.h"
-#include "models/mistral/mistral.h"
-#include "models/qwen2/qwen2.h"
-#include "models/qwen3/qwen3.h"
 
 namespace plimsoll {
 namespace {

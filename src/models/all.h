@@ -1,4 +1,4 @@
-// The list of all model families. A new family is a folder and a line in all.cpp.
+// The list of all model families. A new family is a folder, its name here and in all.cpp.
 #pragma once
 
 #include <filesystem>
@@ -10,6 +10,8 @@
 #include "models/family.h"
 
 namespace plimsoll {
+
+extern const Family kGpt2, kLlama, kMistral, kQwen2, kQwen3;
 
 std::span<const Family* const> families();
 // Adds a family of another program. Call it before the first configuration is read; the family outlives the program.

@@ -6,7 +6,6 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "formats/atomic_file.h"
 #include "formats/config_json.h"
 #include "formats/gguf/gguf_tokenizer.h"
 #include "models/all.h"
@@ -143,12 +142,9 @@ nlohmann::ordered_json gguf_config(const GgufFile& file) {
 }
 
 void write_gguf_config(const GgufFile& file, const std::filesystem::path& folder, bool replace) {
-  const auto write = [&](const char* name, const nlohmann::ordered_json& json) {
-    write_file_atomically(folder / name, json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
-  };
   const auto wanted = [&](const char* name) { return replace || !is_there(folder / name); };
-  if (wanted("config.json")) write("config.json", gguf_config(file));
-  if (wanted("generation_config.json")) write("generation_config.json", gguf_generation_config(file));
+  if (wanted("config.json")) write_config(folder, gguf_config(file));
+  if (wanted("generation_config.json")) write_json(folder / "generation_config.json", gguf_generation_config(file));
 }
 
 ConfigReader config_of_model(const std::filesystem::path& model) {

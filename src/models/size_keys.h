@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
+#include <string_view>
 
-#include "models/model_config.h"
+#include "models/family.h"
 #include "settings/setting.h"
 
 namespace plimsoll {
@@ -18,6 +20,27 @@ ModelConfig set_size(const ModelConfig& config, const Setting& setting) {
     return config.with<Config>([&](Config& c) { c.*kField = whole(setting, kLeast, kMost); });
   };
   return change(kField);
+}
+
+// The TOML value of such a field.
+template <auto kField>
+std::string size_text(const ModelConfig& config) {
+  const auto read = [&]<class Config>(std::int64_t Config::*) { return config.as<Config>().settled().*kField; };
+  return toml_text(read(kField));
+}
+
+// The key of a size of the blocks.
+template <auto kField, std::int64_t kMost>
+ModelKey size_key(std::string_view name, bool required, std::string_view comment, std::string_view example,
+                  std::int64_t (*step)(const ModelConfig&) = nullptr) {
+  return {.name = name,
+          .size = true,
+          .required = required,
+          .comment = comment,
+          .example = example,
+          .set = set_size<kField, 1, kMost>,
+          .text = size_text<kField>,
+          .step = step};
 }
 
 // A step of ModelKey that does not depend on other sizes.

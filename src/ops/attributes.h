@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "graph/attributes.h"
+
 namespace plimsoll::ops {
 
 // Elements of a tile in which norms add up, so that ranges of whole tiles sum to the same bits.
@@ -12,7 +14,6 @@ inline constexpr std::int64_t kNormTile = 1 << 15;
 inline constexpr std::int64_t kTableRows = 1024;
 
 struct NoAttributes {
-  friend bool operator==(const NoAttributes&, const NoAttributes&) = default;
   template <class V>
   void fields(V&&) const {}
 };
@@ -21,11 +22,7 @@ struct NoAttributes {
 // are plain gradients.
 struct AccumulateAttributes {
   bool accumulate = false;
-  friend bool operator==(const AccumulateAttributes&, const AccumulateAttributes&) = default;
-  template <class V>
-  void fields(V&& v) const {
-    v("accumulate", accumulate);
-  }
+  PLIMSOLL_FIELDS(accumulate)
 };
 
 }  // namespace plimsoll::ops

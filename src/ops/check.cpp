@@ -14,9 +14,25 @@ void require_inputs(TypeSpan inputs, std::size_t count, std::string_view where) 
   require(inputs.size() == count, where, fmt::format("got {} inputs", inputs.size()), fmt::format("pass {}", count));
 }
 
-void require_computable(const ValueType& value, std::string_view where) {
-  require(is_float(value.dtype) && value.dtype != DType::f64, where, fmt::format("an input is {}", to_text(value)),
-          "fp32, bf16 or fp16");
+namespace {
+
+void require_computable(DType dtype, std::string_view where, std::string_view what, const std::string& present) {
+  require(is_float(dtype) && dtype != DType::f64, where, fmt::format("{} is {}", what, present), "fp32, bf16 or fp16");
+}
+
+}  // namespace
+
+void require_computable(const ValueType& value, std::string_view where, std::string_view what) {
+  require_computable(value.dtype, where, what, to_text(value));
+}
+void require_computable(DType dtype, std::string_view where, std::string_view what) {
+  require_computable(dtype, where, what, std::string(name(dtype)));
+}
+
+ValueType row_of(const ValueType& x, std::string_view where) {
+  require_computable(x, where);
+  require(x.shape.rank() >= 1 && x.shape.last() >= 1, where, "x is " + to_text(x), "(rows, n), or more axes before the last");
+  return {DType::f32, Shape{x.shape.last()}};
 }
 
 void require_blocks(const ValueType& value, const BlockMatrix& matrix, std::string_view where) {

@@ -22,22 +22,17 @@ void require_type(const ValueType& value, const ValueType& expected, std::string
 void require_dtype(TypeSpan values, DType expected, std::string_view where);
 
 // fp32, bf16 or fp16.
-void require_computable(const ValueType& value, std::string_view where);
+void require_computable(const ValueType& value, std::string_view where, std::string_view what = "an input");
+void require_computable(DType dtype, std::string_view where, std::string_view what);
+
+// The type of a number for each column of x, whose rows are its last axis.
+ValueType row_of(const ValueType& x, std::string_view where);
 
 // For the gradient rule of a loss, whose backward op takes no gradient: throws E-GRADIENT where one flows into its first output.
 void require_root(const GradientContext& context);
 
 // The rows and columns of a table, which may be stored in blocks.
 Shape table_shape(const std::optional<BlockMatrix>& blocks, const ValueType& table, std::string_view where);
-// The reader of such a table, which is the second input of its op.
-template <class A>
-std::optional<StoredReader> reads_table(const OpDef& op, const Attributes& any, std::size_t input,
-                                        const std::optional<BlockMatrix>& blocks) {
-  if (input != 1) return {};
-  A attributes = any.as<A>();
-  attributes.blocks = blocks;
-  return StoredReader{&op, std::move(attributes)};
-}
 // The bytes of such a matrix.
 void require_blocks(const ValueType& value, const BlockMatrix& matrix, std::string_view where);
 

@@ -164,8 +164,7 @@ Launches launches_of(const Graph& graph, const Node& node, std::int64_t page) {
 
 // A GPU with a disk keeps no graphs, because its transfers wait on the host.
 Launches kept_launches(const Plan& plan, const Simulation& simulation, const Machine& machine) {
-  const std::size_t disk = disk_of(machine);
-  if (machine.reserve.per_launch.n == 0 || (disk != 0 && plan.stored[disk].n > 0)) return {};
+  if (machine.reserve.per_launch.n == 0 || plan.stored[disk_of(machine)].n > 0) return {};
   const Timeline& timeline = simulation.timeline;
   const Residency& residency = plan.decisions.residency;
   const std::int64_t page = residency.active() ? page_elements(simulation.graph, residency) : 1;
@@ -197,12 +196,13 @@ void count_reserves(Plan& plan, const Simulation& simulation, const Machine& mac
   if (!host) return;
   counts.encoding = encoding_bytes(simulation.graph);
   counts.launches += launches.copies;
-  plan.host_reserve = reserve_items(machine.host_reserve, counts, plan.stored[1]);
-  std::ranges::move(paging_reserve(simulation.graph, residency, machine, 1), std::back_inserter(plan.host_reserve));
+  const std::size_t host_tier = tier_of(machine.tiers, TierKind::host);
+  plan.host_reserve = reserve_items(machine.host_reserve, counts, plan.stored[host_tier]);
+  std::ranges::move(paging_reserve(simulation.graph, residency, machine, host_tier), std::back_inserter(plan.host_reserve));
   if (machine.backend == Backend::cuda) {
     plan.host_reserve.push_back({"pinned: fed and fetched", pinned_bytes(simulation.graph, simulation.timeline), "counted"});
   }
-  plan.host = plan.stored[1] + total(plan.host_reserve);
+  plan.host = plan.stored[host_tier] + total(plan.host_reserve);
 }
 
 }  // namespace
@@ -238,7 +238,7 @@ Plan build_plan(const Graph& graph, const std::vector<Unit>& units, const PlanDe
   const auto micro_steps = static_cast<double>(decisions.window().rounds());
   plan.stall_seconds = micro_steps * costs.micro_stall + costs.update_stall;
   plan.lanes.kernels = micro_steps * costs.micro_lanes.kernels + costs.update_lanes.kernels;
-  for (std::size_t i = 0; i < plan.lanes.in.size(); ++i) {
+  for (std::size_t i = 0; i < find_ways(machine).links.size(); ++i) {
     plan.lanes.in[i] = micro_steps * costs.micro_lanes.in[i] + costs.update_lanes.in[i];
     plan.lanes.out[i] = micro_steps * costs.micro_lanes.out[i] + costs.update_lanes.out[i];
   }

@@ -11,7 +11,7 @@ Costs costs_of(const Simulation& simulation, const Residency& residency, const M
   for (std::size_t i = 0; i < simulation.kernels.size(); ++i) {
     const int step = static_cast<int>(i);
     const bool in_micro = simulation.timeline.micro.contains(step);
-    if (!in_micro && !simulation.timeline.update.contains(step)) continue;
+    if (simulation.timeline.trains() && !in_micro && !simulation.timeline.update.contains(step)) continue;
     const KernelChoice& kernel = simulation.kernels[i].of(always_first);
     (in_micro ? costs.micro : costs.update) += kernel.seconds;
     if (in_micro) {

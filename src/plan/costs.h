@@ -1,4 +1,4 @@
-// The seconds of a simulated update: its kernels, and the lanes of its transfers.
+// The seconds of a simulated update: its kernels, and the lanes of its transfers. Without training, one run of each forward pass.
 #pragma once
 
 #include "plan/machine.h"
@@ -9,7 +9,7 @@
 namespace plimsoll {
 
 struct Costs {
-  double micro = 0, update = 0;  // seconds of kernels in one micro-step, in the update section
+  double micro = 0, update = 0;  // seconds of kernels in one micro-step, and outside of it
   // Seconds in which kernels wait for transfers, and in which each lane is busy; micro-steps: the average over a window.
   double micro_stall = 0, update_stall = 0;
   LaneSeconds micro_lanes, update_lanes;

@@ -33,10 +33,23 @@ std::size_t tier_of(const std::vector<Tier>& tiers, TierKind kind) {
   return 0;
 }
 
-std::size_t linked_tiers(const Machine& machine) {
-  std::size_t count = 0;
-  while (link_between(machine, count, count + 1) != nullptr && link_between(machine, count + 1, count) != nullptr) ++count;
-  return count;
+bool Ways::passes(std::size_t tier, std::size_t link) const { return std::ranges::find(of[tier], link) != of[tier].end(); }
+
+Ways find_ways(const Machine& machine) {
+  Ways ways{{}, std::vector<std::vector<std::size_t>>(machine.tiers.size())};
+  std::vector<std::size_t> reached{0};
+  for (std::size_t i = 0; i < reached.size(); ++i) {
+    const std::size_t near = reached[i];
+    for (std::size_t far = 1; far < machine.tiers.size(); ++far) {
+      const auto *in = link_between(machine, far, near), *out = link_between(machine, near, far);
+      if (!ways.of[far].empty() || in == nullptr || out == nullptr) continue;
+      ways.of[far] = ways.of[near];
+      ways.of[far].push_back(ways.links.size());
+      ways.links.push_back({in, out});
+      reached.push_back(far);
+    }
+  }
+  return ways;
 }
 
 TransferEngine transfers_of(const Machine& machine) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/bytes.h"
+#include "base/open_list.h"
 #include "base/transfer_engine.h"
 #include "graph/roofline.h"
 
@@ -23,10 +24,10 @@ std::string_view name(Backend backend);
 // A kind of place where values rest: the memory in which kernels run, the memory of its host, a disk.
 enum class TierKind : std::uint8_t { compute, host, disk };
 
-// Up to three: a device, the memory of its host, a disk.
-inline constexpr std::size_t kMostTiers = 3;
+template <class T>
+using PerTier = OpenList<T>;
 
-// The first tier of a machine computes; each next one is farther from it.
+// The first tier of a machine computes. Values move to the others over links; the nearest comes first.
 struct Tier {
   TierKind kind = TierKind::compute;
   std::string name;  // for people: "ram", "device", "host", "disk"
@@ -94,8 +95,19 @@ inline std::size_t disk_of(const Machine& machine) { return tier_of(machine.tier
 inline bool has_host(const Machine& machine) { return tier_of(machine.tiers, TierKind::host) != 0; }
 // The link between two tiers; null: none.
 const Link* link_between(const Machine& machine, std::size_t from, std::size_t to);
-// The number of tiers past the first with links in both directions.
-std::size_t linked_tiers(const Machine& machine);
+
+// The ways from tier 0 to the other tiers.
+struct Ways {
+  struct Pair {
+    const Link *in, *out;  // towards tier 0, and away from it
+  };
+  std::vector<Pair> links;
+  std::vector<std::vector<std::size_t>> of;  // by tier: the links that its values pass, nearest first; empty: no way
+
+  bool passes(std::size_t tier, std::size_t link) const;
+};
+// Ways over links in both directions. The machine outlives them.
+Ways find_ways(const Machine& machine);
 // The transfer engine of the disk; threads without a disk.
 TransferEngine transfers_of(const Machine& machine);
 Bytes total(const std::vector<ReserveItem>& items);

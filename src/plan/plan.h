@@ -1,9 +1,8 @@
-// What was decided, as a value: the rewritten graph, its steps, the owner, lifetime and offset of each buffer, and the resulting
-// bytes and seconds.
+// A plan: the decisions, the rewritten graph, its steps, the owner, lifetime and offset of each buffer, and the resulting bytes
+// and seconds.
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -75,7 +74,7 @@ struct Plan {
   std::vector<ReserveItem> reserve;
 
   Bytes arena, live, process;
-  std::array<Bytes, kMostTiers> stored;                // the arenas of the tiers past the first
+  PerTier<Bytes> stored;                               // the arenas of the tiers past the first
   std::vector<ReserveItem> host_reserve;               // of the host process of a device, outside its arena
   Bytes host;                                          // arena and reserve of the host process; 0 if kernels run on the host
   TransferEngine transfers = TransferEngine::threads;  // to and from the disk

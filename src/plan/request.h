@@ -1,4 +1,4 @@
-// What is asked of the planner: budgets, the user's choices, and the graph of each micro-batch size.
+// The planner's input: budgets, the user's choices, and the graph of each micro-batch size.
 #pragma once
 
 #include <algorithm>
@@ -59,7 +59,7 @@ struct PlanRequest {
   std::int64_t units_per_update() const { return ragged ? ragged->units : effective_batch * units_per_sample; }
 };
 
-// Builds the training graph of one micro-batch size. Value ids are the same for every size.
+// Builds the graph of one micro-batch size: a training, or forward passes alone. Value ids are the same for every size.
 using GraphSource = std::function<Graph(std::int64_t micro_batch)>;
 
 }  // namespace plimsoll

@@ -1,5 +1,5 @@
-// Where the values of a program rest between their uses: one description for each class of values. Passes rewrite the graph by
-// it, the simulator prices it, and plan files store it.
+// The places in which values of a program rest between their uses: one description for each class of values. Passes rewrite the
+// graph by it, the simulator prices it, and plan files store it.
 #pragma once
 
 #include <cstdint>

@@ -28,7 +28,7 @@ std::vector<int> find_losses(const Simulation& simulation) {
     if (is_chunked(simulation, step)) losses.push_back(step);
     if (runs_forward(simulation, step)) last_forward = step;
   }
-  if (losses.empty()) losses.push_back(last_forward);
+  if (losses.empty() && simulation.timeline.trains()) losses.push_back(last_forward);
   return losses;
 }
 

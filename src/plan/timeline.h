@@ -44,6 +44,7 @@ struct Timeline {
   std::int64_t rounds = 1;         // runs of the range `micro` per window
   bool early_updates = false;      // the range `micro` changes parameters
 
+  bool trains() const { return !micro.empty(); }
   // In the order of display; load, micro-step, update and saving may be empty.
   std::vector<Phase> phases() const;
   // The steps of a phase; empty if the run has no such phase.

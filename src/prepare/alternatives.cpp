@@ -1,7 +1,6 @@
 #include "prepare/alternatives.h"
 
 #include <fmt/core.h>
-#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -17,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/disk_folder.h"
 #include "base/error.h"
 #include "base/memory_limit.h"
 #include "base/tasks.h"
@@ -42,12 +42,10 @@ std::string_view optimizer_text(const OptimizerChoice& optimizer) {
 
 // The free bytes of a folder's file system; 0 if it is in memory, or if the folder is not writable.
 Bytes free_on_disk(const std::filesystem::path& folder) {
-  constexpr long kTmpfs = 0x01021994, kRamfs = 0x858458f6;  // statfs(2)
-  struct statfs facts {};
-  if (::access(folder.c_str(), W_OK | X_OK) != 0 || ::statfs(folder.c_str(), &facts) != 0) return {};
-  if (facts.f_type == kTmpfs || facts.f_type == kRamfs) return {};
-  const double free = static_cast<double>(facts.f_bavail) * static_cast<double>(facts.f_bsize);
-  return Bytes{static_cast<std::int64_t>(std::min(free, 0x1p61))};
+  std::error_code error;
+  if (::access(folder.c_str(), W_OK | X_OK) != 0 || lies_in_memory(folder)) return {};
+  const std::uintmax_t free = std::filesystem::space(folder, error).available;
+  return error ? Bytes{} : Bytes{static_cast<std::int64_t>(std::min(free, std::uintmax_t{1} << 61))};
 }
 
 Bytes rounded_room(Bytes bytes) { return align_up(bytes, bytes < kGiB ? kMiB * 64 : kGiB); }
@@ -77,7 +75,7 @@ struct Kind {
 std::vector<Alternative> automatic_choices(const PlanRequest& request) {
   std::vector<Alternative> list;
   if (request.recompute != RecomputePolicy::automatic) {
-    list.push_back({"let the planner choose what is recomputed", {{"plan.recompute", "auto"}}});
+    list.push_back({"let the planner choose the recomputation", {{"plan.recompute", "auto"}}});
   }
   if (request.loss_chunks) list.push_back({"let the planner choose the loss chunks", {{"plan.loss_chunks", "auto"}}});
   if (request.group) {
@@ -245,22 +243,6 @@ std::optional<Outcome> try_change(const Alternative& alternative, const Config& 
   });
 }
 
-}  // namespace
-
-Leaving leaving_of(const Config& config, const PlanningInput& input) {
-  const Graph graph = build_training_graph(config, input.facts, 1).graph;
-  Residency residency{.pages = {kStoredAlignment.n, 2}, .optimizer_state = kBeyond};
-  const Bytes state = stored_layout(apply_paging(graph, {}, residency)).total();
-  Bytes all = state;
-  // Parameters and accumulators may rest on other tiers as well.
-  for (const Value& value : graph.values) {
-    if (value.persistent() && (value.role == Role::parameter || value.role == Role::accumulator)) all += value.bytes();
-  }
-  return {all, state};
-}
-
-namespace {
-
 // Runs body(i), which returns its work, for one alternative after the other, as long as the expected work of the next ones and
 // the `work` so far stay within the limit. The expected work of one is the smaller of `each`, the work of the plan that it
 // changes, and the largest work so far. The first one runs in any case if there was no work before. Some run in parallel; the
@@ -307,74 +289,6 @@ std::vector<std::size_t> look_at_alternatives(std::size_t count, double work, do
   }
   return left_out;
 }
-
-}  // namespace
-
-void add_remedies(json& object, const Config& config, const PlanningInput& input, PlanSpace& space, Bytes floor,
-                  const Spent& spent) {
-  const std::vector<Kind> kinds{{automatic_choices(input.request), true},
-                                {automatic_batch(input.request), true},
-                                {rooms_beyond_memory(config, input, leaving_of(config, input))},
-                                {{more_memory(input, floor, space.knee())}},
-                                {narrower_numbers(config)},
-                                {other_bases(config)},
-                                {other_ranks(config)},
-                                {shorter_samples(config)},
-                                {frozen_parts(config, input)},
-                                {new_adapters(config)},
-                                {no_state(config)}};
-  struct Found {
-    int rank;  // of its cost other than seconds
-    double seconds;
-    json object;
-  };
-  // A remedy takes about as much memory as the request itself, with a disk up to three times as much.
-  const std::optional<Bytes> room = MemoryLimit::room();
-  bool floors_alone = input.request.floor_only || (room && *room < spent.memory * 3);
-  std::vector<std::optional<Found>> found(kinds.size());
-  std::vector<std::size_t> looked(kinds.size());  // number of alternatives looked at, per kind
-  const auto look = [&](std::size_t i) {
-    double work = 0;
-    for (looked[i] = 0; looked[i] < kinds[i].alternatives.size() && work < kMostAlternativeWork;) {
-      const Alternative& each = kinds[i].alternatives[looked[i]++];
-      const std::optional<Outcome> outcome = try_change(each, config, input, floors_alone, work);
-      if (!outcome) continue;
-      const int rank = kinds[i].free ? 0 : static_cast<int>(i) + (each.changes_result ? static_cast<int>(kinds.size()) : 0);
-      found[i] = Found{rank,
-                       outcome->seconds,
-                       {{"text", each.text},
-                        {"changes", to_json(each.changes)},
-                        {"process_bytes", outcome->process.n},
-                        {"update_seconds", outcome->seconds},
-                        {"changes_result", each.changes_result}}};
-      if (outcome->assumed_disk) found[i]->object["assumed_disk_bytes_per_second"] = kAssumedDiskRate;
-      if (outcome->floors_alone) found[i]->object["floors_alone"] = true;
-      return work;
-    }
-    return work;
-  };
-  const auto forget = [&](std::size_t i) {
-    found[i].reset();
-    looked[i] = 0;
-  };
-  look_at_alternatives(kinds.size(), spent.work, space.effort().work, look, forget, &floors_alone);
-  json left_out = json::array();
-  for (std::size_t i = 0; i < kinds.size(); ++i) {
-    if (found[i]) continue;
-    for (std::size_t c = looked[i]; c < kinds[i].alternatives.size(); ++c) left_out.push_back(kinds[i].alternatives[c].text);
-  }
-  std::vector<Found> helpful;
-  for (std::optional<Found>& remedy : found) {
-    if (remedy) helpful.push_back(std::move(*remedy));
-  }
-  std::ranges::stable_sort(helpful, {}, [](const Found& remedy) { return std::pair(remedy.rank, remedy.seconds); });
-  json list = json::array();
-  for (Found& remedy : helpful) list.push_back(std::move(remedy.object));
-  object["infeasible"]["remedies"] = std::move(list);
-  object["left_out"] = std::move(left_out);
-}
-
-namespace {
 
 // Moves values to the next tier, the least often read first.
 std::vector<Alternative> tier_levers(const std::string& tier) {
@@ -507,6 +421,82 @@ bool alike(const Outcome& a, const Outcome& b) {
 
 }  // namespace
 
+Leaving leaving_of(const Config& config, const PlanningInput& input) {
+  const Graph graph = build_training_graph(config, input.facts, 1).graph;
+  Residency residency{.pages = {kStoredAlignment.n, 2}, .optimizer_state = kBeyond};
+  const Bytes state = stored_layout(apply_paging(graph, {}, residency)).total();
+  Bytes all = state;
+  // Parameters and accumulators may rest on other tiers as well.
+  for (const Value& value : graph.values) {
+    if (value.persistent() && (value.role == Role::parameter || value.role == Role::accumulator)) all += value.bytes();
+  }
+  return {all, state};
+}
+
+void add_remedies(json& object, const Config& config, const PlanningInput& input, Bytes floor, Bytes knee,
+                  const Spent& spent) {
+  const std::vector<Kind> kinds{{automatic_choices(input.request), true},
+                                {automatic_batch(input.request), true},
+                                {rooms_beyond_memory(config, input, leaving_of(config, input))},
+                                {{more_memory(input, floor, knee)}},
+                                {narrower_numbers(config)},
+                                {other_bases(config)},
+                                {other_ranks(config)},
+                                {shorter_samples(config)},
+                                {frozen_parts(config, input)},
+                                {new_adapters(config)},
+                                {no_state(config)}};
+  struct Found {
+    int rank;  // of its cost other than seconds
+    double seconds;
+    json object;
+  };
+  // A remedy takes about as much memory as the request itself, with a disk up to three times as much.
+  const std::optional<Bytes> room = MemoryLimit::room();
+  bool floors_alone = input.request.floor_only || (room && *room < spent.memory * 3);
+  std::vector<std::optional<Found>> found(kinds.size());
+  std::vector<std::size_t> looked(kinds.size());  // number of alternatives looked at, per kind
+  const auto look = [&](std::size_t i) {
+    double work = 0;
+    for (looked[i] = 0; looked[i] < kinds[i].alternatives.size() && work < kMostAlternativeWork;) {
+      const Alternative& each = kinds[i].alternatives[looked[i]++];
+      const std::optional<Outcome> outcome = try_change(each, config, input, floors_alone, work);
+      if (!outcome) continue;
+      const int rank = kinds[i].free ? 0 : static_cast<int>(i) + (each.changes_result ? static_cast<int>(kinds.size()) : 0);
+      found[i] = Found{rank,
+                       outcome->seconds,
+                       {{"text", each.text},
+                        {"changes", to_json(each.changes)},
+                        {"process_bytes", outcome->process.n},
+                        {"update_seconds", outcome->seconds},
+                        {"changes_result", each.changes_result}}};
+      if (outcome->assumed_disk) found[i]->object["assumed_disk_bytes_per_second"] = kAssumedDiskRate;
+      if (outcome->floors_alone) found[i]->object["floors_alone"] = true;
+      return work;
+    }
+    return work;
+  };
+  const auto forget = [&](std::size_t i) {
+    found[i].reset();
+    looked[i] = 0;
+  };
+  look_at_alternatives(kinds.size(), spent.work, spent.own, look, forget, &floors_alone);
+  json left_out = json::array();
+  for (std::size_t i = 0; i < kinds.size(); ++i) {
+    if (found[i]) continue;
+    for (std::size_t c = looked[i]; c < kinds[i].alternatives.size(); ++c) left_out.push_back(kinds[i].alternatives[c].text);
+  }
+  std::vector<Found> helpful;
+  for (std::optional<Found>& remedy : found) {
+    if (remedy) helpful.push_back(std::move(*remedy));
+  }
+  std::ranges::stable_sort(helpful, {}, [](const Found& remedy) { return std::pair(remedy.rank, remedy.seconds); });
+  json list = json::array();
+  for (Found& remedy : helpful) list.push_back(std::move(remedy.object));
+  object["infeasible"]["remedies"] = std::move(list);
+  object["left_out"] = std::move(left_out);
+}
+
 void add_levers(json& object, const Config& config, const PlanningInput& input, PlanSpace& space, const Plan& plan,
                 const Spent& spent) {
   std::vector<Lever> rows = budget_levers(space, input, plan);
@@ -530,7 +520,7 @@ void add_levers(json& object, const Config& config, const PlanningInput& input, 
   };
   json left_out = json::array();
   for (const std::size_t i :
-       look_at_alternatives(all.size(), spent.work, space.effort().work, look, [&](std::size_t i) { planned[i].reset(); })) {
+       look_at_alternatives(all.size(), spent.work, spent.own, look, [&](std::size_t i) { planned[i].reset(); })) {
     left_out.push_back(all[i].text);
   }
   for (std::optional<Lever>& row : planned) {

@@ -19,9 +19,10 @@ Leaving leaving_of(const Config& config, const PlanningInput& input);
 // for lack of work or of memory for planning.
 inline constexpr double kMostAlternativeWork = 10 * kWorkPerSecond;
 
-// The cost of planning before the alternatives: `work` for other values of a solved key, `memory` for the request itself.
+// The cost of planning before the alternatives: `work` for other values of a solved key; `own` work and `memory` for the request
+// itself.
 struct Spent {
-  double work = 0;
+  double work = 0, own = 0;
   Bytes memory;
 };
 
@@ -30,10 +31,10 @@ struct Spent {
 // bytes nor seconds are left out.
 void add_levers(nlohmann::json& object, const Config& config, const PlanningInput& input, PlanSpace& space, const Plan& plan,
                 const Spent& spent);
-// Adds the array `infeasible.remedies`: remedies that leave results unchanged come first, then the order is by cost. `space` and
-// `floor` (process bytes) belong to the request. No disk is measured: an unmeasured disk counts with kAssumedDiskRate, and the
+// Adds the array `infeasible.remedies`: remedies that leave results unchanged come first, then the order is by cost. `floor` and
+// `knee`: process bytes of the request. No disk is measured: an unmeasured disk counts with kAssumedDiskRate, and the
 // remedy says so. With little memory, or if the request is for floors alone, only the smallest plan of each is made.
-void add_remedies(nlohmann::json& object, const Config& config, const PlanningInput& input, PlanSpace& space, Bytes floor,
+void add_remedies(nlohmann::json& object, const Config& config, const PlanningInput& input, Bytes floor, Bytes knee,
                   const Spent& spent);
 
 }  // namespace plimsoll

@@ -42,7 +42,7 @@ std::int64_t checkpoints_of(const Config& config, double update_seconds) {
 
 Written on_disk(const Plan& plan) {
   const std::size_t disk = tier_of(plan.tiers, TierKind::disk);
-  if (disk == 0 || plan.stored[disk].n == 0) return {};
+  if (plan.stored[disk].n == 0) return {};
   return written_by(lower(plan), plan.graph, disk);
 }
 

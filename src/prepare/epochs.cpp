@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "base/ceil_div.h"
 #include "data/sample_file.h"
@@ -15,6 +14,42 @@ bool packs(const Config& config, const TokenFile& file) { return config.batch.pa
 
 std::int64_t samples_of(const Config& config, const TokenFile& file) {
   return file.samples > 0 ? file.samples : make_samples(file.tokens, config.model.context, file.name).count();
+}
+
+struct Sums {
+  std::int64_t units = 0, positions = 0;
+
+  void add(const SampleSize& size) { units += size.units, positions += size.positions; }
+};
+
+constexpr std::int64_t kMostRead = 1 << 20;  // samples
+
+// The sums over the first `count` samples of an epoch. All samples of a stream except the last one are as long as the context.
+Sums sums_of(const SampleSource& source, const SampleOrder& order, std::int64_t epoch, std::int64_t count, bool stream) {
+  Sums sums;
+  const std::int64_t begin = epoch * order.samples;
+  if (!stream || count <= kMostRead) {
+    for (std::int64_t i = begin; i < begin + count; ++i) sums.add(source.size(order.at(i).sample));
+    return sums;
+  }
+  const std::int64_t row = source.size(0).positions, last = source.size(order.samples - 1).positions;
+  sums.positions = sums.units = count * row - (count == order.samples ? row - last : 0);
+  return sums;
+}
+
+std::int64_t samples_of_updates(const SampleSource& source, const SampleOrder& order, WindowRule rule, std::int64_t updates) {
+  if (rule.samples > 0) {
+    if (rule.span == 0) return updates * rule.samples;
+    const std::int64_t of_span = ceil_div(rule.span, rule.samples);
+    return updates / of_span * rule.span + std::min(updates % of_span * rule.samples, rule.span);
+  }
+  rule.packs = false;  // how samples lie in rows does not matter
+  Window window;
+  std::int64_t first = 0, done = 0;
+  for (; done < updates && first < kMostRead; ++done, first = window.end()) cut_window(order, source, rule, first, window);
+  if (done == updates) return first;
+  if (rule.span > 0) return rule.span;  // the number of updates follows from the span
+  return std::llround(static_cast<double>(first) / static_cast<double>(done) * static_cast<double>(updates));
 }
 
 }  // namespace
@@ -78,60 +113,18 @@ EpochFacts epoch_facts(const Config& config, const TokenFile& train) {
 }
 
 std::int64_t updates_of_epochs(const Config& config, const TokenFile& train) {
-  const WindowRule rule = window_rule(config, train);
+  WindowRule rule = window_rule(config, train);
   if (rule.samples > 0) return ceil_div(rule.span, rule.samples);
   const std::unique_ptr<SampleSource> source = source_over(config, train);
   const SampleOrder order = sample_order(config, source->count());
   Window window;
   std::int64_t updates = 0;
-  WindowRule unpacked = rule;  // how samples lie in rows does not matter
-  unpacked.packs = false;
-  for (std::int64_t first = 0; first < rule.span; first = window.end(), ++updates)
-    cut_window(order, *source, unpacked, first, window);
+  rule.packs = false;  // how samples lie in rows does not matter
+  for (std::int64_t first = 0; first < rule.span; first = window.end(), ++updates) {
+    cut_window(order, *source, rule, first, window);
+  }
   return updates;
 }
-
-namespace {
-
-struct Sums {
-  std::int64_t units = 0, positions = 0;
-
-  void add(const SampleSize& size) { units += size.units, positions += size.positions; }
-};
-
-constexpr std::int64_t kMostRead = 1 << 20;  // samples
-
-// The sums over the first `count` samples of an epoch. All samples of a stream except the last one are as long as the context.
-Sums sums_of(const SampleSource& source, const SampleOrder& order, std::int64_t epoch, std::int64_t count, bool stream) {
-  Sums sums;
-  const std::int64_t begin = epoch * order.samples;
-  if (!stream || count <= kMostRead) {
-    for (std::int64_t i = begin; i < begin + count; ++i) sums.add(source.size(order.at(i).sample));
-    return sums;
-  }
-  const std::int64_t row = source.size(0).positions, last = source.size(order.samples - 1).positions;
-  sums.positions = sums.units = count * row - (count == order.samples ? row - last : 0);
-  return sums;
-}
-
-std::int64_t samples_of_updates(const SampleSource& source, const SampleOrder& order, const WindowRule& rule,
-                                std::int64_t updates) {
-  if (rule.samples > 0) {
-    if (rule.span == 0) return updates * rule.samples;
-    const std::int64_t of_span = ceil_div(rule.span, rule.samples);
-    return updates / of_span * rule.span + std::min(updates % of_span * rule.samples, rule.span);
-  }
-  WindowRule unpacked = rule;  // how samples lie in rows does not matter
-  unpacked.packs = false;
-  Window window;
-  std::int64_t first = 0, done = 0;
-  for (; done < updates && first < kMostRead; ++done, first = window.end()) cut_window(order, source, unpacked, first, window);
-  if (done == updates) return first;
-  if (rule.span > 0) return rule.span;  // the number of updates follows from the span
-  return std::llround(static_cast<double>(first) / static_cast<double>(done) * static_cast<double>(updates));
-}
-
-}  // namespace
 
 RunCounts counts_of_run(const Config& config, const TokenFile& train, const EpochFacts* epoch) {
   const std::unique_ptr<SampleSource> source = source_over(config, train);

@@ -4,14 +4,14 @@
 
 #include "formats/bounded_json.h"
 #include "formats/file.h"
+#include "prepare/plan_json.h"
 
 namespace plimsoll {
 
 using nlohmann::json;
 
 Error not_a_plan(const std::string& path, const std::string& why) {
-  return config_error("E-PLAN-FILE", path, why, "a plan file, which holds its values",
-                      {Remedy::of_command("plan CONFIG", {{"command.out", "plan.json"}})});
+  return config_error("E-PLAN-FILE", path, why, "a plan file, which holds its values", {new_plan()});
 }
 
 json read_plan(const std::string& path) {

@@ -12,8 +12,6 @@ namespace {
 
 using nlohmann::json;
 
-json bytes_or_null(const std::optional<Bytes>& bytes) { return bytes ? json(bytes->n) : json(nullptr); }
-
 json precision_json(const PrecisionNames& precision) {
   return {{"compute", precision.compute},
           {"storage", precision.storage},
@@ -58,7 +56,7 @@ json tiers_json(const Plan& plan) {
   return tiers;
 }
 
-// Lanes of the link that leads past the first tier, and of the next link if anything passes it.
+// Lanes of the link that leads past the first tier, and of the next link if anything passes both.
 json lanes_json(const Plan& plan) {
   json lanes = {{"compute", plan.lanes.kernels}, {"in", plan.lanes.in[0]}, {"out", plan.lanes.out[0]}};
   if (plan.stored[2].n > 0) lanes.update({{"far_in", plan.lanes.in[1]}, {"far_out", plan.lanes.out[1]}});
@@ -171,27 +169,22 @@ std::string action_of(const Value& value) {
   return value.clone_of.valid() ? "recompute" : "keep";
 }
 
-json ranges_json(const Plan& plan, const Buffer& buffer, std::size_t index) {
+// The steps of each phase in which a buffer lives; all steps without a buffer.
+json ranges_json(const Plan& plan, const Buffer* buffer, Bytes offset) {
   json ranges = json::array();
   for (const Phase phase : plan.timeline.phases()) {
-    const StepRange range = plan.timeline.of(phase);
-    const int begin = std::max(range.begin, phase == Phase::first ? buffer.first_begin : buffer.begin);
-    const int end = std::min(range.end, buffer.end);
+    auto [begin, end] = plan.timeline.of(phase);
+    if (buffer != nullptr) begin = std::max(begin, phase == Phase::first ? buffer->first_begin : buffer->begin);
+    if (buffer != nullptr) end = std::min(end, buffer->end);
     if (begin >= end) continue;
-    ranges.push_back({{"phase", name(plan.graph, phase)}, {"begin", begin}, {"end", end}, {"offset", plan.offsets[index].n}});
+    ranges.push_back({{"phase", name(plan.graph, phase)}, {"begin", begin}, {"end", end}, {"offset", offset.n}});
   }
   return ranges;
 }
 
-// A value that rests on another tier through the whole run.
-json stored_json(const Plan& plan, ValueId id, Bytes offset) {
+// A value of the graph, as one without a producer.
+json value_json(const Plan& plan, ValueId id, const Tier& tier, Bytes alignment, const std::string& action, json ranges) {
   const Value& value = plan.graph.values[id];
-  json ranges = json::array();
-  for (const Phase phase : plan.timeline.phases()) {
-    const StepRange range = plan.timeline.of(phase);
-    if (range.empty()) continue;
-    ranges.push_back({{"phase", name(plan.graph, phase)}, {"begin", range.begin}, {"end", range.end}, {"offset", offset.n}});
-  }
   return {{"id", id.index},
           {"name", value.name},
           {"op", nullptr},
@@ -200,11 +193,11 @@ json stored_json(const Plan& plan, ValueId id, Bytes offset) {
           {"role", name(value.role)},
           {"dtype", name(value.type.dtype)},
           {"shape", std::vector(value.type.shape.begin(), value.type.shape.end())},
-          {"bytes", align_up(value.bytes(), kStoredAlignment).n},
-          {"tier", plan.tiers[value.tier].name},
+          {"bytes", align_up(value.bytes(), alignment).n},
+          {"tier", tier.name},
           {"alias_of", nullptr},
-          {"action", "paged"},
-          {"ranges", ranges}};
+          {"action", action},
+          {"ranges", std::move(ranges)}};
 }
 
 // Values first, by id; kernel scratch after them, under ids of its own.
@@ -215,23 +208,20 @@ json values_json(const Plan& plan) {
     const ValueId id{i};
     const BufferId buffer = plan.lifetimes.buffer_of[id];
     const Value& value = plan.graph.values[id];
-    if (value.persistent() && value.tier != 0) list.push_back(stored_json(plan, id, stored.offsets[id]));
+    if (value.persistent() && value.tier != 0) {
+      const json everywhere = ranges_json(plan, nullptr, stored.offsets[id]);
+      list.push_back(value_json(plan, id, plan.tiers[value.tier], kStoredAlignment, "paged", everywhere));
+    }
     if (!buffer.valid()) continue;
     const Buffer& where = plan.lifetimes.buffers[buffer];
-    const Node* node = value.producer.valid() ? &plan.graph.nodes[value.producer] : nullptr;
-    list.push_back({{"id", i},
-                    {"name", value.name},
-                    {"op", node == nullptr ? json(nullptr) : json(node->op->name)},
-                    {"site", node == nullptr || node->site == 0 ? json(nullptr) : json(fmt::format("{:016x}", node->site))},
-                    {"model_line", node == nullptr ? value.name : node->line},
-                    {"role", name(value.role)},
-                    {"dtype", name(value.type.dtype)},
-                    {"shape", std::vector(value.type.shape.begin(), value.type.shape.end())},
-                    {"bytes", align_up(value.bytes(), kAlignment).n},
-                    {"tier", plan.tiers[0].name},
-                    {"alias_of", where.value == id ? json(nullptr) : json(where.value.index)},
-                    {"action", action_of(value)},
-                    {"ranges", ranges_json(plan, where, buffer.index)}});
+    const json ranges = ranges_json(plan, &where, plan.offsets[buffer.index]);
+    json& row = list.emplace_back(value_json(plan, id, plan.tiers[0], kAlignment, action_of(value), ranges));
+    if (where.value != id) row["alias_of"] = where.value.index;
+    if (!value.producer.valid()) continue;
+    const Node& node = plan.graph.nodes[value.producer];
+    row["op"] = node.op->name;
+    if (node.site != 0) row["site"] = fmt::format("{:016x}", node.site);
+    row["model_line"] = node.line;
   }
   for (std::size_t step = 0; step < plan.lifetimes.scratch.size(); ++step) {
     const BufferId buffer = plan.lifetimes.scratch[step];
@@ -250,12 +240,16 @@ json values_json(const Plan& plan) {
                     {"tier", plan.tiers[0].name},
                     {"alias_of", nullptr},
                     {"action", "scratch"},
-                    {"ranges", ranges_json(plan, where, buffer.index)}});
+                    {"ranges", ranges_json(plan, &where, plan.offsets[buffer.index])}});
   }
   return list;
 }
 
 }  // namespace
+
+json bytes_or_null(const std::optional<Bytes>& bytes) { return bytes ? json(bytes->n) : json(nullptr); }
+
+Remedy new_plan() { return Remedy::of_command("plan CONFIG", {{"command.out", "plan.json"}}); }
 
 json to_json(const Plan& plan, const PlanContext& context, bool values) {
   json object = {{"schema", "plimsoll.plan/1"},
@@ -373,7 +367,7 @@ PlanRecord record_from_json(const json& object) {
   // Older programs stored decisions for blocks, and transfers that begin later.
   if (object.contains("blocks") || (object.contains("late") && !object.at("late").empty())) {
     throw config_error("E-PLAN-FILE", "plan", "an older program made this plan, with decisions that this one does not take",
-                       "a plan file of this program", {Remedy::of_command("plan CONFIG", {{"command.out", "plan.json"}})});
+                       "a plan file of this program", {new_plan()});
   }
   try {
     PlanRecord record;
@@ -397,8 +391,7 @@ PlanRecord record_from_json(const json& object) {
     record.plan_hash = object.at("plan_hash").get<std::string>();
     return record;
   } catch (const json::exception& error) {
-    throw config_error("E-PLAN-FILE", "plan", fmt::format("it is not a plan: {}", error.what()), "a plan file",
-                       {Remedy::of_command("plan CONFIG", {{"command.out", "plan.json"}})});
+    throw config_error("E-PLAN-FILE", "plan", fmt::format("it is not a plan: {}", error.what()), "a plan file", {new_plan()});
   }
 }
 

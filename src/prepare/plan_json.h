@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/remedy.h"
 #include "plan/plan.h"
 #include "plan/search/space.h"
 
@@ -24,6 +25,10 @@ struct PlanContext {
   PrecisionNames precision;
   double planning_seconds = 0;
 };
+
+nlohmann::json bytes_or_null(const std::optional<Bytes>& bytes);
+// The remedy of a plan file that does not fit: another plan of the configuration.
+Remedy new_plan();
 
 nlohmann::json to_json(const Plan& plan, const PlanContext& context, bool values);
 nlohmann::json to_json(const Infeasible& infeasible, const PlanContext& context, int threads);

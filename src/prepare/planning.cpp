@@ -4,6 +4,7 @@
 #include <malloc.h>
 
 #include <algorithm>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -12,7 +13,6 @@
 #include "base/disk_folder.h"
 #include "base/error.h"
 #include "base/memory_limit.h"
-#include "base/shell.h"
 #include "data/order.h"
 #include "data/sample_file.h"
 #include "device/machine_facts.h"
@@ -32,7 +32,6 @@
 #include "prepare/requests.h"
 #include "prepare/run_length.h"
 #include "prepare/token_place.h"
-#include "weights/adapter_weights.h"
 #include "weights/model_source.h"
 
 namespace plimsoll {
@@ -103,64 +102,21 @@ json machine_json(const MachineRecord& record, const Plan& plan) {
   return object;
 }
 
-}  // namespace
-
-const OpKernels& kernels_of(const Machine& machine) {
-  if (machine.backend == Backend::cuda) return kCudaKernels;
-  return machine.libraries.empty() ? kOwnCpuKernels : kCpuKernels;
-}
-
-OpCatalogue catalogue_of(const MachineRecord& record) {
-  return OpCatalogue(record.machine.rates, {record.kernel_seconds.begin(), record.kernel_seconds.end()},
-                     kernels_of(record.machine), record.algorithms);
-}
-
-namespace {
-
 // A transfer that waits for a GPU's kernels would block the single thread of a ring for all other transfers.
 TransferPolicy transfers_for(const Config& config) {
   return config.device == DeviceChoice::cuda ? TransferPolicy::threads : config.plan.transfers;
 }
-
-}  // namespace
-
-void settle_budget(Budget& budget, const MemoryFact& available, bool runs_now,
-                   const std::function<void(const std::string&)>& say) {
-  constexpr int kPercent = 95;
-  const Bytes usual{available.bytes.n / 100 * kPercent / kPage.n * kPage.n};
-  if (!budget.memory) {
-    budget.memory = usual;
-    if (say)
-      say(fmt::format("no memory.budget: the budget is {}, {} % of {} ({})", to_text(*budget.memory), kPercent,
-                      to_text(available.bytes), available.source));
-  } else if (*budget.memory > available.bytes) {
-    const std::string message = fmt::format("the budget is {}, the machine has {} ({})", to_text(*budget.memory),
-                                            to_text(available.bytes), available.source);
-    if (runs_now) {
-      throw Error(ErrorKind::user, ExitCode::does_not_fit, "E-MEM-MACHINE", "memory.budget", message,
-                  "a budget that this machine has", {Change("memory.budget", usual.n)});
-    }
-    if (say) say("note: " + message + ": this plan cannot run there now");
-  }
-}
-
-namespace {
 
 // If kernels run in host memory, memory.budget is the budget for it.
 void check_host_memory(const PlanningInput& input, const std::function<void(const std::string&)>& say) {
   if (!input.budget.host_memory || has_host(input.machine.machine)) return;
   if (wants_disk(input.request) && input.request.beyond.empty()) {
     throw config_error("E-CONFIG-MISSING", "memory.disk", "kernels run in the memory of the host, so nothing can rest there",
-                       "a folder and a size for what leaves memory, or a machine with a device",
+                       "a folder and a size for values outside memory, or a machine with a device",
                        {advised_disk("16GiB"), Change("machine.device", "sim")});
   }
-  if (say)
-    say("note: kernels run in the memory of the host, whose budget is memory.budget: memory.host_memory says nothing here");
+  if (say) say("note: kernels run in the memory of the host, whose budget is memory.budget: memory.host_memory has no effect");
 }
-
-}  // namespace
-
-namespace {
 
 // The facts of existing files, and assumptions about the others.
 DataFacts assumed_facts(const Config& config, const std::vector<AssumedData>& assumed, const std::filesystem::path& cache) {
@@ -233,7 +189,58 @@ void tell_notes(const DataFiles& data, const std::function<void(const std::strin
   for (const std::string& note : data.validation->notes) say("note: " + note);
 }
 
+// A plan runs only in the micro-batches that it was made for: E-PLAN-REPLAY if a configuration or a resumed run requests others.
+void check_replayed_batch(const PlanningInput& input, const PlanRecord& record) {
+  const std::optional<std::int64_t> asked = input.request.micro_batch;
+  if (!asked || *asked == record.decisions.micro_batch) return;
+  throw config_error(
+      "E-PLAN-REPLAY", "plan",
+      fmt::format("the plan goes in micro-batches of {}, and {} are asked for", record.decisions.micro_batch, *asked),
+      "a plan of the micro-batch that train.micro_batch says, or that the run began with",
+      {Remedy::of_command("plan CONFIG", {{"train.micro_batch", *asked}, {"command.out", "plan.json"}})});
+}
+
+Error stored_passes(std::string message, Change budget) {
+  return Error(ErrorKind::user, ExitCode::does_not_fit, "E-PLAN-FIT", "plan", std::move(message),
+               "a budget that holds it, or a plan that was made for this one", {std::move(budget)});
+}
+
+bool fits_blocks(const PlanDecisions& decisions, const std::vector<Unit>& units) {
+  const int count = block_count(units);
+  return decisions.residency.inputs <= count && decisions.residency.kept() <= count;
+}
+
 }  // namespace
+
+const OpKernels& kernels_of(const Machine& machine) {
+  if (machine.backend == Backend::cuda) return kCudaKernels;
+  return machine.libraries.empty() ? kOwnCpuKernels : kCpuKernels;
+}
+
+OpCatalogue catalogue_of(const MachineRecord& record) {
+  return OpCatalogue(record.machine.rates, {record.kernel_seconds.begin(), record.kernel_seconds.end()},
+                     kernels_of(record.machine), record.algorithms);
+}
+
+void settle_budget(Budget& budget, const MemoryFact& available, bool runs_now,
+                   const std::function<void(const std::string&)>& say) {
+  constexpr int kPercent = 95;
+  const Bytes usual{available.bytes.n / 100 * kPercent / kPage.n * kPage.n};
+  if (!budget.memory) {
+    budget.memory = usual;
+    if (say)
+      say(fmt::format("no memory.budget: the budget is {}, {} % of {} ({})", to_text(*budget.memory), kPercent,
+                      to_text(available.bytes), available.source));
+  } else if (*budget.memory > available.bytes) {
+    const std::string message = fmt::format("the budget is {}, the machine has {} ({})", to_text(*budget.memory),
+                                            to_text(available.bytes), available.source);
+    if (runs_now) {
+      throw Error(ErrorKind::user, ExitCode::does_not_fit, "E-MEM-MACHINE", "memory.budget", message,
+                  "a budget that this machine has", {Change("memory.budget", usual.n)});
+    }
+    if (say) say("note: " + message + ": this plan cannot run there now");
+  }
+}
 
 DataFacts planned_facts(const Config& config, const std::filesystem::path& cache) {
   return assumed_facts(config, assume_missing_data(config), cache);
@@ -320,9 +327,10 @@ PlanningResult plan_with_extras(const Config& config, const PlanningInput& input
   const double start = seconds_now();
   const Bytes resident = anonymous_resident();
   OpCatalogue catalogue = catalogue_of(input.machine);
-  PlanSpace space(source_of(config, input.facts), input.request, input.machine.machine, catalogue);
-  auto best = space.best(input.budget);
-  const Spent spent{extras.work, anonymous_resident() - resident};
+  auto space =
+      std::make_unique<PlanSpace>(source_of(config, input.facts), input.request, input.machine.machine, catalogue);
+  auto best = space->best(input.budget);
+  const Spent spent{extras.work, space->effort().work, anonymous_resident() - resident};
   const PlanContext context{input.budget, config_hash(config), precision_names(config), seconds_now() - start};
   PlanningResult result;
   json object;
@@ -341,42 +349,20 @@ PlanningResult plan_with_extras(const Config& config, const PlanningInput& input
   if (input.request.floor_only) object["floors_alone"] = true;
   object["subject"] = subject_json(config, input.machine.machine);
   if (!input.assumed.empty()) object["assumed"] = to_json(input.assumed);
-  if (extras.news.decided) extras.news.decided(object);
+  if (extras.decided) extras.decided(object);
   if (Plan* plan = std::get_if<Plan>(&best)) {
-    if (extras.levers && input.source) add_levers(object, config, input, space, *plan, spent);
+    if (extras.levers && input.source) add_levers(object, config, input, *space, *plan, spent);
     result.plan = std::move(*plan);
-  } else if (input.source) {
-    add_remedies(object, config, input, space, std::get<Infeasible>(best).floor, spent);
   }
-  if (extras.frontier_points > 0) add_frontier(object, space, input.budget, extras.frontier_points, extras.frontier_budgets);
+  if (extras.frontier_points > 0) add_frontier(object, *space, input.budget, extras.frontier_points, extras.frontier_budgets);
+  if (!result.plan && input.source) {
+    const Bytes knee = space->knee();
+    space.reset();  // remedies take its memory
+    add_remedies(object, config, input, std::get<Infeasible>(best).floor, knee, spent);
+  }
   result.text = object.dump(1);
   return result;
 }
-
-namespace {
-
-// A plan runs only in the micro-batches that it was made for: E-PLAN-REPLAY if a configuration or a resumed run requests others.
-void check_replayed_batch(const PlanningInput& input, const PlanRecord& record) {
-  const std::optional<std::int64_t> asked = input.request.micro_batch;
-  if (!asked || *asked == record.decisions.micro_batch) return;
-  throw config_error(
-      "E-PLAN-REPLAY", "plan",
-      fmt::format("the plan goes in micro-batches of {}, and {} are asked for", record.decisions.micro_batch, *asked),
-      "a plan of the micro-batch that train.micro_batch says, or that the run began with",
-      {Remedy::of_command("plan CONFIG", {{"train.micro_batch", *asked}, {"command.out", "plan.json"}})});
-}
-
-Error stored_passes(std::string message, Change budget) {
-  return Error(ErrorKind::user, ExitCode::does_not_fit, "E-PLAN-FIT", "plan", std::move(message),
-               "a budget that holds it, or a plan that was made for this one", {std::move(budget)});
-}
-
-bool fits_blocks(const PlanDecisions& decisions, const std::vector<Unit>& units) {
-  const int count = block_count(units);
-  return decisions.residency.inputs <= count && decisions.residency.kept() <= count;
-}
-
-}  // namespace
 
 PlanningResult replay_plan(const Config& config, const PlanningInput& input, const PlanRecord& record) {
   const double start = seconds_now();
@@ -393,7 +379,7 @@ PlanningResult replay_plan(const Config& config, const PlanningInput& input, con
       graph_hash(graph) != record.graph_hash || !fits_blocks(record.decisions, units) ||
       !are_possible(graph, record.decisions.replays) || !why_not_grouped(graph, units, record.decisions.group).empty()) {
     throw config_error("E-PLAN-REPLAY", "plan", "the plan was made for another model, batch or data format",
-                       "a plan of this configuration", {Remedy::of_command("plan CONFIG", {{"command.out", "plan.json"}})});
+                       "a plan of this configuration", {new_plan()});
   }
   OpCatalogue catalogue = catalogue_of(input.machine);
   PlanningResult result;
@@ -402,23 +388,23 @@ PlanningResult replay_plan(const Config& config, const PlanningInput& input, con
     throw config_error("E-PLAN-REPLAY", "plan",
                        "the plan was made on another machine, or before its kernels were measured, or "
                        "the file was changed",
-                       "a plan of this machine", {Remedy::of_command("plan CONFIG", {{"command.out", "plan.json"}})});
+                       "a plan of this machine", {new_plan()});
   }
   if (input.budget.memory && result.plan->process > *input.budget.memory) {
     throw Error(ErrorKind::user, ExitCode::does_not_fit, "E-PLAN-FIT", "plan",
                 fmt::format("the plan needs {}, the budget is {}", to_text(result.plan->process), to_text(*input.budget.memory)),
-                "a plan that was made for this budget", {Remedy::of_command("plan CONFIG", {{"command.out", "plan.json"}})});
+                "a plan that was made for this budget", {new_plan()});
   }
-  const std::size_t disk_tier = disk_of(input.machine.machine);
-  const Bytes stored = disk_tier > 0 ? result.plan->stored[disk_tier] : Bytes{0};
+  const Bytes stored = result.plan->stored[disk_of(input.machine.machine)];
   if (const Bytes disk = input.budget.disk.value_or(Bytes{0}); stored > disk) {
     throw stored_passes(fmt::format("the plan keeps {} on the disk, the budget is {}", to_text(stored), to_text(disk)),
                         {"memory.disk", fmt::format("{}:{}", config.memory.disk->folder.string(), stored.n)});
   }
   const bool host_bounded = input.budget.host_memory && input.budget.host_memory->n > 0;
-  if (result.plan->host > Bytes{0} && result.plan->stored[1] > Bytes{0} && !host_bounded) {
+  const Bytes on_host = result.plan->stored[tier_of(result.plan->tiers, TierKind::host)];
+  if (result.plan->host > Bytes{0} && on_host > Bytes{0} && !host_bounded) {
     throw stored_passes(
-        fmt::format("the plan keeps {} in the memory of a host, and none is given", to_text(result.plan->stored[1])),
+        fmt::format("the plan keeps {} in the memory of a host, and none is given", to_text(on_host)),
         {"memory.host_memory", result.plan->host.n});
   }
   if (host_bounded && result.plan->host > *input.budget.host_memory) {

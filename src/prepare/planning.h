@@ -77,19 +77,13 @@ void settle_budget(Budget& budget, const MemoryFact& available, bool runs_now,
 const OpKernels& kernels_of(const Machine& machine);
 OpCatalogue catalogue_of(const MachineRecord& record);
 
-// Progress reports for a caller that waits for the plan.
-struct PlanningNews {
-  std::function<void(const nlohmann::json& plan)> decided;  // the plan or the refusal, before levers and remedies are looked for
-  std::function<void(const std::string& work)> goes_on;     // "levers"
-};
-
 struct PlanExtras {
   bool values = false;
   bool levers = false;
-  int frontier_points = 0;                   // 0: no frontier
-  std::vector<Bytes> frontier_budgets = {};  // each gets a point of its own
-  PlanningNews news = {};
-  double work = 0;  // already spent: reduces the work for levers and remedies
+  int frontier_points = 0;                                       // 0: no frontier
+  std::vector<Bytes> frontier_budgets = {};                      // each gets a point of its own
+  std::function<void(const nlohmann::json& plan)> decided = {};  // gets the plan or the refusal before the search for levers
+  double work = 0;                                               // already spent: reduces the work for levers and remedies
 };
 
 struct PlanningResult {

@@ -13,6 +13,7 @@
 #include "formats/atomic_file.h"
 #include "formats/file.h"
 #include "formats/gguf/gguf_tokenizer.h"
+#include "formats/new_folder.h"
 #include "formats/tokenizer_folder.h"
 #include "models/gguf.h"
 #include "ops/op_catalogue.h"
@@ -34,8 +35,6 @@ std::optional<RaggedWindows> ragged_from(const json& object) {
   return RaggedWindows{object.at(0), object.at(1), object.at(2)};
 }
 
-json optional_bytes(const std::optional<Bytes>& bytes) { return bytes ? json(bytes->n) : json(nullptr); }
-
 // The bounds were found when the plan was made; a replay does not search.
 PlanningResult replay(const Config& config, const PlanningInput& input, const std::filesystem::path& path) {
   const json plan = read_plan(path.string());
@@ -50,9 +49,7 @@ PlanningResult replay(const Config& config, const PlanningInput& input, const st
 // A resumed run reads the adapter's configuration here if the folder of its adapter is gone.
 void save_adapter_config(const Config& config, const PrepareOptions& options) {
   if (!config.adapter.active() || options.resumes) return;
-  std::error_code error;
-  std::filesystem::create_directories(options.weights_folder, error);
-  if (error) throw data_error("E-IO-WRITE", options.weights_folder.string(), "the folder cannot be created: " + error.message());
+  create_folder(options.weights_folder);
   const InferenceGraph graph = build_evaluation_graph(config.model.config, 1, 1, 1, config.adapter);
   write_file_atomically(options.weights_folder / kAdapterConfig,
                         peft_config_text(graph.model.graph, config.model.config, config.adapter, config.model.init));
@@ -69,8 +66,7 @@ void save_companions(const Config& config, const PrepareOptions& options) {
   const bool replace = !options.resumes;
   if (replace) std::filesystem::remove(folder / "config.json", error);
   if (init.empty() && tokens.empty()) return;
-  std::filesystem::create_directories(folder, error);
-  if (error) throw data_error("E-IO-WRITE", folder.string(), "the folder cannot be created: " + error.message());
+  create_folder(folder);
   const auto has = [&](const std::filesystem::path& from, const char* name) {
     return std::filesystem::exists(from / name, error);
   };
@@ -115,15 +111,15 @@ std::string prepare_in_child(const Config& config, const PrepareOptions& options
   if (options.settings) input.source = {.settings = *options.settings};
   if (options.micro_batch) input.request.micro_batch = options.micro_batch;
   json result = {{"data_hash", content_hash(input.data.train)},
-                 {"train", to_json(place_of(input.data.train))},
+                 {"train", to_json(input.data.train)},
                  {"validation", nullptr},
                  {"ragged", to_json(input.facts.ragged)},
                  {"machine", machine_text(input.machine.machine)},
                  {"algorithms", input.machine.algorithms},
-                 {"budget", optional_bytes(input.budget.memory)}};
-  if (input.data.validation) result["validation"] = to_json(place_of(*input.data.validation));
+                 {"budget", bytes_or_null(input.budget.memory)}};
+  if (input.data.validation) result["validation"] = to_json(*input.data.validation);
   PlanExtras extras;
-  extras.news.decided = [&](const json& plan) {
+  extras.decided = [&](const json& plan) {
     if (options.decided && plan.at("status") != "fits") options.decided(plan);
   };
   const PlanningResult planned = replays ? replay(config, input, options.plan_file) : plan_with_extras(config, input, extras);
@@ -137,12 +133,6 @@ std::string prepare_in_child(const Config& config, const PrepareOptions& options
 
 }  // namespace
 
-DataFiles open_data(const Prepared& prepared) {
-  DataFiles files{open_place(prepared.train), {}};
-  if (prepared.validation) files.validation = open_place(*prepared.validation);
-  return files;
-}
-
 std::variant<Prepared, Refused> prepare_training(const Config& config, const PrepareOptions& options, const Say& say) {
   const MemoryLimit limit(planning_memory(config, {.machine = options.machine}));
   const std::string text =
@@ -153,8 +143,8 @@ std::variant<Prepared, Refused> prepare_training(const Config& config, const Pre
   prepared.record = record_from_json(result.at("record"));
   prepared.machine = machine_from(result.at("machine").get<std::string>());
   prepared.algorithms = result.at("algorithms");
-  prepared.train = place_from(result.at("train"));
-  if (!result.at("validation").is_null()) prepared.validation = place_from(result.at("validation"));
+  prepared.data.train = token_file_from(result.at("train"));
+  if (!result.at("validation").is_null()) prepared.data.validation = token_file_from(result.at("validation"));
   prepared.data_hash = result.at("data_hash");
   prepared.ragged = ragged_from(result.at("ragged"));
   prepared.plan_text = result.at("plan").get<std::string>();
@@ -170,8 +160,7 @@ Plan rebuild_plan(const Config& config, const TrainingGraph& model, const Prepar
   if (plan.plan_hash != prepared.record.plan_hash) {
     throw Error(ErrorKind::environment, ExitCode::configuration, "E-PLAN-CHANGED", "plan",
                 fmt::format("this process would run plan {}, not {}", plan.plan_hash, prepared.record.plan_hash),
-                "the libraries, threads and instruction set that were planned for",
-                {Remedy::of_command("plan CONFIG", {{"command.out", "plan.json"}})});
+                "the libraries, threads and instruction set that were planned for", {new_plan()});
   }
   return plan;
 }

@@ -26,8 +26,7 @@ struct Prepared {
   PlanRecord record;
   Machine machine;
   std::map<std::string, std::string> algorithms;  // as in the machine's file
-  TokenFilePlace train;
-  std::optional<TokenFilePlace> validation;
+  DataFiles data;
   std::string data_hash;
   std::optional<RaggedWindows> ragged;
   std::string plan_text;  // the plan's JSON
@@ -55,8 +54,6 @@ struct PrepareOptions {
 };
 
 std::variant<Prepared, Refused> prepare_training(const Config& config, const PrepareOptions& options, const Say& say);
-
-DataFiles open_data(const Prepared& prepared);
 
 // Rebuilds the plan that prepare_training decided, in this process.
 Plan rebuild_plan(const Config& config, const TrainingGraph& model, const Prepared& prepared);

@@ -60,10 +60,10 @@ class Solver {
     if (!found && trials_.at(value).refused) throw *trials_.at(value).refused;
     PlanExtras told = extras;
     told.work = work_;
-    if (extras.news.decided) {
-      told.news.decided = [&](json plan) {
+    if (extras.decided) {
+      told.decided = [&](json plan) {
         plan["solve"] = solve_json(found);
-        extras.news.decided(plan);
+        extras.decided(plan);
       };
     }
     PlanningResult result = whole_plan(key_.with(value), told);
@@ -99,9 +99,8 @@ class Solver {
     if (other_rows && has_samples(changed.config)) {
       if (!samples_are_made(changed.config, input_.cache)) {
         const std::string data = changed.config.data.train.text();
-        notes_.push_back(
-            fmt::format("{} has not been tokenised for samples of {} tokens: what an epoch of them comes to is left out", data,
-                        changed.config.model.context));
+        notes_.push_back(fmt::format("{} has not been tokenised for samples of {} tokens: the figures of an epoch are left out",
+                                     data, changed.config.model.context));
         input_.data = {};
         input_.epoch.reset();
         input_.assumed.push_back({"data.train", data, "chat", 4, /*there=*/true});

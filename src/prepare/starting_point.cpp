@@ -173,13 +173,12 @@ struct Method {
 
 std::vector<Method> methods() {
   const auto lora = [](const char* text, const char* base) {
-    return Method{
-        text,
-        {{"adapter.kind", toml_text("lora"), "small matrices beside each linear layer; the model itself stays as it is"},
-         {"adapter.rank", "16", ""},
-         {"adapter.alpha", "32", ""},
-         {"adapter.targets", toml_text("all-linear"), ""},
-         {"quantize.base", toml_text(base), "how the frozen layers are stored"}}};
+    return Method{text,
+                  {{"adapter.kind", toml_text("lora"), "small matrices for each linear layer; the model itself does not change"},
+                   {"adapter.rank", "16", ""},
+                   {"adapter.alpha", "32", ""},
+                   {"adapter.targets", toml_text("all-linear"), ""},
+                   {"quantize.base", toml_text(base), "how the frozen layers are stored"}}};
   };
   return {{"training all parameters", {}},
           lora("LoRA over the blocks of the file", "file"),
@@ -286,9 +285,8 @@ std::string paths_value(const DataPaths& data) {
 
 std::string context_remark(const std::optional<SampleLook>& look, std::int64_t context) {
   if (!look || look->longest - 1 <= context) return "tokens of a sample at most";
-  if (look->most - 1 > context)
-    return "tokens of a sample at most; data.too_long says what becomes of longer ones, which are many";
-  return "99 % of the samples fit; data.too_long says what becomes of longer ones";
+  if (look->most - 1 > context) return "tokens of a sample at most; data.too_long is for longer ones, which are many";
+  return "99 % of the samples fit; data.too_long is for longer ones";
 }
 
 // ---- the request ----

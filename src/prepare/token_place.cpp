@@ -1,6 +1,7 @@
 #include "prepare/token_place.h"
 
 #include <nlohmann/json.hpp>
+#include <string>
 
 #include "base/child.h"
 #include "base/error.h"
@@ -8,36 +9,16 @@
 #include "prepare/training_graph.h"
 
 namespace plimsoll {
+namespace {
 
 using nlohmann::json;
 
-TokenFilePlace place_of(const TokenFile& file) {
-  TokenFilePlace place{{},           file.name,  file.format,      file.bytes_per_token, file.vocab,
-                       file.samples, file.table, file.keeps_vocab, file.counts,          file.notes};
-  for (const TokenPart& part : file.parts) {
-    place.parts.push_back({part.file.path(), part.name, part.offset, part.tokens, part.stamp});
-  }
-  return place;
+template <class Open>
+TokenFile open_in_child(const Open& open) {
+  return token_file_from(json::parse(run_in_child([&] { return to_json(open()).dump(); })));
 }
 
-TokenFile open_place(const TokenFilePlace& place) {
-  TokenFile file;
-  for (const TokenPartPlace& part : place.parts) {
-    file.parts.push_back({File::open(part.path, "E-DATA-MISSING"), part.name, part.offset, part.tokens, part.stamp});
-    require_unchanged(file.parts.back().file, part.stamp);
-    file.tokens += part.tokens;
-  }
-  file.name = place.name;
-  file.format = place.format;
-  file.bytes_per_token = place.bytes_per_token;
-  file.vocab = place.vocab;
-  file.samples = place.samples;
-  file.table = place.table;
-  file.keeps_vocab = place.keeps_vocab;
-  file.counts = place.counts;
-  file.notes = place.notes;
-  return file;
-}
+}  // namespace
 
 json to_json(const SampleCounts& counts) {
   json object;
@@ -45,71 +26,56 @@ json to_json(const SampleCounts& counts) {
   return object;
 }
 
-namespace {
-
-SampleCounts counts_from(const json& object) {
-  SampleCounts counts;
-  for (const auto& [name, count] : kSampleCounts) counts.*count = object.at(name);
-  return counts;
-}
-
-json to_json(const FileStamp& stamp) { return {stamp.device, stamp.inode, stamp.size, stamp.modified}; }
-FileStamp stamp_from(const json& list) { return {list.at(0), list.at(1), list.at(2), list.at(3)}; }
-
-}  // namespace
-
-json to_json(const TokenFilePlace& place) {
+json to_json(const TokenFile& file) {
   json parts = json::array();
-  for (const TokenPartPlace& part : place.parts) {
-    for (const std::string& text : {part.path, part.name}) {
+  for (const TokenPart& part : file.parts) {
+    for (const std::string& text : {part.file.path(), part.name}) {
       if (utf8_valid_prefix(text) != text.size()) {
         throw data_error("E-DATA-PATH", text, "the path is not UTF-8", "a path in UTF-8, and a cache folder whose path is");
       }
     }
-    parts.push_back({{"path", part.path},
+    parts.push_back({{"path", part.file.path()},
                      {"name", part.name},
                      {"offset", part.offset},
                      {"tokens", part.tokens},
-                     {"stamp", to_json(part.stamp)}});
+                     {"stamp", {part.stamp.device, part.stamp.inode, part.stamp.size, part.stamp.modified}}});
   }
   return {{"parts", parts},
-          {"name", place.name},
-          {"format", place.format},
-          {"width", place.bytes_per_token},
-          {"vocab", place.vocab},
-          {"samples", place.samples},
-          {"table", place.table},
-          {"keeps_vocab", place.keeps_vocab},
-          {"counts", to_json(place.counts)},
-          {"notes", place.notes}};
+          {"name", file.name},
+          {"format", file.format},
+          {"width", file.bytes_per_token},
+          {"vocab", file.vocab},
+          {"samples", file.samples},
+          {"table", file.table},
+          {"keeps_vocab", file.keeps_vocab},
+          {"counts", to_json(file.counts)},
+          {"notes", file.notes}};
 }
 
-TokenFilePlace place_from(const json& object) {
-  TokenFilePlace place{{},
-                       object.at("name"),
-                       object.at("format"),
-                       object.at("width"),
-                       object.at("vocab"),
-                       object.at("samples"),
-                       object.at("table"),
-                       object.at("keeps_vocab"),
-                       counts_from(object.at("counts")),
-                       object.at("notes")};
+TokenFile token_file_from(const json& object) {
+  TokenFile file;
   for (const json& part : object.at("parts")) {
-    place.parts.push_back({part.at("path"), part.at("name"), part.at("offset"), part.at("tokens"), stamp_from(part.at("stamp"))});
+    const json& stamp = part.at("stamp");
+    const std::string path = part.at("path");
+    file.parts.push_back({File::open(path, "E-DATA-MISSING"),
+                          part.at("name"),
+                          part.at("offset"),
+                          part.at("tokens"),
+                          {stamp.at(0), stamp.at(1), stamp.at(2), stamp.at(3)}});
+    require_unchanged(file.parts.back().file, file.parts.back().stamp);
+    file.tokens += file.parts.back().tokens;
   }
-  return place;
+  file.name = object.at("name");
+  file.format = object.at("format");
+  file.bytes_per_token = object.at("width");
+  file.vocab = object.at("vocab");
+  file.samples = object.at("samples");
+  file.table = object.at("table");
+  file.keeps_vocab = object.at("keeps_vocab");
+  for (const auto& [name, count] : kSampleCounts) file.counts.*count = object.at("counts").at(name);
+  file.notes = object.at("notes");
+  return file;
 }
-
-namespace {
-
-template <class Open>
-TokenFile open_in_child(const Open& open) {
-  const std::string place = run_in_child([&] { return to_json(place_of(open())).dump(); });
-  return open_place(place_from(json::parse(place)));
-}
-
-}  // namespace
 
 TokenFile open_in_child(const Config& config, const DataPaths& paths, const std::filesystem::path& cache) {
   return open_in_child([&] { return open_data_file(config, paths, cache); });

@@ -11,7 +11,7 @@
 #include "base/error.h"
 #include "config/config_keys.h"
 #include "data/sample_file.h"
-#include "data/token_rows.h"
+#include "data/token_source.h"
 #include "formats/config_json.h"
 #include "formats/tokenizer_folder.h"
 #include "graph/builder.h"
@@ -33,25 +33,13 @@ std::array<ValueId, 2> add_staging(Graph& graph, std::int64_t batch, std::int64_
           builder.add_persistent("data.staging.1", type, Role::staging)};
 }
 
-// The gradient removes nodes and renumbers ids, so feeds are found again by name.
 TrainingValues train_on(Graph& graph, Pass& pass, const OptimizerSettings& optimizer, std::int64_t accumulation) {
   std::vector<LossRoot> roots;
   for (const LossTerm& loss : pass.losses) {
     roots.push_back({loss.losses, loss.name == LossTerm().name ? LossRoot().total : fmt::format("{}.total", loss.name)});
   }
-  const auto for_each_fed = [&](auto&& body) {
-    for (Field& field : pass.inputs) body(field.value);
-    for (LossTerm& loss : pass.losses) body(loss.scale);
-  };
-  std::vector<std::string> names;
-  for_each_fed([&](ValueId value) { names.push_back(graph.values[value].name.text()); });
-  TrainingValues values = add_training(graph, std::move(roots), optimizer, accumulation);
-  std::size_t next = 0;
-  for_each_fed([&](ValueId& value) { value = graph.find(names[next++]); });
-  for (std::size_t i = 0; i < pass.losses.size(); ++i) {
-    pass.losses[i].losses = {};
-    pass.losses[i].total = values.loss_totals[i];
-  }
+  const TrainingValues values = add_training(graph, std::move(roots), optimizer, accumulation);
+  for (std::size_t i = 0; i < pass.losses.size(); ++i) pass.losses[i].total = values.loss_totals[i];
   return values;
 }
 
@@ -61,7 +49,7 @@ Error nothing_stored(const Config& config) {
                               : "no linear layer is frozen whose matrix products alone read";
   return config_error("E-CONFIG-CONFLICT", "quantize.base",
                       fmt::format("it is {}, and {}", config_key("quantize.base").text(config), why),
-                      "frozen linear layers, beside which something else is trained", {Change("quantize.base", "none")});
+                      "frozen linear layers, and other trained parameters", {Change("quantize.base", "none")});
 }
 
 }  // namespace

@@ -64,7 +64,7 @@ using Instruction = std::variant<RunKernel, Feed, Fetch, StartCopy, WaitCopy, Lo
 
 struct Program {
   Bytes arena;
-  std::array<Bytes, kMostTiers> stored;  // the arenas of the tiers past the first
+  PerTier<Bytes> stored;  // the arenas of the tiers past the first
   std::vector<Instruction> load, micro, update, save;
   std::vector<std::vector<Instruction>> forward;  // by forward pass of the graph
   std::vector<Operand> persistent;                // parameters, optimizer state, staging: never poisoned

@@ -68,7 +68,7 @@ class Verifier {
   void start(const StartCopy& copy) {
     const bool in = copy.from.tier != 0;
     const Operand &here = in ? copy.to : copy.from, &there = in ? copy.from : copy.to;
-    if (here.tier != 0 || there.tier == 0 || there.tier >= kMostTiers) fail("a copy that is not between tier 0 and another one");
+    if (here.tier != 0 || there.tier == 0) fail("a copy that is not between tier 0 and another one");
     check_place(copy.room, in ? Use::writes : Use::reads);
     if (here.offset != copy.room.offset || here.bytes > copy.room.bytes) fail(range_text(here) + " leaves its room");
     if (here.bytes != there.bytes) fail("a copy of unequal sizes");

@@ -17,7 +17,6 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/shell.h"
 #include "base/text.h"
 #include "formats/atomic_file.h"
 #include "formats/atomic_folder.h"
@@ -56,7 +55,7 @@ Error already_holds_run(const RunFolder& folder) {
     expected = "a new folder, or this run resumed although it has diverged";
   } else if (!is_there(folder.checkpoint()) && !has_weights(folder.weights())) {
     changes = {{"command.run", beside}};
-    expected = "a new folder: this run ended before it first saved, and what it wrote down of its updates is kept";
+    expected = "a new folder: this run ended before its first save, and the lines of its updates are kept";
   } else if (!is_there(folder.checkpoint())) {
     changes = {{"command.run", beside}, {"model.init", std::filesystem::absolute(folder.weights()).string()}};
     expected = "a new folder, in which a run may begin with these weights: there is no checkpoint";
@@ -124,16 +123,6 @@ std::string_view number_text(double value, std::span<char> room) {
   return {room.data(), end.size};
 }
 
-}  // namespace
-
-bool RunFolder::has_updates() const {
-  std::error_code none;
-  const std::uintmax_t size = std::filesystem::file_size(path_ / kMetrics, none);
-  return !none && size > 0;
-}
-
-namespace {
-
 // Proposes a new folder at a writable place, for a run that has not begun.
 Remedies elsewhere(const std::filesystem::path& run) {
   const std::filesystem::path beside = new_folder_beside(run);
@@ -142,7 +131,23 @@ Remedies elsewhere(const std::filesystem::path& run) {
   return {Change("command.run", (room ? beside : new_folder_beside(here)).string())};
 }
 
+std::optional<Metrics> metrics_from(const nlohmann::json& object) {
+  const auto is_number = [&](const char* key) { return object.contains(key) && object[key].is_number(); };
+  if (!is_number("update") || !is_number("loss") || !is_number("grad_norm")) return {};
+  Metrics metrics;
+  metrics.update = object["update"];
+  metrics.loss = object["loss"];
+  metrics.grad_norm = object["grad_norm"];
+  return metrics;
+}
+
 }  // namespace
+
+bool RunFolder::has_updates() const {
+  std::error_code none;
+  const std::uintmax_t size = std::filesystem::file_size(path_ / kMetrics, none);
+  return !none && size > 0;
+}
 
 std::string run_status(const std::filesystem::path& run) {
   const std::string status = status_in(read_run(run));
@@ -231,8 +236,7 @@ void RunFolder::mark_interrupted() {
   const bool held = lock_ >= 0 && ::flock(lock_, LOCK_EX | LOCK_NB) == 0;
   if (!held || status_in(run) != "running") return;
   ended_process_ = pid_in(run).value_or(0);
-  const std::string message =
-      fmt::format("process {} ended without a word; its last checkpoint is what remains", *ended_process_);
+  const std::string message = fmt::format("process {} ended without a report; its last checkpoint remains", *ended_process_);
   run["status"] = "interrupted";
   run["exit_code"] = static_cast<int>(ExitCode::interrupted);
   run["error"] = {{"code", "E-INTERRUPTED"}, {"message", message}};
@@ -332,20 +336,6 @@ void RunFolder::overwrite_run(const nlohmann::json& run) const noexcept {
     const int cut = ::ftruncate(fd, size);
   close(fd);
 }
-
-namespace {
-
-std::optional<Metrics> metrics_from(const nlohmann::json& object) {
-  const auto is_number = [&](const char* key) { return object.contains(key) && object[key].is_number(); };
-  if (!is_number("update") || !is_number("loss") || !is_number("grad_norm")) return {};
-  Metrics metrics;
-  metrics.update = object["update"];
-  metrics.loss = object["loss"];
-  metrics.grad_norm = object["grad_norm"];
-  return metrics;
-}
-
-}  // namespace
 
 void RunFolder::open_metrics(std::int64_t updates) {
   follow();

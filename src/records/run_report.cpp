@@ -72,7 +72,7 @@ void RunReport::interrupt(const std::string& by) {
 
 void RunReport::finish(const Progress& progress, const Device& device, Audit* audit) {
   progress_ = progress;
-  for (std::size_t i = 1; i < measured_tiers_.size(); ++i) measured_tiers_[i] = device.use_of(i);
+  for (std::size_t i = 1; i < tiers_.size(); ++i) measured_tiers_[i] = device.use_of(i);
   process_hwm = peak_resident();
   measured_arena = device.resident();
   measured_device_ = device.used();

@@ -68,7 +68,7 @@ struct RunReport {
   Bytes predicted_process_, predicted_host_, predicted_arena_, predicted_live_;
   std::vector<Phases> measured_phases_;
   std::optional<Bytes> measured_live_, measured_device_;
-  std::array<std::optional<TierUse>, kMostTiers> measured_tiers_;
+  PerTier<std::optional<TierUse>> measured_tiers_;
   std::vector<Tier> tiers_;
   std::string method_ = "resident";
   Bytes warm_, grown_;  // resident after warm-up, and later growth

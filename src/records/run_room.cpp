@@ -3,7 +3,6 @@
 #include <fmt/core.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -78,12 +77,11 @@ RunRoom room_of_run(const Graph& graph, const ModelConfig& model, const WeightLa
 }
 
 std::optional<Bytes> free_bytes(const fs::path& path) {
-  struct statvfs facts {};
+  std::error_code error;
+  const fs::space_info space = fs::space(existing(path), error);
   // Some network file systems report zeros.
-  if (::statvfs(existing(path).c_str(), &facts) != 0 || facts.f_blocks == 0) return {};
-  constexpr std::uint64_t kMost = std::uint64_t{1} << 62;
-  const std::uint64_t block = std::max<std::uint64_t>(1, facts.f_frsize);
-  return Bytes{static_cast<std::int64_t>(std::min<std::uint64_t>(facts.f_bavail, kMost / block) * block)};
+  if (error || space.capacity == 0) return {};
+  return Bytes{static_cast<std::int64_t>(std::min(space.available, std::uintmax_t{1} << 62))};
 }
 
 void check_room(const RunFolder& folder, const RunRoom& room, Bytes pages, const fs::path& pages_in,

@@ -1,7 +1,7 @@
-// The audit: measures a run's use of its arena without reading the plan. Before each phase all bytes without state are poisoned.
-// After it (a) the height is the highest changed byte, or the end of a library's scratch if that is higher, (b) the live peak
-// follows from the ranges that instructions read and write, (c) the sentinel after each scratch must be intact. The audit also
-// replays every instruction on the `check` device.
+// The audit: measures a run's use of its arena without reading the plan. All bytes without state are poisoned before each phase.
+// Afterwards the height is the highest changed byte, or the end of a library's scratch if that is higher. The live peak follows
+// from the ranges that instructions read and write. The sentinel after each scratch must be intact. The audit also replays every
+// instruction on the `check` device.
 #pragma once
 
 #include <cstdint>

@@ -14,7 +14,7 @@ Device::BoundKernel CpuDevice::bind(const KernelRequest& request) {
 }
 
 TierStore& CpuDevice::store_of(std::uint8_t tier) const {
-  TierStore* store = stores_.at(tier);
+  TierStore* store = stores_[tier];
   ensure(store != nullptr, "device", "a program that copies between tiers lacks one");
   return *store;
 }
@@ -40,7 +40,7 @@ void CpuDevice::stamp(std::size_t number) {
 }
 
 std::optional<TierUse> CpuDevice::use_of(std::size_t tier) const {
-  const TierStore* store = stores_.at(tier);
+  const TierStore* store = stores_[tier];
   if (store == nullptr) return {};
   return TierUse{store->height(), store->written(), store->wear(), store->transfers()};
 }

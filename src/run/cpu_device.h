@@ -2,7 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 
 #include "device/arena.h"
 #include "device/tier_store.h"
@@ -13,7 +12,7 @@ namespace plimsoll {
 class CpuDevice : public Device {
  public:
   // The tiers past the first, by number; null for a tier without data.
-  using Stores = std::array<TierStore*, kMostTiers>;
+  using Stores = PerTier<TierStore*>;
   // All arguments outlive this.
   explicit CpuDevice(const Arena& arena, const Stores& stores = {}) : arena_(arena), stores_(stores) {}
 

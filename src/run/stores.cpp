@@ -18,12 +18,13 @@ void demand_io_uring() {
   if (refusal.empty()) return;
   throw Error(ErrorKind::environment, ExitCode::configuration, "E-PLAN-CHANGED", "disk tier",
               fmt::format("the plan moves pages through io_uring, which is refused now: {}", refusal),
-              "what the plan was made with; threads need more bytes", {Change("plan.transfers", "threads")});
+              "the engine of the plan; threads need more bytes", {Change("plan.transfers", "threads")});
 }
 
 }  // namespace
 
-Stores::Stores(const Program& program, const Plan& plan, const std::filesystem::path& folder, const LinkLimits& limits) {
+Stores::Stores(const Program& program, const Plan& plan, const std::filesystem::path& folder, const LinkLimits& limits)
+    : stores_(plan.tiers.size()) {
   std::vector<std::shared_ptr<LinkLimit>> links;
   for (std::size_t tier = 1; tier < plan.tiers.size(); ++tier) {
     if (limits[tier - 1] > 0) links.push_back(std::make_shared<LinkLimit>(LinkLimit{limits[tier - 1]}));
@@ -44,8 +45,8 @@ Stores::Stores(const Program& program, const Plan& plan, const std::filesystem::
 }
 
 CpuDevice::Stores Stores::all() const {
-  CpuDevice::Stores all{};
-  for (std::size_t tier = 0; tier < all.size(); ++tier) all[tier] = stores_[tier].get();
+  CpuDevice::Stores all;
+  for (std::size_t tier = 0; tier < stores_.size(); ++tier) all[tier] = stores_[tier].get();
   return all;
 }
 

@@ -1,9 +1,9 @@
 // The tiers of a program past the first, each with the pieces of its copies: the memory of a host, a disk.
 #pragma once
 
-#include <array>
 #include <filesystem>
 #include <memory>
+#include <vector>
 
 #include "device/disk/page_file.h"
 #include "program/program.h"
@@ -16,7 +16,7 @@ using LinkLimits = PerLink<double>;
 
 class Stores {
  public:
-  // The tier named "disk" is a file in the folder. Throws E-PLAN-CHANGED if the planned engine is refused now, because another
+  // A disk is a file in the folder. Throws E-PLAN-CHANGED if the planned engine is refused now, because another
   // one needs other bytes, and the errors of PageFile and HostStore.
   Stores(const Program& program, const Plan& plan, const std::filesystem::path& folder, const LinkLimits& limits = {});
 
@@ -26,7 +26,7 @@ class Stores {
   PageFile* disk() const { return disk_; }
 
  private:
-  std::array<std::unique_ptr<TierStore>, kMostTiers> stores_;
+  std::vector<std::unique_ptr<TierStore>> stores_;  // by tier; null for a tier without data
   PageFile* disk_ = nullptr;  // in stores_
 };
 

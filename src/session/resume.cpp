@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/shell.h"
 #include "config/config_keys.h"
 #include "config/config_rules.h"
 #include "device/machine_facts.h"
@@ -25,9 +24,8 @@ namespace {
 Error refused(const std::filesystem::path& run, const std::string& what, bool with_force) {
   Remedies remedies{Remedy::of_command("train", {{"command.run", run.string()}, {"command.resume"}})};
   if (with_force) remedies.push_back(Change("command.force"));
-  return config_error(
-      "E-RESUME", run.string(), what,
-      with_force ? "the settings of the run; force changes what its results come from" : "the settings of the run", remedies);
+  return config_error("E-RESUME", run.string(), what,
+                      with_force ? "the settings of the run; force accepts the change" : "the settings of the run", remedies);
 }
 
 // The last setting of a key, or null.
@@ -199,6 +197,24 @@ class Differences {
   std::vector<std::string> never_, forced_;
 };
 
+// Checkpoints of earlier versions lack the model; the run has a copy of config.json.
+std::string model_then(const Config& config, const Progress& progress, const std::filesystem::path& run) {
+  if (!progress.origin.model.empty()) return progress.origin.model;
+  const std::filesystem::path& init = config.model.init;
+  const bool copied = !init.empty() && !is_gguf(init) && is_there(run / "weights" / "config.json");
+  return text_of_model(copied ? read_model(run / "weights") : config.model.config);
+}
+
+void check_adapter_origin(const Config& config, const Origin& then, const std::filesystem::path& run) {
+  const std::filesystem::path& init = config.adapter.init;
+  if (then.model.empty() || whole_path(init) == then.adapter) return;
+  if (!init.empty() && adapter_hash(init) == then.adapter_weights) return;
+  throw refused(run,
+                fmt::format("adapter.init is {}, and the run began with {}", shown(init.string()),
+                            then.adapter.empty() ? "a new adapter" : "other numbers, of " + then.adapter),
+                false);
+}
+
 }  // namespace
 
 ResumedConfig resume_config(const std::filesystem::path& run, const ResumeRequest& request, const Bf16Speed& bf16) {
@@ -237,7 +253,7 @@ ResumedConfig resume_config(const std::filesystem::path& run, const ResumeReques
 
   if (!own_file && !stored) {
     config.notes.push_back(
-        fmt::format("{}: the run does not know what it said when it began; the run's own settings count", request.file.string()));
+        fmt::format("{}: the run has no record of its first content; the run's own settings count", request.file.string()));
   }
   Differences differences(begun, config, request.force);
   for (const ConfigKey& key : config_keys()) {
@@ -253,28 +269,6 @@ ResumedConfig resume_config(const std::filesystem::path& run, const ResumeReques
   return resumed;
 }
 
-namespace {
-
-// Checkpoints of earlier versions lack the model; the run has a copy of config.json.
-std::string model_then(const Config& config, const Progress& progress, const std::filesystem::path& run) {
-  if (!progress.origin.model.empty()) return progress.origin.model;
-  const std::filesystem::path& init = config.model.init;
-  const bool copied = !init.empty() && !is_gguf(init) && is_there(run / "weights" / "config.json");
-  return text_of_model(copied ? read_model(run / "weights") : config.model.config);
-}
-
-void check_adapter_origin(const Config& config, const Origin& then, const std::filesystem::path& run) {
-  const std::filesystem::path& init = config.adapter.init;
-  if (then.model.empty() || whole_path(init) == then.adapter) return;
-  if (!init.empty() && adapter_hash(init) == then.adapter_weights) return;
-  throw refused(run,
-                fmt::format("adapter.init is {}, and the run began with {}", shown(init.string()),
-                            then.adapter.empty() ? "a new adapter" : "other numbers, of " + then.adapter),
-                false);
-}
-
-}  // namespace
-
 std::vector<std::string> check_resumed_origin(const Config& config, const Progress& progress, const std::filesystem::path& run,
                                               bool force) {
   check_adapter_origin(config, progress.origin, run);
@@ -287,10 +281,10 @@ std::vector<std::string> check_resumed_origin(const Config& config, const Progre
   Error error = config_error(
       "E-RESUME", run.string(),
       fmt::format("{} computes something else than when the run began: {}", shown(init.string()), fmt::join(lines, "; ")),
-      "the model as it was; force goes on with what it is now",
+      "the original model; force continues with the present one",
       {Remedy::of_command("train", {{"command.run", run.string()}, {"command.resume"}, {"command.force"}})});
   const std::filesystem::path kept = run / "weights" / "config.json";
-  if (is_there(kept)) error.expected += fmt::format("; {} is what its config.json said", kept.string());
+  if (is_there(kept)) error.expected += fmt::format("; {} is a copy of the original config.json", kept.string());
   throw error;
 }
 

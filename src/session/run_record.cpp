@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/visit.h"
+#include "formats/new_folder.h"
 #include "models/family.h"
 #include "records/run_folder.h"
 
@@ -26,9 +27,7 @@ void RunRecord::begin(const Begins& begins) const {
 
 // Keeps the shape of a folder that may be gone when this run is resumed.
 void RunRecord::keep_shape(const Config& config) const {
-  std::error_code error;
-  std::filesystem::create_directories(folder_.weights(), error);
-  if (error) throw data_error("E-IO-WRITE", folder_.weights().string(), "the folder cannot be created: " + error.message());
+  create_folder(folder_.weights());
   config.model.config.family().write(config.model.config, folder_.weights());
 }
 

@@ -6,7 +6,6 @@
 #include <array>
 #include <iterator>
 #include <nlohmann/json.hpp>
-#include <span>
 #include <string_view>
 #include <system_error>
 #include <utility>
@@ -15,10 +14,15 @@
 #include "base/child.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/shell.h"
+#include "config/config_keys.h"
+#include "config/config_rules.h"
 #include "device/cpu/parallel.h"
 #include "device/process_memory.h"
 #include "formats/file.h"
+#include "formats/new_folder.h"
 #include "formats/tokenizer_folder.h"
+#include "formats/weight_files.h"
 #include "models/family.h"
 #include "models/gguf.h"
 #include "prepare/epochs.h"
@@ -55,14 +59,14 @@ void check_audit(const Plan& plan, const std::vector<PhaseAudit>& measured) {
 Error outside_of_plan(std::string message, std::string remedy) {
   return {ErrorKind::environment, ExitCode::does_not_fit,
           "E-MEM-RESERVE",        "process",
-          std::move(message),     "what `plimsoll machine` measured",
+          std::move(message),     "the reserve that `plimsoll machine` measured",
           {std::move(remedy)}};
 }
 
 // The bytes that this process has written to the disk.
-Bytes written_to_disk(const Device& device) {
+Bytes written_to_disk(const Device& device, const Plan& plan) {
   Bytes written;
-  for (std::size_t tier = 1; tier < kMostTiers; ++tier) written += device.use_of(tier).value_or(TierUse{}).wear;
+  for (std::size_t tier = 1; tier < plan.tiers.size(); ++tier) written += device.use_of(tier).value_or(TierUse{}).wear;
   return written;
 }
 
@@ -74,16 +78,17 @@ void take_config(const std::filesystem::path& model, const std::filesystem::path
 
 bool due(std::int64_t every, std::int64_t update) { return every > 0 && update % every == 0; }
 
+// A new run with the settings of the run in `folder`.
+Remedy new_run(const RunFolder& folder, const std::filesystem::path& run, const std::vector<Change>& changes) {
+  std::vector<Change> all{{"command.run", run.string()}};
+  all.insert(all.end(), changes.begin(), changes.end());
+  return Remedy::of_command("train " + shell_quoted((folder.path() / "config.resolved.toml").string()), std::move(all));
+}
+
 }  // namespace
 
-Session::Session(Config& config, const SessionRequest& request, RunFolder& folder, const NextCommands& commands,
-                 std::vector<Consumer*> consumers)
-    : config_(config),
-      request_(request),
-      folder_(folder),
-      commands_(commands),
-      consumers_(std::move(consumers)),
-      watch_(divergence_watch(config)) {}
+Session::Session(Config& config, const SessionRequest& request, RunFolder& folder, std::vector<Consumer*> consumers)
+    : config_(config), request_(request), folder_(folder), consumers_(std::move(consumers)), watch_(divergence_watch(config)) {}
 
 Session::~Session() = default;
 
@@ -134,9 +139,9 @@ void Session::find_checkpoint() {
   const bool saved = std::filesystem::exists(checkpoint_, ignored);
   const bool diverged = std::filesystem::exists(folder_.diverged(), ignored);
   if (!saved && !(diverged && config_.train.on_divergence == OnDivergence::proceed)) {
-    if (diverged) throw no_checkpoint("there is no checkpoint but of what has diverged", {commands_.go_on(), slower_command(0)});
+    if (diverged) throw no_checkpoint("there is no checkpoint but of what has diverged", {go_on(), slower(0)});
     throw no_checkpoint("there is no checkpoint: nothing of this run has been saved",
-                        {run_diverged(folder_.path()) ? slower_command(0) : commands_.again()});
+                        {run_diverged(folder_.path()) ? slower(0) : again()});
   }
   if (saved) resumed_ = read_progress(checkpoint_);
   if (diverged && config_.train.on_divergence == OnDivergence::proceed) {
@@ -160,8 +165,30 @@ Error Session::no_checkpoint(std::string message, Remedies remedies) const {
                     std::move(remedies));
 }
 
-std::string Session::slower_command(std::int64_t good_updates) const {
-  return commands_.slower(saved_at_ >= 0 && saved_at_ <= good_updates);
+Remedy Session::resume(const std::vector<Change>& changes) const {
+  std::vector<Change> all{{"command.run", folder_.path().string()}, {"command.resume"}};
+  all.insert(all.end(), changes.begin(), changes.end());
+  return Remedy::of_command("train CONFIG", std::move(all));
+}
+
+Remedy Session::begin_beside(const std::vector<Change>& changes) const {
+  return new_run(folder_, new_folder_beside(folder_.path()), changes);
+}
+
+Remedy Session::again() const { return folder_.has_updates() ? begin_beside({}) : new_run(folder_, folder_.path(), {}); }
+
+Remedy Session::other_data() const {
+  const std::vector<std::filesystem::path>& names = config_.data.train.names;
+  const std::string data = names.size() == 1 ? names.front().string() : config_key("data.train").text(config_);
+  std::vector<Change> changes{{"data.train", data}};
+  if (has_weights(folder_.weights())) changes.emplace_back("model.init", std::filesystem::absolute(folder_.weights()).string());
+  return begin_beside(changes);
+}
+
+Remedy Session::slower(std::int64_t good_updates) const {
+  const double tried = config_.optimizer.learning_rate, usual = usual_learning_rate(config_.optimizer.kind);
+  const Change rate("optimizer.learning_rate", fmt::format("{:g}", tried > 1000 * usual ? usual : tried / 10));
+  return saved_at_ >= 0 && saved_at_ <= good_updates ? resume({rate}) : begin_beside({rate});
 }
 
 std::optional<Refused> Session::prepare() {
@@ -179,19 +206,19 @@ std::optional<Refused> Session::prepare() {
   prepared_ = std::get<Prepared>(std::move(prepared));
   // Replaces the guess of "auto" by the vocabulary of the opened data; readers of the weights rely on it.
   if (ModelConfig& model = config_.model.config; config_.model.init.empty()) {
-    model = with_vocabulary(model, facts_of(model).vocab, prepared_.train.bytes_per_token == 1);
+    model = with_vocabulary(model, facts_of(model).vocab, prepared_.data.train.bytes_per_token == 1);
   }
   if (resumed_ && resumed_->data_hash != prepared_.data_hash) {
     throw config_error("E-RESUME-DATA", folder_.path().string(),
                        "the training data, or the tokens that template and tokenizer make of it, are not those of this run",
-                       "the same file as before", {commands_.other_data()});
+                       "the same file as before", {other_data()});
   }
   return {};
 }
 
 void Session::train() {
   cpu::set_thread_count(config_.threads);
-  const DataFiles data = open_data(prepared_);
+  const DataFiles& data = prepared_.data;
   TrainingGraph model =
       build_training_graph(config_, facts_of(config_, data, prepared_.ragged), prepared_.record.decisions.micro_batch);
   Plan plan = rebuild_plan(config_, model, prepared_);
@@ -204,8 +231,7 @@ void Session::train() {
   layout_text_ = layout_text(plan.graph, layout);
   const RunRoom room = room_of_run(plan.graph, config_.model.config, layout, config_.optimizer.ema_half_life.has_value());
   check_room_for(plan, room);
-  emit(Planned{config_, plan, prepared_.machine, prepared_.budget, prepared_.data_hash, prepared_.train.counts,
-               prepared_.plan_text});
+  emit(Planned{config_, plan, prepared_.machine, prepared_.budget, prepared_.data_hash, data.train.counts, prepared_.plan_text});
   if (!resumed_) begin();
   check_file_limit(folder_, room);
 
@@ -234,7 +260,7 @@ void Session::train() {
   if (model_changed_) take_config(config_.model.init, folder_.weights());
   if (resumed_ && checkpoint_ == folder_.checkpoint()) saved_at_ = resumed_->updates;
   trainer.progress().data_hash = prepared_.data_hash;
-  emit(Loaded{written_to_disk(place.device())});
+  emit(Loaded{written_to_disk(place.device(), plan)});
   try {
     loop(trainer, plan, place.device(), data.validation.has_value());
     finish(trainer, plan, place.device(), audit ? &*audit : nullptr);
@@ -256,11 +282,10 @@ WeightLayout Session::find_layout(const Graph& graph) const {
 
 // Comes before the run begins, so that nothing of it stays.
 void Session::check_room_for(const Plan& plan, const RunRoom& room) const {
-  const std::size_t disk = disk_of(prepared_.machine);
   std::error_code error;
   const std::vector<std::filesystem::path> elsewhere{std::filesystem::current_path(error) / "runs",
                                                      std::filesystem::temp_directory_path(error)};
-  check_room(folder_, room, disk > 0 ? plan.stored[disk] : Bytes{0},
+  check_room(folder_, room, plan.stored[disk_of(prepared_.machine)],
              config_.memory.disk ? config_.memory.disk->folder : std::filesystem::path(), elsewhere);
 }
 
@@ -295,7 +320,7 @@ void Session::check_reserve(const Plan& plan, const Device& device) const {
                           "nvidia-smi, to see whose they are, where this runs in a container");
   }
   const bool here = config_.device != DeviceChoice::cuda;
-  const Bytes arenas = (here ? align_up(plan.arena, kPage) : Bytes{0}) + (plan.host.n > 0 ? plan.stored[1] : Bytes{0});
+  const Bytes arenas = (here ? align_up(plan.arena, kPage) : Bytes{0}) + (plan.host.n > 0 ? plan.stored[tier_of(plan.tiers, TierKind::host)] : Bytes{0});
   const Bytes outside = peak_resident() - arenas, planned = (here ? plan.process : Bytes{0}) + plan.host - arenas;
   if (outside <= planned) return;
   throw outside_of_plan(fmt::format("{} lie outside the arenas, {} were planned", to_text(outside), to_text(planned)),
@@ -318,7 +343,7 @@ void Session::loop(Trainer& trainer, const Plan& plan, const Device& device, boo
     Metrics metrics = next_update(trainer);
     const DivergenceWatch::Seen seen = watch_.see(metrics.update, metrics.loss, metrics.grad_norm);
     metrics.spike = seen.spike;
-    record(trainer, Updated{metrics, trainer.progress(), written_to_disk(device)});
+    record(trainer, Updated{metrics, trainer.progress(), written_to_disk(device, plan)});
     warn_of_groups(trainer, metrics.loss_scale);
     warn(seen, trainer);
     if (metrics.update == updates) break;
@@ -340,10 +365,9 @@ Metrics Session::next_update(Trainer& trainer) {
     return metrics;
   } catch (Error& error) {
     if (trainer.lost_data() && error.kind != ErrorKind::internal) keep_learned(trainer, error);
-    if (error.code == "E-DIVERGED") error.remedies = {slower_command(trainer.progress().updates)};
+    if (error.code == "E-DIVERGED") error.remedies = {slower(trainer.progress().updates)};
     if (error.code != "E-SCALE-FLOOR") throw;
-    error.remedies = {commands_.begin_beside(std::vector<Change>{{"precision.compute", "bf16"}}),
-                      slower_command(trainer.progress().updates)};
+    error.remedies = {begin_beside({{"precision.compute", "bf16"}}), slower(trainer.progress().updates)};
     follow_folder();
     trainer.save_checkpoint_to(folder_.diverged());
     error.expected += fmt::format("; the state is in {}", folder_.diverged().string());
@@ -362,8 +386,8 @@ void Session::keep_learned(Trainer& trainer, Error& error) {
   }
   // Repaired data have another hash.
   if (error.code != "E-DATA-CHANGED" && error.code != "E-IO-READ") return;
-  error.remedies = {fmt::format("{}, once {} is as it was when the run began",
-                                trainer.progress().updates > 0 ? commands_.resume() : commands_.again(), error.where)};
+  error.remedies = {trainer.progress().updates > 0 ? resume() : again()};
+  error.remedies.front().note = fmt::format("once {} is as it was when the run began", error.where);
 }
 
 void Session::warn_of_groups(Trainer& trainer, std::optional<double> loss_scale) {
@@ -389,7 +413,7 @@ void Session::warn(const DivergenceWatch::Seen& seen, Trainer& trainer) {
   throw Error(ErrorKind::user, ExitCode::diverged, "E-DIVERGED", fmt::format("update {}", trainer.progress().updates),
               fmt::format("{}: {}", seen.divergence->reason, seen.divergence->text),
               fmt::format("a loss that falls; the state is in {}", folder_.diverged().string()),
-              {slower_command(trainer.progress().updates - DivergenceWatch::kMostInARow), commands_.go_on()});
+              {slower(trainer.progress().updates - DivergenceWatch::kMostInARow), go_on()});
 }
 
 void Session::evaluate(Trainer& trainer) {

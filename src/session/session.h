@@ -13,7 +13,6 @@
 #include "config/run_settings.h"
 #include "prepare/prepare.h"
 #include "session/events.h"
-#include "session/next_commands.h"
 #include "train/divergence.h"
 #include "train/group_watch.h"
 #include "train/validation_watch.h"
@@ -43,8 +42,7 @@ class Session {
  public:
   // All references outlive the session. `config` gets the vocabulary of the data. Consumers see every event in this order; an
   // error of one keeps the event from later ones.
-  Session(Config& config, const SessionRequest& request, RunFolder& folder, const NextCommands& commands,
-          std::vector<Consumer*> consumers);
+  Session(Config& config, const SessionRequest& request, RunFolder& folder, std::vector<Consumer*> consumers);
   ~Session();
 
   // Returns a plan that does not fit; nothing after a complete or stopped training. Throws Error for a failed one.
@@ -81,12 +79,24 @@ class Session {
   bool save_is_due(std::int64_t update) const;
   void finish(Trainer& trainer, const Plan& plan, const Device& device, Audit* audit);
   Bytes promised(const Plan& plan) const;
-  std::string slower_command(std::int64_t good_updates) const;
+
+  // Resumes from the checkpoint of this run. The command line adds CONFIG and its options.
+  Remedy resume(const std::vector<Change>& changes = {}) const;
+  // Resumes in spite of the divergence.
+  Remedy go_on() const { return resume({{"train.on_divergence", "continue"}}); }
+  // The settings of this run with changes, in a new folder next to it.
+  Remedy begin_beside(const std::vector<Change>& changes) const;
+  // Runs again in the same folder, unless it has records of updates.
+  Remedy again() const;
+  // A new run on the present data, from the saved weights of this one.
+  Remedy other_data() const;
+  // A lower rate, from the last checkpoint if it was saved by then, else from the start in another folder. A checkpoint from
+  // updates with rising loss has diverged itself, at any rate.
+  Remedy slower(std::int64_t good_updates) const;
 
   Config& config_;
   const SessionRequest& request_;
   RunFolder& folder_;
-  const NextCommands& commands_;
   std::vector<Consumer*> consumers_;
   std::filesystem::path checkpoint_;  // the checkpoint to resume from
   std::optional<Progress> resumed_;

@@ -47,39 +47,21 @@ std::string as_written(const toml::node& node) {
   return out.str();
 }
 
-class FileReader {
- public:
-  FileReader(std::string where, std::filesystem::path base) : where_(std::move(where)), base_(std::move(base)) {}
-
-  void read(const toml::table& table, const std::string& prefix) {
-    for (const auto& [key, node] : table) {
-      const std::string name = prefix + std::string(key.str());
-      const toml::table* inner = node.as_table();
-      if (inner != nullptr && !inner->empty()) {
-        read(*inner, name + ".");
-        continue;
-      }
-      settings_.push_back({name, fmt::format("{}:{}", where_, key.source().begin.line), base_, false, value_of(node),
-                           inner != nullptr ? "" : as_written(node)});
-      lines_.push_back(key.source().begin.line);
+// Adds the settings of a table and of its inner tables; `where` names the file.
+void add_settings(const toml::table& table, const std::string& prefix, const std::string& where,
+                  const std::filesystem::path& base, std::vector<std::pair<toml::source_index, Setting>>& settings) {
+  for (const auto& [key, node] : table) {
+    const std::string name = prefix + std::string(key.str());
+    const toml::table* inner = node.as_table();
+    if (inner != nullptr && !inner->empty()) {
+      add_settings(*inner, name + ".", where, base, settings);
+      continue;
     }
+    const toml::source_index line = key.source().begin.line;
+    settings.emplace_back(line, Setting{name, fmt::format("{}:{}", where, line), base, false, value_of(node),
+                                        inner != nullptr ? "" : as_written(node)});
   }
-
-  std::vector<Setting> in_order() const {
-    std::vector<std::size_t> order(settings_.size());
-    for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
-    std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return lines_[a] < lines_[b]; });
-    std::vector<Setting> sorted;
-    for (const std::size_t i : order) sorted.push_back(settings_[i]);
-    return sorted;
-  }
-
- private:
-  std::string where_;
-  std::filesystem::path base_;
-  std::vector<Setting> settings_;
-  std::vector<toml::source_index> lines_;
-};
+}
 
 std::string file_text(const std::filesystem::path& file) {
   try {
@@ -122,9 +104,12 @@ std::vector<Setting> read_settings(const std::filesystem::path& file) {
     check_nesting(text, file.string());
     std::error_code gone;  // the current folder may be gone
     const std::filesystem::path whole = std::filesystem::absolute(file, gone);
-    FileReader reader(file.string(), (gone ? file : whole).parent_path());
-    reader.read(toml::parse(text), "");
-    return reader.in_order();
+    std::vector<std::pair<toml::source_index, Setting>> lines;
+    add_settings(toml::parse(text), "", file.string(), (gone ? file : whole).parent_path(), lines);
+    std::ranges::stable_sort(lines, {}, [](const auto& line) { return line.first; });
+    std::vector<Setting> settings;
+    for (auto& [line, setting] : lines) settings.push_back(std::move(setting));
+    return settings;
   } catch (const toml::parse_error& error) {
     const auto& begin = error.source().begin;
     throw config_error("E-CONFIG-SYNTAX", fmt::format("{}:{}:{}", file.string(), begin.line, begin.column),

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "base/visit.h"
 #include "formats/utf8.h"
 #include "settings/setting.h"
 
@@ -26,18 +27,14 @@ std::string printable(std::string text) {
 }
 
 std::string describe(const Setting& setting) {
-  struct Describe {
-    std::string operator()(bool value) const { return value ? "true" : "false"; }
-    std::string operator()(std::int64_t value) const { return fmt::format("the number {}", value); }
-    std::string operator()(double value) const { return fmt::format("the number {}", value); }
-    std::string operator()(const std::string& value) const { return fmt::format("the text \"{}\"", printable(value)); }
-    std::string operator()(const std::vector<double>& value) const { return fmt::format("a list of {} numbers", value.size()); }
-    std::string operator()(const std::vector<std::string>& value) const {
-      return fmt::format("a list of {} texts", value.size());
-    }
-    std::string operator()(const OtherValue& value) const { return value.what; }
-  };
-  return std::visit(Describe{}, setting.value);
+  return match(
+      setting.value, [](bool value) { return std::string(value ? "true" : "false"); },
+      [](std::int64_t value) { return fmt::format("the number {}", value); },
+      [](double value) { return fmt::format("the number {}", value); },
+      [](const std::string& value) { return fmt::format("the text \"{}\"", printable(value)); },
+      [](const std::vector<double>& value) { return fmt::format("a list of {} numbers", value.size()); },
+      [](const std::vector<std::string>& value) { return fmt::format("a list of {} texts", value.size()); },
+      [](const OtherValue& value) { return value.what; });
 }
 
 Error range_error(const Setting& setting, const std::string& expected) {

@@ -220,53 +220,38 @@ void decode_nf4(const Byte* codes, std::int64_t origin, std::int64_t first, std:
   }
 }
 
+// The facts about a format. GGUF's blocks hold their own scales, in fp16.
+struct Facts {
+  std::string_view name;
+  std::int64_t elements = 1;  // of a block
+  std::int64_t bytes = 0;     // of a block with its scales; 0: the scales follow all codes
+  std::int64_t scales = 0, scales_at = 0;
+  void (*decode)(const Byte* stored, std::int64_t first, std::span<float> out) = nullptr;
+};
 template <class Block>
-Bytes blocks_bytes(std::int64_t elements) {
-  return Bytes{ceil_div(elements, Block::kElements) * Block::kBytes};
+constexpr Facts gguf(std::string_view name, std::int64_t scales, std::int64_t scales_at = 0) {
+  return {name, Block::kElements, Block::kBytes, scales, scales_at, decode_range<Block>};
 }
+constexpr Facts kFacts[] = {{"int8"},
+                            {"nf4", kNf4Block},
+                            {"nf4_nested", kNf4Block},
+                            gguf<Q4_0>("q4_0", 1),
+                            gguf<Q4_1>("q4_1", 2),
+                            gguf<Q5_0>("q5_0", 1),
+                            gguf<Q5_1>("q5_1", 2),
+                            gguf<Q8_0>("q8_0", 1),
+                            gguf<Q4K>("q4_k", 2),
+                            gguf<Q5K>("q5_k", 2),
+                            gguf<Q6K>("q6_k", 1, 208)};
+static_assert(std::size(kFacts) == kBlockFormats.size());
+
+const Facts& facts_of(BlockFormat format) { return kFacts[static_cast<std::size_t>(format)]; }
 
 }  // namespace
 
-std::string_view name(BlockFormat format) {
-  switch (format) {
-    case BlockFormat::int8: return "int8";
-    case BlockFormat::nf4: return "nf4";
-    case BlockFormat::nf4_nested: return "nf4_nested";
-    case BlockFormat::q4_0: return "q4_0";
-    case BlockFormat::q4_1: return "q4_1";
-    case BlockFormat::q5_0: return "q5_0";
-    case BlockFormat::q5_1: return "q5_1";
-    case BlockFormat::q8_0: return "q8_0";
-    case BlockFormat::q4_k: return "q4_k";
-    case BlockFormat::q5_k: return "q5_k";
-    case BlockFormat::q6_k: return "q6_k";
-  }
-  return "?";
-}
-
-std::optional<BlockFormat> block_format_named(std::string_view text) {
-  for (const BlockFormat format : kBlockFormats) {
-    if (name(format) == text) return format;
-  }
-  return std::nullopt;
-}
-
-std::int64_t block_elements(BlockFormat format) {
-  switch (format) {
-    case BlockFormat::int8: return 1;
-    case BlockFormat::nf4:
-    case BlockFormat::nf4_nested: return kNf4Block;
-    case BlockFormat::q4_0:
-    case BlockFormat::q4_1:
-    case BlockFormat::q5_0:
-    case BlockFormat::q5_1:
-    case BlockFormat::q8_0: return 32;
-    case BlockFormat::q4_k:
-    case BlockFormat::q5_k:
-    case BlockFormat::q6_k: return 256;
-  }
-  return 0;
-}
+std::string_view name(BlockFormat format) { return facts_of(format).name; }
+std::int64_t block_elements(BlockFormat format) { return facts_of(format).elements; }
+bool scales_apart(BlockFormat format) { return facts_of(format).bytes == 0; }
 
 BlockParts block_parts(const BlockMatrix& matrix) {
   const std::int64_t elements = matrix.rows * matrix.columns, blocks = ceil_div(elements, kNf4Block);
@@ -287,14 +272,7 @@ BlockParts block_parts(const BlockMatrix& matrix) {
       parts.offset = parts.map + Bytes{4 * 256};
       parts.end = parts.offset + Bytes{4};
       break;
-    case BlockFormat::q4_0: parts.end = blocks_bytes<Q4_0>(elements); break;
-    case BlockFormat::q4_1: parts.end = blocks_bytes<Q4_1>(elements); break;
-    case BlockFormat::q5_0: parts.end = blocks_bytes<Q5_0>(elements); break;
-    case BlockFormat::q5_1: parts.end = blocks_bytes<Q5_1>(elements); break;
-    case BlockFormat::q8_0: parts.end = blocks_bytes<Q8_0>(elements); break;
-    case BlockFormat::q4_k: parts.end = blocks_bytes<Q4K>(elements); break;
-    case BlockFormat::q5_k: parts.end = blocks_bytes<Q5K>(elements); break;
-    case BlockFormat::q6_k: parts.end = blocks_bytes<Q6K>(elements); break;
+    default: parts.end = Bytes{ceil_div(elements, facts_of(matrix.format).elements) * facts_of(matrix.format).bytes};
   }
   return parts;
 }
@@ -305,10 +283,6 @@ Bytes code_bytes(const BlockMatrix& matrix) {
   const std::int64_t elements = matrix.rows * matrix.columns;
   if (matrix.format == BlockFormat::int8) return Bytes{elements};
   return scales_apart(matrix.format) ? Bytes{ceil_div(elements, 2)} : stored_bytes(matrix);
-}
-
-bool scales_apart(BlockFormat format) {
-  return format == BlockFormat::int8 || format == BlockFormat::nf4 || format == BlockFormat::nf4_nested;
 }
 
 void decode_blocks(const BlockMatrix& matrix, const std::byte* stored, std::int64_t first, std::span<float> out) {
@@ -333,15 +307,24 @@ void decode_blocks(const BlockMatrix& matrix, const BlockPieces& pieces, std::in
         return read<float>(map + 4 * scales[block]) * read<float>(nested + block / kNestedBlock * 4) + offset;
       });
     }
-    case BlockFormat::q4_0: return decode_range<Q4_0>(codes, within, out);
-    case BlockFormat::q4_1: return decode_range<Q4_1>(codes, within, out);
-    case BlockFormat::q5_0: return decode_range<Q5_0>(codes, within, out);
-    case BlockFormat::q5_1: return decode_range<Q5_1>(codes, within, out);
-    case BlockFormat::q8_0: return decode_range<Q8_0>(codes, within, out);
-    case BlockFormat::q4_k: return decode_range<Q4K>(codes, within, out);
-    case BlockFormat::q5_k: return decode_range<Q5K>(codes, within, out);
-    case BlockFormat::q6_k: return decode_range<Q6K>(codes, within, out);
+    default: return facts_of(matrix.format).decode(codes, within, out);
   }
+}
+
+// The high byte holds all bits of the exponent.
+std::optional<std::int64_t> first_bad_scale(BlockFormat format, std::int64_t begin, std::span<const std::byte> bytes) {
+  constexpr auto kExponent = std::byte{0x7c};
+  const Facts& facts = facts_of(format);
+  if (facts.scales == 0) return {};
+  const std::int64_t end = begin + std::ssize(bytes);
+  for (std::int64_t block = begin / facts.bytes; block * facts.bytes < end; ++block) {
+    for (std::int64_t i = 0; i < facts.scales; ++i) {
+      const std::int64_t high = block * facts.bytes + facts.scales_at + 2 * i + 1;
+      if (high < begin || high >= end) continue;
+      if ((bytes[static_cast<std::size_t>(high - begin)] & kExponent) == kExponent) return block;
+    }
+  }
+  return {};
 }
 
 }  // namespace plimsoll

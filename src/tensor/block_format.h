@@ -21,7 +21,6 @@ inline constexpr std::array kBlockFormats{BlockFormat::int8, BlockFormat::nf4,  
 
 // "int8", "nf4", "nf4_nested", "q4_0", ...
 std::string_view name(BlockFormat format);
-std::optional<BlockFormat> block_format_named(std::string_view text);
 
 struct BlockMatrix {
   BlockFormat format = BlockFormat::nf4;
@@ -80,5 +79,9 @@ struct BlockPieces {
   const std::byte* behind = nullptr;  // the parts after the codes
 };
 void decode_blocks(const BlockMatrix& matrix, const BlockPieces& pieces, std::int64_t first, std::span<float> out);
+
+// The first block of a GGUF format with a non-finite scale among bytes [begin, begin + bytes.size()) of a stored matrix. The
+// range may begin and end within a block.
+std::optional<std::int64_t> first_bad_scale(BlockFormat format, std::int64_t begin, std::span<const std::byte> bytes);
 
 }  // namespace plimsoll

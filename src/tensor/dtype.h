@@ -1,17 +1,12 @@
 // The element types of tensors, files and programs, with their sizes and names.
 #pragma once
 
-#include <array>
 #include <cstdint>
-#include <optional>
 #include <string_view>
 
 namespace plimsoll {
 
 enum class DType : std::uint8_t { f64, f32, f16, bf16, i32, i64, u8, u16, u32 };
-
-inline constexpr std::array kDTypes{DType::f64, DType::f32, DType::f16, DType::bf16, DType::i32,
-                                    DType::i64, DType::u8,  DType::u16, DType::u32};
 
 // Bytes of one element.
 constexpr std::int64_t size_of(DType dtype) {
@@ -47,14 +42,6 @@ constexpr std::string_view name(DType dtype) {
 
 constexpr bool is_float(DType dtype) {
   return dtype == DType::f64 || dtype == DType::f32 || dtype == DType::f16 || dtype == DType::bf16;
-}
-
-// The inverse of name(); empty for any other text.
-constexpr std::optional<DType> dtype_named(std::string_view text) {
-  for (const DType dtype : kDTypes) {
-    if (name(dtype) == text) return dtype;
-  }
-  return std::nullopt;
 }
 
 }  // namespace plimsoll

@@ -3,7 +3,11 @@
 #pragma once
 
 #include <bit>
+#include <cstddef>
 #include <cstdint>
+#include <span>
+
+#include "tensor/dtype.h"
 
 namespace plimsoll {
 
@@ -41,5 +45,9 @@ constexpr std::uint16_t narrow_f16(float x) {
   const std::uint32_t rebased = magnitude - (112u << 23);
   return static_cast<std::uint16_t>(sign | (rebased + 0x0fffu + (rebased >> 13 & 1u)) >> 13);
 }
+
+// Elements of fp32 or of a 16-bit type at `bytes`, wherever they lie, as fp32; as many as `out` has. And back.
+void widen(DType from, const std::byte* bytes, std::span<float> out);
+void narrow(DType to, std::span<const float> numbers, std::byte* out);
 
 }  // namespace plimsoll

@@ -19,8 +19,7 @@ constexpr double kStartNoise = 3, kBestNoise = 6, kLostShare = 0.3;
 // Smaller differences of a loss, or of the logarithm of a norm, do not count.
 constexpr double kLeastShare = 1e-3, kLeastLog = 0.05;
 
-template <std::size_t kMost>
-double middle_of(std::array<double, kMost> values, std::size_t count) {
+double middle_of(std::array<double, Latest::kMost> values, std::size_t count) {
   if (count == 0) return 0;
   const auto begin = values.begin(), middle = begin + static_cast<std::ptrdiff_t>(count / 2);
   std::nth_element(begin, middle, begin + static_cast<std::ptrdiff_t>(count));
@@ -29,21 +28,15 @@ double middle_of(std::array<double, kMost> values, std::size_t count) {
 
 }  // namespace
 
-template <std::size_t kMost>
-double Latest<kMost>::median() const {
-  return middle_of(values_, size());
-}
+double Latest::median() const { return middle_of(values_, size()); }
 
-template <std::size_t kMost>
-double Latest<kMost>::deviation() const {
+double Latest::deviation() const {
   constexpr double kOfNormal = 1.4826;
   const double center = median();
   std::array<double, kMost> distances{};
   for (std::size_t i = 0; i < size(); ++i) distances[i] = std::abs(values_[i] - center);
   return kOfNormal * middle_of(distances, size());
 }
-
-template class Latest<128>;
 
 bool DivergenceWatch::take_spike(double loss, double gradient_norm) {
   const auto stands_out = [](auto& before, double value, double least) {

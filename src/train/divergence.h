@@ -11,9 +11,10 @@ namespace plimsoll {
 struct Config;
 
 // The latest kMost numbers.
-template <std::size_t kMost>
 class Latest {
  public:
+  static constexpr std::size_t kMost = 128;
+
   void add(double value) { values_[count_++ % kMost] = value; }
   std::size_t size() const { return count_ < kMost ? count_ : kMost; }
   // 0 for none; the upper of the two middle values for an even number.
@@ -63,7 +64,7 @@ class DivergenceWatch {
 
   std::int64_t warmup_;
   double guessing_;
-  Latest<128> distances_, norms_;         // distances of losses from the smoothed one; logarithms of norms
+  Latest distances_, norms_;              // distances of losses from the smoothed one; logarithms of norms
   std::array<std::int64_t, 6> spikes_{};  // the latest updates with a spike; 0: none
   std::size_t spike_count_ = 0;
   double weighted_ = 0, weight_ = 0;  // smoothed loss = weighted_ / weight_

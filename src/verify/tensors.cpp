@@ -7,10 +7,10 @@
 #include <limits>
 #include <map>
 #include <span>
-#include <system_error>
 #include <vector>
 
 #include "base/error.h"
+#include "formats/new_folder.h"
 #include "formats/safetensors.h"
 #include "formats/weight_files.h"
 #include "models/all.h"
@@ -130,9 +130,7 @@ double write_moved(const std::filesystem::path& from, const std::filesystem::pat
                    const std::string& group, double step, const std::filesystem::path& to) {
   const WeightFiles weights = weights_of_model(from);
   const SafetensorsFile slopes = SafetensorsFile::open(gradients);
-  std::error_code error;
-  std::filesystem::create_directories(to, error);
-  if (error) throw data_error("E-IO-WRITE", to.string(), "the folder cannot be created: " + error.message());
+  create_folder(to);
   const ModelConfig model = read_model(from);
   model.family().write(model, to);
   const std::map<std::string, std::string> parameters = parameters_by_stored_name(model, slopes, suffix);

@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/shell.h"
 #include "base/stop_signals.h"
 #include "formats/atomic_file.h"
 #include "formats/file.h"
@@ -28,14 +29,6 @@ using nlohmann::json;
 
 constexpr const char* kThisProgram = "/proc/self/exe";
 constexpr std::int64_t kMostOutput = std::int64_t{64} << 20;
-
-std::string quoted(const std::string& word) {
-  constexpr std::string_view kPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./=:,+@%";
-  if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) return word;
-  std::string text = "'";
-  for (const char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return text + "'";
-}
 
 volatile std::sig_atomic_t interrupted = 0;
 volatile pid_t present = 0;  // the current trial
@@ -102,6 +95,17 @@ std::vector<TrialUpdate> read_updates(const std::filesystem::path& file) {
   return updates;
 }
 
+Error broken_by(const Trial& trial) {
+  const std::size_t space = trial.said.starts_with("E-") ? trial.said.find(' ') : std::string::npos;
+  if (space == std::string::npos) {
+    return data_error("E-CHILD", "verify", fmt::format("a training was ended from outside, with {}", trial.exit_code),
+                      "one that runs to its end", {trial.command});
+  }
+  const std::size_t text = trial.said.find_first_not_of(' ', space);
+  return data_error(trial.said.substr(0, space), "verify", trial.said.substr(std::min(text, trial.said.size())),
+                    "files and a system that last until verify is done", {trial.command});
+}
+
 }  // namespace
 
 // A child that ends early is independent of the budget.
@@ -128,21 +132,6 @@ Trial::End Trial::end() const {
   return stopped ? End::broken : End::failed;
 }
 
-namespace {
-
-Error broken_by(const Trial& trial) {
-  const std::size_t space = trial.said.starts_with("E-") ? trial.said.find(' ') : std::string::npos;
-  if (space == std::string::npos) {
-    return data_error("E-CHILD", "verify", fmt::format("a training was ended from outside, with {}", trial.exit_code),
-                      "one that runs to its end", {trial.command});
-  }
-  const std::size_t text = trial.said.find_first_not_of(' ', space);
-  return data_error(trial.said.substr(0, space), "verify", trial.said.substr(std::min(text, trial.said.size())),
-                    "files and a system that last until verify is done", {trial.command});
-}
-
-}  // namespace
-
 Trials::Trials(const Config& config, std::filesystem::path folder, std::function<void(const std::string&)> tell)
     : folder_(std::move(folder)), config_(folder_ / "config.toml"), tell_(std::move(tell)) {
   write_file_atomically(config_, resolved_toml(config));
@@ -166,7 +155,7 @@ Trials::Ended Trials::start(const std::string& command, const TrialRequest& requ
   words.insert(words.end(), request.options.begin(), request.options.end());
   words.insert(words.end(), more.begin(), more.end());
   Ended ended;
-  for (const std::string& word : words) ended.command += (ended.command.empty() ? "" : " ") + quoted(word);
+  for (const std::string& word : words) ended.command += (ended.command.empty() ? "" : " ") + shell_quoted(word);
   tell_(request.name);
   const std::filesystem::path out = folder_ / "out", error = folder_ / "error";
   ended.exit_code = run_process(words, out, error);

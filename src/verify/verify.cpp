@@ -13,7 +13,7 @@
 
 #include "base/error.h"
 #include "data/order.h"
-#include "data/token_rows.h"
+#include "data/token_source.h"
 #include "formats/atomic_file.h"
 #include "verify/rounding.h"
 #include "verify/tensors.h"

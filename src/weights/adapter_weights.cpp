@@ -86,7 +86,7 @@ void check_tensors(const Graph& graph, const ModelConfig& config, const Safetens
   for (const StoredTensor& tensor : file.tensors()) {
     if (known.contains(tensor.name)) continue;
     throw not_this(file, fmt::format("it has a tensor {}", tensor.name),
-                   fmt::format("what {} asks for on this model, and no more", kAdapterConfig));
+                   fmt::format("only the tensors that {} implies for this model", kAdapterConfig));
   }
 }
 

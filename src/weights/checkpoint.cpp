@@ -98,17 +98,21 @@ std::vector<TensorSpec> specs_of(const Graph& graph, std::int64_t progress_bytes
   return specs;
 }
 
+// Whole numbers under their names.
+constexpr std::pair<const char*, std::int64_t Progress::*> kProgress[] = {
+    {"updates", &Progress::updates},         {"samples", &Progress::samples},           {"units", &Progress::units},
+    {"micro_batch", &Progress::micro_batch}, {"accumulation", &Progress::accumulation}, {"seed", &Progress::seed}};
+constexpr std::pair<const char*, std::int64_t LossScaleState::*> kLossScale[] = {{"good_samples", &LossScaleState::good_samples},
+                                                                                 {"overflows", &LossScaleState::overflows},
+                                                                                 {"low_windows", &LossScaleState::low_windows},
+                                                                                 {"skipped", &LossScaleState::skipped}};
+
 std::string progress_text(const Progress& progress) {
-  nlohmann::json object = {{"updates", progress.updates},
-                           {"samples", progress.samples},
-                           {"units", progress.units},
-                           {"seconds", progress.seconds},
+  nlohmann::json object = {{"seconds", progress.seconds},
                            {"loss_bits", bits_hex(progress.loss)},
-                           {"micro_batch", progress.micro_batch},
-                           {"accumulation", progress.accumulation},
-                           {"seed", progress.seed},
                            {"data_hash", progress.data_hash},
                            {kChecksums, true}};
+  for (const auto& [name, field] : kProgress) object[name] = progress.*field;
   if (const Origin& origin = progress.origin; !origin.model.empty()) {
     object["origin"] = {{"model", origin.model},
                         {"init", origin.init},
@@ -117,9 +121,8 @@ std::string progress_text(const Progress& progress) {
                         {"adapter_weights", origin.adapter_weights}};
   }
   if (const auto& scale = progress.loss_scale) {
-    object["loss_scale"] = {{"scale", scale->scale},         {"good_samples", scale->good_samples},
-                            {"overflows", scale->overflows}, {"low_windows", scale->low_windows},
-                            {"skipped", scale->skipped},     {"recent", scale->recent.to_string()}};
+    object["loss_scale"] = {{"scale", scale->scale}, {"recent", scale->recent.to_string()}};
+    for (const auto& [name, field] : kLossScale) object["loss_scale"][name] = (*scale).*field;
   }
   return object.dump(-1, ' ', /*ensure_ascii=*/false, nlohmann::json::error_handler_t::replace);
 }
@@ -131,10 +134,7 @@ Origin origin_from(const nlohmann::json& object) {
 LossScaleState scale_from(const nlohmann::json& object) {
   LossScaleState state;
   state.scale = object.at("scale").get<double>();
-  state.good_samples = object.at("good_samples").get<std::int64_t>();
-  state.overflows = object.at("overflows").get<std::int64_t>();
-  state.low_windows = object.at("low_windows").get<std::int64_t>();
-  state.skipped = object.at("skipped").get<std::int64_t>();
+  for (const auto& [name, field] : kLossScale) state.*field = object.at(name).get<std::int64_t>();
   state.recent = std::bitset<LossScaleState::kRecent>(object.at("recent").get<std::string>());
   return state;
 }
@@ -175,14 +175,9 @@ Progress parse(const SafetensorsFile& file) {
   try {
     const nlohmann::json object = parse_json(text, {.bytes = kMostBytes});
     Progress progress;
-    progress.updates = object.at("updates").get<std::int64_t>();
-    progress.samples = object.at("samples").get<std::int64_t>();
-    progress.units = object.at("units").get<std::int64_t>();
+    for (const auto& [name, field] : kProgress) progress.*field = object.at(name).get<std::int64_t>();
     progress.seconds = object.at("seconds").get<double>();
     progress.loss = std::bit_cast<double>(std::stoull(object.at("loss_bits").get<std::string>(), nullptr, 16));
-    progress.micro_batch = object.at("micro_batch").get<std::int64_t>();
-    progress.accumulation = object.at("accumulation").get<std::int64_t>();
-    progress.seed = object.at("seed").get<std::int64_t>();
     progress.data_hash = object.at("data_hash").get<std::string>();
     if (object.contains("loss_scale")) progress.loss_scale = scale_from(object.at("loss_scale"));
     if (object.contains("origin")) progress.origin = origin_from(object.at("origin"));
@@ -319,7 +314,7 @@ void compare_moved(const Graph& graph, const SafetensorsFile& file, const Origin
   throw config_error("E-RESUME", run.string(),
                      fmt::format("model.init is {}, and the run began with other weights, of {}", shown(source),
                                  shown({origin.init, source.seed})),
-                     "the weights with which it began, wherever they lie now", remedies_of(file, source, origin.init));
+                     "the weights with which it began, in any place", remedies_of(file, source, origin.init));
 }
 
 bool trains_model(const Graph& graph) {

@@ -8,8 +8,8 @@
 #include <system_error>
 #include <vector>
 
-#include "formats/atomic_file.h"
 #include "formats/bounded_json.h"
+#include "formats/config_json.h"
 #include "formats/file.h"
 #include "formats/gguf/gguf_tokenizer.h"
 #include "formats/temporary_folder.h"
@@ -66,7 +66,7 @@ std::string template_text(const fs::path& folder) {
 void write_template_key(const fs::path& folder, const Json& key) {
   Json config = tokenizer_config(folder);
   config[kKey] = key;
-  write_file_atomically(folder / kConfig, config.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
+  write_json(folder / kConfig, config);
 }
 
 void take_tokenizer(const fs::path& from, const fs::path& to) {

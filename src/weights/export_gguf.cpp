@@ -215,9 +215,9 @@ class AdapterExport {
         model_(source_.model),
         described_(describe(model_, request.base)),
         graph_(model_.family().build(model_, {0, 1, 1}, {}).graph) {
-    if (settings().kind == AdapterKind::dora) throw refuse("it is DoRA, whose magnitudes GGUF has no place for");
+    if (settings().kind == AdapterKind::dora) throw refuse("it is DoRA, and GGUF has no place for its magnitudes");
     if (!settings().modules_to_save.empty()) {
-      throw refuse(fmt::format("modules_to_save has {}: GGUF holds no tensors that are trained whole beside LoRA",
+      throw refuse(fmt::format("modules_to_save has {}: GGUF holds no wholly trained tensors in addition to LoRA",
                                settings().modules_to_save.front()));
     }
     result_.architecture = described_.architecture;

@@ -51,7 +51,7 @@ std::vector<float> all_of(const SafetensorsFile& file, const std::string& name) 
   const StoredTensor& tensor = *file.find(name);
   std::vector<float> numbers(static_cast<std::size_t>(tensor.shape.elements()));
   std::array<std::byte, 1 << 12> staging;
-  file.read_f32(tensor, numbers, staging);
+  file.read_f32(tensor, 0, numbers, staging);
   return numbers;
 }
 
@@ -185,13 +185,8 @@ class LayerChange {
 
 // E-EXPORT-RANGE for a number outside the type's range.
 void append(SafetensorsWriter& writer, const std::string& name, std::span<const float> numbers, DType type) {
-  std::vector<std::uint16_t> narrow;
-  std::span<const std::byte> bytes = std::as_bytes(numbers);
-  if (type != DType::f32) {
-    narrow.resize(numbers.size());
-    std::ranges::transform(numbers, narrow.begin(), type == DType::bf16 ? narrow_bf16 : narrow_f16);
-    bytes = std::as_bytes(std::span(narrow));
-  }
+  std::vector<std::byte> bytes(numbers.size() * static_cast<std::size_t>(size_of(type)));
+  narrow(type, numbers, bytes.data());
   if (const auto bad = first_not_finite(type, bytes)) {
     throw config_error("E-EXPORT-RANGE", "type",
                        fmt::format("{} would hold {:g}, which is beyond the numbers of {}", name,
@@ -226,17 +221,11 @@ class Merge {
     const std::vector<std::string> names = files_.gguf() == nullptr ? files_.names() : std::vector<std::string>{kWeightsFile};
     take_over(aside, names);
     result_.companions = take_companions(source_, aside.path());
-    WeightIndex index;
-    std::int64_t total = 0;
+    std::vector<WeightsFile> written;
     for (std::size_t i = 0; i < names.size(); ++i) {
-      index.files.push_back(names[i]);
-      for (const TensorSpec& tensor : write_file(i, aside.path() / names[i])) {
-        index.places.emplace_back(tensor.name, static_cast<std::uint32_t>(i));
-        total += dense_bytes(tensor.shape, tensor.dtype);
-      }
+      written.push_back({names[i], write_file(i, aside.path() / names[i]), {}});
     }
-    std::ranges::sort(index.places);
-    if (files_.has_index()) write_file_atomically(aside.path() / kWeightsIndex, weight_index_text(index, total));
+    if (files_.has_index()) write_file_atomically(aside.path() / kWeightsIndex, index_text_of(written));
     write_new_config(aside.path());
     write_record(aside.path());
     aside.commit();

@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <span>
 #include <system_error>
 
@@ -20,37 +19,19 @@ namespace {
 
 constexpr std::size_t kPiece = 1 << 12;  // elements
 
-// Widens elements of type `from` to fp32.
-void widen(std::span<const std::byte> bytes, DType from, std::span<float> out) {
-  if (from == DType::f32) {
-    std::memcpy(out.data(), bytes.data(), bytes.size());
-    return;
-  }
-  ensure(from == DType::bf16, "weights", "parameters are fp32 or bf16");
-  for (std::size_t i = 0; i < out.size(); ++i) {
-    std::uint16_t bits = 0;
-    std::memcpy(&bits, bytes.data() + 2 * i, 2);
-    out[i] = widen_bf16(bits);
-  }
-}
-
 // Appends a part of a tensor that is `from` in memory and `to` in the file. Narrowing rounds to nearest even; numbers widened on
 // reading and unchanged since keep their bits.
 void append_as(SafetensorsWriter& writer, const std::string& name, std::span<const std::byte> part, DType from, DType to) {
   if (from == to) return writer.append(name, part);
   std::array<float, kPiece> wide;
-  std::array<std::uint16_t, kPiece> narrow;
+  std::array<std::byte, kPiece * sizeof(float)> narrowed;
   const auto size = static_cast<std::size_t>(size_of(from));
   for (std::size_t at = 0; at < part.size(); at += kPiece * size) {
     const std::span<const std::byte> piece = part.subspan(at, std::min(kPiece * size, part.size() - at));
     const std::span<float> numbers = std::span(wide).first(piece.size() / size);
-    widen(piece, from, numbers);
-    if (to == DType::f32) {
-      writer.append(name, std::as_bytes(numbers));
-      continue;
-    }
-    std::ranges::transform(numbers, narrow.begin(), to == DType::bf16 ? narrow_bf16 : narrow_f16);
-    writer.append(name, std::as_bytes(std::span(narrow).first(numbers.size())));
+    widen(from, piece.data(), numbers);
+    narrow(to, numbers, narrowed.data());
+    writer.append(name, std::span(narrowed).first(numbers.size() * static_cast<std::size_t>(size_of(to))));
   }
 }
 

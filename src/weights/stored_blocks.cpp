@@ -33,7 +33,7 @@ Error StoredBlocks::refuse(const std::string& tensor, const std::string& what, s
 
 WeightFiles::Found StoredBlocks::need(const std::string& name, std::string_view stored_as, std::int64_t elements) {
   const auto found = files_->find(name);
-  if (!found) throw refuse(name, "is missing", "the tensors that bitsandbytes stores beside a quantised matrix");
+  if (!found) throw refuse(name, "is missing", "the tensors that bitsandbytes stores with a quantised matrix");
   const StoredTensor& tensor = *found->tensor;
   if (tensor.stored_as != stored_as || (elements > 0 && tensor.shape.elements() != elements)) {
     throw refuse(name, fmt::format("is {} {}", tensor.stored_as, to_text(tensor.shape)),
@@ -45,7 +45,7 @@ WeightFiles::Found StoredBlocks::need(const std::string& name, std::string_view 
 
 std::vector<float> StoredBlocks::floats(const WeightFiles::Found& found) const {
   std::vector<float> numbers(count_of(found.tensor->shape.elements()));
-  file(found).read_f32(*found.tensor, numbers, {});
+  file(found).read_f32(*found.tensor, 0, numbers, {});
   return numbers;
 }
 

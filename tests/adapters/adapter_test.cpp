@@ -1,4 +1,4 @@
-// The rewrite of a graph, how names choose layers, and what a PEFT folder may say.
+// The rewrite of a graph, the choice of layers by name, and the accepted PEFT folders.
 #include "adapters/adapter.h"
 
 #include <fmt/core.h>

@@ -1,5 +1,4 @@
-// Which matrices are stored otherwise, what becomes of their products, and that gradients through them are those of the numbers
-// that the stored bytes mean.
+// The matrices that are stored in blocks, their products, and gradients through them: those of the decoded numbers.
 #include "autodiff/frozen_base.h"
 
 #include <gtest/gtest.h>
@@ -10,8 +9,8 @@
 #include <utility>
 
 #include "autodiff/small_gpt2.h"
+#include "models/all.h"
 #include "models/decoder/decoder.h"
-#include "models/llama/llama.h"
 #include "ops/block_matmul/block_matmul.h"
 #include "ops/cases/stored_matrix.h"
 #include "ops/matmul/matmul.h"
@@ -101,10 +100,10 @@ TEST(FrozenBase, AllOfItWhereNothingTrains) {
   }
 }
 
-// What a stored matrix means, as numbers.
+// The decoded numbers of a stored matrix.
 Numbers meant(const Value& value, const Numbers& stored) { return elements_of(value.parameter->blocks, stored); }
 
-// Of all that is trained: biases, norms and embeddings.
+// The gradients of all trained parameters: biases, norms and embeddings.
 TEST(FrozenBase, GradientsAreThoseOfTheNumbersItMeans) {
   for (const FrozenBase& base : {FrozenBase{BaseFormat::nf4}, {BaseFormat::nf4, false}, {BaseFormat::int8}, {BaseFormat::bf16}}) {
     Model::Built stored(small_config(0)), plain(small_config(0));
@@ -148,7 +147,7 @@ TEST(FrozenBase, GradientsAreThoseOfTheNumbersItMeans) {
   }
 }
 
-// Lookups, the loss and its gradient, over a table in blocks and over the numbers that these mean.
+// Lookups, the loss and its gradient, over a table in blocks and over its decoded numbers.
 TEST(FrozenBase, TablesAreReadInBlocks) {
   for (const BlockFormat format : {BlockFormat::nf4_nested, BlockFormat::int8, BlockFormat::q8_0}) {
     Graph stored = small_llama(true, 32, 0), plain = small_llama(true, 32, 0);
@@ -181,7 +180,7 @@ TEST(FrozenBase, TablesAreReadInBlocks) {
   }
 }
 
-// The embedding of GPT-2 adds positions, and has no such kernel.
+// The embedding of GPT-2 adds positions, and has no kernel for blocks.
 TEST(FrozenBase, WhatCannotReadBlocksKeepsNumbers) {
   Graph graph = Model::Built(small_config(0)).graph;
   const ValueId table = graph.find("wte.weight");

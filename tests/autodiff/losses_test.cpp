@@ -1,4 +1,4 @@
-// What losses a graph may be trained on: plain ones, several, and those that are refused. Gradients against central differences.
+// Losses of a training graph: plain ones, several, and refused ones. Gradients against central differences.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -18,8 +18,8 @@
 namespace plimsoll::test {
 namespace {
 
-// Two chunked losses, one of them behind half of the model, each with a scale of its own: the gradient is that of their weighted
-// sum, and each total is of its own losses.
+// Two chunked losses with scales of their own, one of them after half of the model. The gradient is that of their weighted sum,
+// and each total is the sum of its own losses.
 TEST(Losses, TheGradientIsThatOfTheWeightedSum) {
   Graph graph;
   GraphBuilder builder(graph);
@@ -85,7 +85,7 @@ struct Perceptron {
     out = top(builder, ops::gelu(builder, in(builder, x, "in"), "gelu"), "top");
   }
 
-  // Of what the kernels compute, and of the losses by central differences, weighed with the scale.
+  // Compares the gradients of the kernels with central differences of the losses, weighted with the scale.
   void expect_gradients(ValueId fed, const Numbers& feed) const {
     constexpr double kScale = 0.125, kStep = 1e-4;
     Graph trained = graph;
@@ -136,7 +136,7 @@ TEST(Losses, ARegressionLearnsFromSquaredErrors) {
   model.expect_gradients(target, {1, -2, 0.5, 0, 3, -1, 0.25, 2});
 }
 
-// Losses are there still, where the gradient does not compute them again.
+// The forward losses stay if the gradient does not compute them again.
 TEST(Losses, PlainLossesAreTakenFromTheForwardPass) {
   Perceptron model(3);
   const ValueId labels = model.builder.add_input("labels", {DType::i32, Shape{4}});
@@ -149,7 +149,7 @@ TEST(Losses, PlainLossesAreTakenFromTheForwardPass) {
   EXPECT_EQ(model.graph.values[model.losses].name.text(), "losses");
 }
 
-// The gradient of a loss begins with its scale; what flows in would be lost.
+// The gradient of a loss begins with its scale. A gradient that flows in would be lost.
 TEST(Losses, RefusesALossOfLosses) {
   Perceptron model(3);
   const ValueId labels = model.builder.add_input("labels", {DType::i32, Shape{4}}),

@@ -1,4 +1,4 @@
-// Which values of a training graph the precision pass rounds, and how far gradients move by it.
+// The values of a training graph that the precision pass rounds, and the resulting change of the gradients.
 #include "autodiff/precision.h"
 
 #include <gtest/gtest.h>
@@ -44,7 +44,8 @@ TEST(Precision, InFp32NothingChanges) {
   EXPECT_EQ(graph_hash(graph), graph_hash(model.training.graph));
 }
 
-// What products read is rounded where it is made, or once before the first of them: weights once more for the backward pass.
+// Operands of products are rounded where they are computed, or once before the first product. Weights are rounded once more for
+// the backward pass.
 TEST(Precision, RoundsWhatProductsRead) {
   Model model(small_config(0.1));
   Graph& graph = model.training.graph;
@@ -83,7 +84,7 @@ TEST(Precision, RoundsWhatProductsRead) {
   }
 }
 
-// A matrix that several lines share is cast for each of them, in each pass: one copy for all would live across all layers.
+// A matrix that several lines share is cast for each of them, in each pass. One copy for all would live across all layers.
 TEST(Precision, RoundsASharedMatrixWhereItIsRead) {
   Graph graph;
   GraphBuilder builder(graph);
@@ -113,7 +114,7 @@ TEST(Precision, RoundsASharedMatrixWhereItIsRead) {
   EXPECT_EQ(casts, reads);
 }
 
-// Two products, their gated product and a third one, whose input may have a reader that takes fp32 alone.
+// Two products, their gated product and a third product, whose input may have a reader for fp32 alone.
 struct GatedModel {
   Graph graph;
   GraphBuilder builder{graph};
@@ -134,7 +135,7 @@ struct GatedModel {
     meter = apply_precision(graph, compute);
   }
 
-  // The dtypes of all that the ops of gated products take and make.
+  // The dtypes of the operands and results of gated products.
   std::set<DType> widths() const {
     std::set<DType> found;
     for (const Node& node : graph.nodes) {
@@ -200,7 +201,7 @@ TEST(Precision, ANormRoundsAgainWhatItRounded) {
   EXPECT_EQ(backward, 2);
 }
 
-// Of a model with weights far larger than those of a real one: a few per cent of each tensor.
+// The weights of this model are far larger than those of a real one. The gradients differ by a few per cent of each tensor.
 class PrecisionOf : public testing::TestWithParam<std::pair<DType, double>> {};
 
 TEST_P(PrecisionOf, GradientsAreThoseOfFp32ButForRounding) {

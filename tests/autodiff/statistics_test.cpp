@@ -1,4 +1,5 @@
-// Statistics in a training graph: what changes them, when, and that no way to cut a window shows.
+// Statistics in a training graph: the nodes that change them, the time of the change, and equal results for every split of a
+// window.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -52,7 +53,7 @@ Numbers rows_of(std::int64_t first, std::int64_t count) {
   return round_to(numbers, DType::f32);
 }
 
-// After so many windows.
+// The statistics after n windows.
 struct Statistics {
   Numbers mean, most;
   friend bool operator==(const Statistics&, const Statistics&) = default;
@@ -102,7 +103,7 @@ TEST(Statistics, NoWayToCutAWindowChangesABit) {
   for (const std::int64_t rows : {2, 4, 8}) EXPECT_EQ(after(3, rows), expected) << rows;
 }
 
-// Where the gradient is no number, which only a loss scale allows, the window runs again or does not count.
+// If the gradient is not finite, which only a loss scale allows, the window runs again or does not count.
 TEST(Statistics, AWindowWithoutAGradientMovesNoMean) {
   EXPECT_EQ(after(1, 2, 0.5).mean, after(1, 2).mean);
   EXPECT_EQ(after(1, 2, HUGE_VAL).mean, Numbers(kWidth, 0));

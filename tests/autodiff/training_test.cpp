@@ -1,5 +1,5 @@
-// Gradients of a whole small GPT-2, as add_training builds them and the kernels compute them, against central differences of the
-// loss in fp64; and what add_training makes of a graph.
+// Gradients of a whole small GPT-2, built by add_training and computed by the kernels, against central differences of the loss in
+// fp64; and the graph that add_training makes.
 #include "autodiff/training.h"
 
 #include <gtest/gtest.h>
@@ -104,7 +104,7 @@ TEST(AddTraining, RowsOfASharedTableThatAWindowLooksUpHaveSlots) {
   EXPECT_FALSE(all.training.graph.find("wte.weight.grad.slots").valid()) << "56 of 400 are more than an eighth";
 }
 
-// The gradient of a table whose rows are looked up, and read by the head too where it is tied.
+// The gradient of a table for lookups, also read by the head if it is tied.
 Numbers table_gradient(std::int64_t rows, bool tied, std::int64_t padding) {
   Graph graph;
   GraphBuilder builder(graph);
@@ -127,7 +127,7 @@ Numbers table_gradient(std::int64_t rows, bool tied, std::int64_t padding) {
   return gradient_of(graph, run, "table");
 }
 
-// Of a tied table, the head's part stays: the row gets what a token gives that is looked up as another row.
+// In a tied table, the head's part of the gradient stays. The row gets the gradient of a token that is looked up as another row.
 TEST(AddTraining, PaddingGetsNoGradientOfTheLookup) {
   for (const auto& [rows, tied] : {std::pair<std::int64_t, bool>{8, false}, {8, true}, {64, true}}) {
     SCOPED_TRACE(std::to_string(rows) + (tied ? ", tied" : ""));
@@ -142,7 +142,7 @@ TEST(AddTraining, PaddingGetsNoGradientOfTheLookup) {
   }
 }
 
-// Slot by slot, as the names of the parameters say: a tied head, whose table has rows apart, among them.
+// The slots have the order of the parameters' names. The cases include a tied head, whose table has separate rows.
 TEST(AddTraining, ReportsEachParameterByItsPlace) {
   Model model(small_config(0), {});
   const Graph& graph = model.training.graph;
@@ -224,7 +224,7 @@ TEST(Update, NesterovAgreesWithTheReference) {
       {.kind = OptimizerSettings::Kind::sgd, .momentum = true, .nesterov = true, .decay = OptimizerSettings::Decay::all});
 }
 
-// By the name of each parameter, of the update ops.
+// The update op of each parameter, by the parameter's name.
 std::map<std::string, double> decays(OptimizerSettings::Decay decay) {
   const Model model(small_config(0), {.weight_decay = 0.1, .decay = decay});
   std::map<std::string, double> by_name;
@@ -283,7 +283,7 @@ TEST(AddTraining, BackwardNodesBelongToForwardLines) {
   }
 }
 
-// In every section, and also where the noise is switched off: its key is the op's all the same.
+// In every section, also with the noise switched off, the op has the same key.
 TEST(AddTraining, EveryRandomOpOfAModelHasASiteOfItsOwn) {
   const Graph graph = build_gpt2(small_config(0.2), {2, 2, 7, {.rows = 1, .prompt = 7, .slots = 7}}, {.seed = 5}).graph;
   std::set<std::pair<Section, std::uint64_t>> sites;
@@ -369,7 +369,7 @@ TEST(AddTraining, FreezingAParameterLeavesTheOtherGradientsAsTheyAre) {
   }
 }
 
-// Outputs that no node reads, no result is and no parameter's sum ends in.
+// Outputs that no node reads, that are no result and that are not added to a parameter's sum.
 std::vector<std::string> wasted(const Graph& graph) {
   std::set<ValueId> read(graph.results.begin(), graph.results.end());
   for (const Node& node : graph.nodes) read.insert(node.inputs.begin(), node.inputs.end());
@@ -417,7 +417,7 @@ TEST(AddTraining, TheBackwardPassEndsBelowTheLowestTrainedValue) {
   EXPECT_EQ(lines("linear.bias"), (Ops{"linear_cross_entropy_backward", "layer_norm_backward", "sum_rows"}));
 }
 
-// Three products add to the sum of one matrix in 16 bits: each rounds with noise of its own, the first one with that of a matrix
+// Three products add to the sum of one matrix in 16 bits. Each rounds with noise of its own; the first has the noise of a matrix
 // that is read once.
 TEST(AddTraining, SharedMatricesRoundEachAdditionByItself) {
   OptimizerSettings settings;
@@ -490,8 +490,8 @@ TEST(AddTraining, AddsTheGradientsOfASharedParameter) {
   for (std::size_t i = 0; i < gradient.size(); ++i) EXPECT_NEAR(gradient[i], (total(i, 1e-4) - total(i, -1e-4)) / 2e-4, 1e-5);
 }
 
-// Norms that share one of their two parameters, or use one twice: its accumulator has been added to where the other's is to be
-// written.
+// Norms that share one of their two parameters, or use one twice. When the other's accumulator is written, the shared one already
+// has a sum.
 TEST(AddTraining, AddsTheGradientsOfSharedNorms) {
   enum class Shared { gamma, beta, both, one_parameter };
   for (const Shared shared : {Shared::gamma, Shared::beta, Shared::both, Shared::one_parameter}) {

@@ -140,7 +140,7 @@ def has_marks(source):
 
 
 def reference(fast, sample, source):
-    """What transformers makes of a sample; None where the template refuses it."""
+    """The text and tokens that transformers makes of a sample; None if the template refuses it."""
     arguments = dict(tools=sample.get("tools"), chat_template=source)
     try:
         text = fast.apply_chat_template(sample["messages"], tokenize=False, **arguments)

@@ -36,7 +36,7 @@ VALUES = {
     "messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "ho"}],
 }
 
-# Where white space counts, a template has lines of its own.
+# Templates in which white space counts.
 LAYOUT = [
     "a\n{% if true %}\nb\n{% endif %}\nc\n",
     "  {% if true %}  \n  b\n  {% endif %}\nc\n\n",

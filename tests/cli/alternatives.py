@@ -54,7 +54,7 @@ def remedies(test):
     test.that("not measured yet: 500 MB/s each way are assumed" in text, text)
     shutil.rmtree(cache)
 
-    # A disk that is too small is made larger; what is said by hand is taken back beside it.
+    # A disk that is too small is made larger, and explicit keys are taken back in addition.
     small = [*below, "--disk", f"{test.path('spill')}:1MiB", "--set", "train.micro_batch=8"]
     plan = test.run(*small, "--json").json()
     larger = [remedy for remedy in plan["infeasible"]["remedies"] if "--disk" in remedy["arguments"]]

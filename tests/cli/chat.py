@@ -177,7 +177,7 @@ def shown(test):
 def refused(test):
     config = prepare(test)
     test.fails(2, "E-CONFIG-CONFLICT", "plan", config, *sets(train__effective_tokens=512))
-    # Without the format: by what is asked of the samples, else by the file.
+    # Without a format: from the keys for samples, else from the file.
     auto = sets(data__format="auto")
     for more in ([], sets(data__validation="", batch__packing="true")):
         error = test.fails(2, "E-CONFIG-CONFLICT", "train", config, *auto, *more, "--run", "none")
@@ -307,7 +307,7 @@ def counts(test):
             test.that(word in text, f"{name} says '{word}': {text}")
         if "epochs=1" in " ".join(more):
             test.equal(f"updates of the epoch of {name}", epoch["updates"], run["updates"])
-    # Training says trained tokens, and all of them beside.
+    # Training reports trained tokens, and all tokens in addition.
     told = test.run("train", config, *ways["short"], "--memory", "2GiB", "--run", "counts-told").text()[1]
     test.that("trained tok/s, " in told and " of all tokens" in told, f"training says which tokens: {told}")
 

@@ -203,7 +203,7 @@ def options(test):
     )
     test.equal("--set accumulates", plan["batch"]["effective"], 4)
     noted = test.run("plan", "config.toml", "--host-memory", "1GiB", "--disk", "spill:2GiB", "--json")
-    test.that(b"memory.host_memory says nothing here" in noted.err, "kernels run in the host's memory")
+    test.that(b"memory.host_memory has no effect" in noted.err, "kernels run in the host's memory")
     resting = ["--host-memory", "1GiB", "--set", "plan.optimizer_state=disk"]
     test.fails(2, "E-CONFIG-MISSING", "plan", "config.toml", *resting)
     plan = noted.json()
@@ -389,7 +389,7 @@ def training(test):
     test.shape("run", run, RUN)
     test.equal("run.json", test.report("run"), run)
     test.equal("status", (run["status"], run["exit_code"], run["error"]), ("done", 0, None))
-    # The last token of the file has none behind it to predict.
+    # The last token of the file has no next token to predict.
     test.equal("counters", (run["updates"], run["samples"], run["units"] in (48 * 32, 48 * 32 - 1)), (6, 48, True))
     test.that(run["measured"]["process_hwm_bytes"] <= run["budget"]["memory"], "the process stayed within its budget")
     lines = test.lines("run")

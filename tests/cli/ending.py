@@ -221,7 +221,7 @@ def save_every(test):
     error = test.fails(2, "E-RUN-EXISTS", *arguments("timed"))
     test.that(error and "interrupted" in error["message"], f"the state is told: {error}")
     result = test.run(*arguments("timed", "--resume", "--memory", "8MiB"))
-    test.that(f"process {process.pid} ended without a word" in result.text()[1], f"a note: {result.text()[1]}")
+    test.that(f"process {process.pid} ended without a report" in result.text()[1], f"a note: {result.text()[1]}")
     report = test.report("timed")
     test.equal("state once it was opened", (report["status"], report["exit_code"]), ("interrupted", 6))
     test.equal("why", report["error"]["code"], "E-INTERRUPTED")

@@ -120,7 +120,7 @@ def numbers(test):
     folder = changed(test, "lora/weights", "nan-lora", put(tensor, 63, NAN))
     for command in [*commands("base", (folder,))][:-1]:  # no GGUF file holds a model of bytes
         refused("an adapter", "nan-lora/adapter_model.safetensors", tensor, command)
-    # Numbers beside the model are none of its weights.
+    # Numbers next to the model are not its weights.
     text = test.succeeds("generate", "--weights", "base", "--prompt", "x", "--tokens", 2)
     test.that("note" not in text, "the base itself is fine")
 

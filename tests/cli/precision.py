@@ -176,7 +176,7 @@ def narrow_parameters(test):
     more = train(test, "from-weights", *narrow, "--set", f"model.init={test.path('no-master') / 'weights'}", "--updates", "1")
     test.that(more is not None, "weights of bf16 are a beginning")
     test.fails(2, "E-CONFIG-CONFLICT", "plan", "config.toml", "--set", "precision.parameters=bf16")
-    # Adafactor: next to nothing beside weights and sums of two bytes each.
+    # Adafactor: almost nothing in addition to weights and sums of two bytes each.
     factored = ["--set", "optimizer.name=adafactor", "--set", "optimizer.learning_rate=1e-2"]
     exact = train(test, "factored-master", *split, *factored)
     two = train(test, "factored", *narrow, *factored, "--set", "precision.gradients=bf16", "--audit")

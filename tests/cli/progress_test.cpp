@@ -1,4 +1,4 @@
-// The progress line: which tokens it counts, and what is still to come.
+// The progress line: the tokens that it counts, and the remaining time.
 #include "cli/progress.h"
 
 #include <gtest/gtest.h>

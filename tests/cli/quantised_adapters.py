@@ -203,7 +203,7 @@ def merges(test):
             check_merged(test, run, adapted, "bf16", "--adapter", run)
             result = test.run("merge", "--adapter", run, "--out", f"said-{run}")
             blocks = {"gguf": "q8_0", "nf4": "nf4", "int8": "int8"}[name]
-            note = f"the base is stored in blocks ({blocks}), and what is merged is not; the sums are rounded to bf16"
+            note = f"the base is stored in blocks ({blocks}), and the merged model is not; the sums are rounded to bf16"
             test.that(note in result.text()[1], f"{run}: {result.text()[1]}")
             test.fails(5, "E-ADAPTER-TWICE", "merge", "--weights", test.path(f"said-{run}"), "--adapter", run, "--out", "twice")
     words = ("--prompt", "abcd", "--tokens", 3, "--temperature", 0, "--memory", "1GiB")

@@ -253,7 +253,7 @@ def varint(number):
 
 
 def field(number, value):
-    """Of a protobuf message."""
+    """The bytes of one field of a protobuf message."""
     if isinstance(value, bytes):
         return varint(number << 3 | 2) + varint(len(value)) + value
     if isinstance(value, float):

@@ -102,7 +102,7 @@ def without(test):
 
 
 def interrupted(test):
-    """A run that goes on counts what it writes itself: state as well while it loads."""
+    """A resumed run counts its own writes, including the optimizer state while loading."""
     more = ["--disk", f"{test.path('spill')}:256MiB", "--memory", "256MiB", *ON_DISK]
     whole = test.succeeds("train", "config.toml", *BASE, *more, "--run", "whole", "--json")["written"]
     test.succeeds("train", "config.toml", *BASE, *more, "--run", "parts", "--updates", 1, "--json")

@@ -35,7 +35,7 @@ TEST(Batch, NearestValuesAreComputed) {
   EXPECT_ERROR(resolve_batch(kAuto, kAuto, 4, ""), "E-CONFIG-MISSING", "effective_batch");
 }
 
-// What a message proposes is accepted.
+// Every value that a message proposes is accepted.
 TEST(Batch, EveryProposalWorks) {
   for (std::int64_t effective = 1; effective <= 60; ++effective) {
     for (std::int64_t micro = 1; micro <= 70; ++micro) {

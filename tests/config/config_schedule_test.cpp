@@ -11,7 +11,7 @@ namespace {
 
 constexpr RunLength kRun{32, 128, 100};  // samples of an update, tokens of a sample, updates
 
-// Of update u, counted from 1.
+// The factor of an update, counted from 1.
 double factor(const Schedule& schedule, std::int64_t update, const RunLength& run = kRun) {
   return schedule_factor(schedule, run, (update - 1) * run.effective_batch);
 }
@@ -108,7 +108,7 @@ TEST(Schedule, StableUntilTheDecay) {
   EXPECT_LT(factor(schedule, 12), 1);
 }
 
-// A warm-up rises to where the schedule begins, whichever it is.
+// A warm-up rises to the first value of every schedule.
 TEST(Schedule, WarmUpAnywhere) {
   for (const ScheduleKind kind : {ScheduleKind::cosine_restarts, ScheduleKind::triangular, ScheduleKind::triangular2,
                                   ScheduleKind::one_cycle, ScheduleKind::wsd, ScheduleKind::polynomial}) {

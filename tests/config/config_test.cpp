@@ -156,8 +156,6 @@ TEST_F(ConfigTest, ResolvedTextReadsBackEqual) {
     EXPECT_EQ(config_hash(again), config_hash(config));
   }
   EXPECT_NE(config_hash(configs[0]), config_hash(configs[1]));
-  EXPECT_TRUE(config_differences(configs[0], configs[0]).empty());
-  EXPECT_EQ(config_differences(small(), small({"train.updates=9"})), std::vector<std::string>{"train.updates: 100 -> 9"});
 }
 
 struct BadInput {
@@ -372,7 +370,7 @@ TEST_F(ConfigTest, NamesOfOtherProgramsMeanWhatTheyMeanThere) {
   EXPECT_EQ(lion.optimizer.weight_decay, 0);
   EXPECT_EQ(lion.optimizer.beta2, 0.999);
   EXPECT_EQ(small({"optim=adamw"}), small({"optimizer.name=adamw"}));
-  // What is said counts before defaults of another program, and a later choice before those of an earlier one.
+  // Explicit values override the defaults of another program, and a later choice overrides an earlier one.
   EXPECT_EQ(small({"optim=adamw_torch", "optimizer.weight_decay=0.2"}).optimizer.weight_decay, 0.2);
   EXPECT_EQ(load("optim = 'adamw_8bit'\n" + std::string(kSmall), {"optimizer.name=lion"}), small({"optimizer.name=lion"}));
   EXPECT_EQ(load("optim = 'adamw_8bit'\n" + std::string(kSmall), {"precision.optimizer_state=bf16"}).precision.optimizer_state,
@@ -429,7 +427,7 @@ TEST_F(ConfigTest, SchedulesAreCompletedAndTakeOnlyWhatIsTheirs) {
   EXPECT_EQ(small({"lr_scheduler_type=constant_with_warmup"}).schedule.kind, ScheduleKind::constant);
 }
 
-// With a warm-up too, the last of the usual cycles ends with the run.
+// The last of the default cycles ends with the run, with a warm-up too.
 TEST_F(ConfigTest, UsualCyclesFillTheRun) {
   const Config config = small({"schedule.name=cosine_restarts", "train.updates=100", "schedule.warmup=20updates"});
   EXPECT_EQ(config.schedule.cycle, (Duration{2000, ClockUnit::samples}));  // of 100 an update
@@ -437,7 +435,7 @@ TEST_F(ConfigTest, UsualCyclesFillTheRun) {
   EXPECT_LT(learning_rate_at(config, 100 * 99), 0.01 * config.optimizer.learning_rate);
 }
 
-// A key of the file is left aside where the command line names another schedule; two of the file contradict each other.
+// The command line's schedule drops keys of the file's schedule. Keys of two schedules in the file contradict each other.
 TEST_F(ConfigTest, TheCommandLineWinsOverOtherChoicesOfTheFile) {
   const std::string file = std::string(kSmall) + "[schedule]\nname = \"triangular\"\ncycle = \"10updates\"\n" +
                            "[optimizer]\nhalf_lives = [\"200samples\", \"400samples\"]\n";
@@ -447,7 +445,7 @@ TEST_F(ConfigTest, TheCommandLineWinsOverOtherChoicesOfTheFile) {
   EXPECT_EQ(config.optimizer.beta1, 0.5);
   EXPECT_FALSE(config.optimizer.half_lives);
   EXPECT_ERROR(load("cycle = \"20updates\"\n" + file), "E-CONFIG-TWICE", "cycle");
-  // Left aside is as if it were not there.
+  // A dropped key has no effect.
   const Config larger = load(file, {"schedule.name=cosine", "train.effective_batch=1000"});
   EXPECT_EQ(load(resolved_toml(larger)), larger);
   const Config clipped = load(std::string(kSmall) + "gradient_clip = 1.0\n", {"train.gradient_clip_value=0.5"});

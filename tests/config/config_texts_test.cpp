@@ -36,7 +36,7 @@ TEST(Init, ShowsEveryKeyWithItsComment) {
   }
 }
 
-// What stands behind a comment sign loads too, where it does not name files.
+// Commented lines load too, unless they name files.
 TEST(Init, CommentedLinesAreSettings) {
   const ScratchFolder folder;
   std::string text = init_text();

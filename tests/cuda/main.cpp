@@ -1,4 +1,4 @@
-// The op cases' kernels on this machine's GPU; where there is none, a line that says so, and success.
+// The op cases' kernels on this machine's GPU. Without a GPU it prints a line and succeeds.
 //
 //   test_cuda [--apart] [--captured] [GoogleTest's options]      see on_device.h; the CPU's own cases run where a filter names
 //   them
@@ -17,7 +17,7 @@ namespace {
 
 constexpr int kUsage = 2;
 
-// False where there is none, told on stdout; a GPU that is there and does not work is an error.
+// False without a GPU, with a line on stdout. A GPU that does not work is an error.
 bool find_gpu() {
   try {
     const cuda::DeviceFacts facts = cuda::open_device();

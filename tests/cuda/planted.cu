@@ -14,12 +14,12 @@ namespace {
 
 constexpr int kThreads = 256;
 
-// One more element than its memory has, which belongs to whatever lies behind it.
+// Writes one element past the end of its memory, into the next buffer.
 __global__ void overrun_kernel(int n, float* to) {
   for (int i = static_cast<int>(threadIdx.x); i <= n; i += kThreads) to[i] = 1;
 }
 
-// Neighbours leave numbers for each other and do not wait.
+// Neighbouring threads exchange numbers without a barrier.
 __global__ void race_kernel(float* to) {
   __shared__ float left[kThreads];
   left[threadIdx.x] = to[threadIdx.x];
@@ -28,7 +28,7 @@ __global__ void race_kernel(float* to) {
 
 __global__ void unwritten_kernel(const float* from, float* to) { to[threadIdx.x] = from[threadIdx.x] + 1; }
 
-// A barrier that not all of a block come to.
+// A barrier that some threads of a block do not reach.
 __global__ void barrier_kernel(float* to) {
   if (threadIdx.x <= cuda::kWarp) {
     to[threadIdx.x] = 1;
@@ -58,14 +58,14 @@ class Planted : public testing::Test {
   std::unique_ptr<Elsewhere> there_;
 };
 
-// The guards see it where buffers have them.
+// The guards of a buffer detect the write.
 TEST_F(Planted, DISABLED_Overrun) {
   run(
       overrun_kernel, [](const Elsewhere&) { return kThreads; }, first());
   EXPECT_TRUE(first_.intact()) << "planted: a write past the end";
 }
 
-// Into the buffer behind it in one arena, which is allocated all the same.
+// Writes into the next buffer of one arena, which is allocated memory too.
 TEST(Reach, DISABLED_Neighbour) {
   const cuda::Stream stream;
   const cuda::DeviceMemory arena(Bytes{2 * kThreads * sizeof(float)});

@@ -21,7 +21,7 @@ from nvml import Gpu, Sampler  # noqa: E402
 GPU = ["--device", "cuda", "--unverified"]
 MIB, GIB = 1 << 20, 1 << 30
 UPDATES = 20
-# Of a loss, relative: fp32 sums in other orders; with bf16 products, what 20 updates make of that.
+# Relative tolerances of a loss: fp32 sums in other orders; with bf16 products, their effect over 20 updates.
 NEAR_CPU = {"fp32": 2e-4, "bf16": 2e-2}
 CONFIG = """\
 seed = 3
@@ -57,7 +57,7 @@ threads = 2
 # An arena of gigabytes, for which a device that others have filled has no room.
 BIG = ["--set", "model.width=512", "--set", "model.heads=8", "--set", "train.effective_batch=256"]
 BIG += ["--set", "train.micro_batch=256", "--set", "train.accumulation=1", "--set", "plan.recompute=none", "--memory", "16GiB"]
-# Takes all but so many bytes of the device, says so, and waits to be told to end.
+# Takes all but n bytes of the device, prints a line, and waits for the request to end.
 TAKE = """\
 import ctypes, sys
 cuda = ctypes.CDLL("libcuda.so.1")
@@ -104,7 +104,7 @@ def numbers(test, run):
 
 
 def budgets_of(test, *more):
-    """What --memory, --host-memory and --disk may be: nothing short, the least on the device, the least beside a host."""
+    """Values of --memory, --host-memory and --disk: ample, the least on the device, the least with a host."""
     floor = plan_of(test, *more)["bounds"]["floor_bytes"]
     host = ["--host-memory", "2GiB"]
     beside = plan_of(test, *more, *host)["bounds"]["floor_bytes"]

@@ -20,7 +20,7 @@ struct Sample {
   std::vector<std::uint8_t> trained;
 };
 
-// Buffers of a micro-batch, filled with what nothing produces.
+// Buffers of a micro-batch, filled with a value that no source produces.
 struct Fields {
   std::int64_t rows, row;
   bool packs;
@@ -96,7 +96,7 @@ TEST_F(SampleFile, PackedRows) {
   EXPECT_EQ(id(4), (std::vector<std::uint32_t>{kAbsentSample, kAbsentSample, 0}));
 }
 
-// Each (sample, position, target) once in an epoch, whatever micro-batches and packing are.
+// An epoch has each (sample, position, target) once, with any micro-batch and packing.
 TEST_F(SampleFile, EveryTargetOnceAnEpoch) {
   std::mt19937 random(5);
   std::vector<Sample> many(157);

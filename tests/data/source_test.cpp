@@ -118,7 +118,7 @@ TEST_F(Source, HashFollowsTheTokens) {
   EXPECT_EQ(content_hash(open("f", large)), content_hash(open("g", large)));
 }
 
-// Whatever bytes a file has, it either opens or is refused as data.
+// A file of arbitrary bytes opens or is refused as data.
 TEST_F(Source, SurvivesRandomHeaders) {
   const std::uint64_t seed = std::random_device{}();
   fmt::print("seed {}\n", seed);
@@ -175,7 +175,7 @@ TEST_F(Source, SeveralFilesAreOneStream) {
                "z.bin] its tokens have 2 bytes and those of " + (folder / "v.bin").string() + " 4");
 }
 
-// What "auto" refuses, and data.format takes all the same.
+// Files that "auto" refuses. An explicit data.format takes them.
 TEST_F(Source, RefusesWhatIsEvidentlySomethingElse) {
   const std::string jsonl = "{\"text\": \"one\"}\n{\"text\": \"two\"}\n", zeros(200, '\0');
   std::string wide;

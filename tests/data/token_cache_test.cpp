@@ -62,7 +62,7 @@ TEST(TokenCache, IsBoundToItsNameAndContent) {
     SCOPED_TRACE(size);
     EXPECT_ERROR(open(path, 2), "E-DATA-FORMAT", "");
   }
-  // A bit of the header, of the counts, of the tokens.
+  // One bit of the header, the counts or the tokens.
   for (const std::size_t at : {std::size_t{20}, std::size_t{40}, std::size_t{96}, std::size_t{257}}) {
     std::string flipped = whole;
     flipped[at] = static_cast<char>(flipped[at] ^ 1);

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "data/source.h"
-#include "data/token_rows.h"
 #include "data/token_source.h"
 #include "data/window.h"
 #include "formats/scratch_folder.h"
@@ -51,7 +50,6 @@ struct Buffers {
   std::vector<std::uint32_t> ids;
 
   Buffers(std::size_t rows, std::size_t context) : inputs(rows * context, -77), targets(rows * context, -77), ids(2 * rows, 77) {}
-  MicroBatch view() { return {inputs, targets, ids}; }
   std::vector<FieldBuffer> fields() {
     const auto view = [](auto& items, DType dtype) {
       return TensorView{reinterpret_cast<std::byte*>(items.data()), dtype, Shape{std::ssize(items)}, {}};

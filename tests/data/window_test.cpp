@@ -23,7 +23,7 @@ class WindowTest : public testing::Test {
   ScratchFolder folder;
 };
 
-// Micro-batches of so many rows of a window, one after the other.
+// The consecutive micro-batches of n rows of a window.
 std::vector<Buffers> micro_batches(const TokenFile& file, const SampleOrder& order, std::int64_t context, WindowRule rule,
                                    std::int64_t first, std::int64_t rows) {
   const TokenSource source(file, context);
@@ -74,7 +74,7 @@ TEST_F(WindowTest, TextAsBytes) {
   EXPECT_EQ(all[0].targets, (std::vector<std::int32_t>{98, 99, 100, 255}));
 }
 
-// The samples of an update and what is in them depend on no micro-batch size.
+// The samples of an update and their content do not depend on the micro-batch size.
 TEST_F(WindowTest, SameDataForEveryMicroBatch) {
   const TokenFile file = open(counting(1003));
   const SampleOrder order{OrderKind::shuffled, 5, make_samples(1003, 8, "x").count()};
@@ -97,7 +97,7 @@ TEST_F(WindowTest, SameDataForEveryMicroBatch) {
   }
 }
 
-// Two and four bytes a token, behind a header or not: the same micro-batches of the same samples.
+// Two and four bytes a token, with and without a header: the same micro-batches of the same samples.
 TEST_F(WindowTest, TheWidthOfTokensChangesNothing) {
   const std::vector<int> ids = counting(1003, 65536);
   const std::tuple<const char*, const char*, std::string> files[] = {{"a.bin", "u16", u16_bytes(ids)},
@@ -137,7 +137,7 @@ TEST_F(WindowTest, TokenPastTheVocabulary) {
   EXPECT_ERROR(fill({256, 2, 3, 4, 5}, 0), "E-DATA-TOKEN", "token 0 is 256");
 }
 
-// Samples of given sizes, as rows see them.
+// A source of samples with given sizes.
 class Sized final : public SampleSource {
  public:
   explicit Sized(std::vector<std::int64_t> sizes) : sizes_(std::move(sizes)) {}
@@ -162,7 +162,7 @@ std::vector<std::int64_t> random_sizes(std::uint32_t seed, std::size_t count, st
   return sizes;
 }
 
-// The textbook's way: each row asked in turn.
+// First-fit by the textbook: asks each row in turn.
 std::int64_t rows_of_first_fit_decreasing(std::vector<std::int64_t> sizes, std::int64_t row) {
   std::ranges::sort(sizes, std::greater<>());
   std::vector<std::int64_t> rooms;
@@ -223,7 +223,7 @@ TEST(Windows, OfPositions) {
   }
 }
 
-// The last window of a training has what is left; a next one begins behind it.
+// The last window of a training has the remaining samples. The next one begins after it.
 TEST(Windows, EndAtASpan) {
   const Sized source(std::vector<std::int64_t>(10, 3));
   const SampleOrder order{OrderKind::sequential, 1, source.count()};

@@ -17,7 +17,7 @@ namespace {
 
 constexpr Bytes kHuge{2 << 20};
 
-// Where its pages lie in physical memory; empty where the kernel does not tell this user.
+// The physical frames of the memory's pages; empty if the kernel hides them from this user.
 std::vector<std::uint64_t> frames_of(std::span<const std::byte> memory) {
   const int file = ::open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
   if (file < 0) return {};
@@ -73,7 +73,7 @@ TEST(Arena, LiesBetweenGuards) {
   }
 }
 
-// While it is made too.
+// This also holds while the arena is created.
 TEST(Arena, HasAtNoTimeMoreThanInTheEnd) {
   cpu::set_thread_count(2);
   { const Arena starts_the_team(kHuge * 2 + kPage); }

@@ -11,7 +11,7 @@
 namespace plimsoll::cuda {
 namespace {
 
-// A driver as NVML tells of it.
+// A driver as NVML reports it.
 struct Driver {
   unsigned long long used = 0;
   std::vector<Nvml::Process> processes;
@@ -52,7 +52,7 @@ TEST(DriverMemory, IsWhatTheDriverListsForThisProcess) {
   EXPECT_EQ(memory.held(), Bytes{700 << 20});
 }
 
-// A desktop's own memory is in use before, and nobody in the list is this process.
+// A desktop uses memory before, and the list does not contain this process.
 TEST(DriverMemory, InAContainerIsWhatCameToUse) {
   driver = {.used = 900 * kMiB};
   const DriverMemory memory(kNvml, kBus);

@@ -1,5 +1,5 @@
-// Products of few rows: against fp64, and bit by bit what they promise: a block gives what its decoded elements give, a row does
-// not depend on those beside it, and nothing depends on the number of threads.
+// Products of few rows, against fp64 and bit by bit. A block gives the result of its decoded elements. A row does not depend on
+// other rows, and nothing depends on the number of threads.
 #include "device/cpu/few_rows.h"
 
 #include <gtest/gtest.h>

@@ -22,7 +22,7 @@ struct Free {
   void operator()(std::byte* p) const { ::operator delete[](p, std::align_val_t{64}); }
 };
 
-// 64-byte aligned memory that starts `shift` cache lines into its allocation, with a sentinel behind it.
+// 64-byte aligned memory that starts `shift` cache lines into its allocation, followed by a sentinel.
 class Buffer {
  public:
   static constexpr std::size_t kGuard = 4096;
@@ -194,7 +194,7 @@ TEST(Gemm, PlanIsAPureFunctionAndLeavesTheThreadsAlone) {
   EXPECT_EQ(one.scratch.n % 64, 0);
 }
 
-// A plan may ask of any batch: the library would divide by zero.
+// A plan may request any batch. The library would divide by zero.
 TEST(Gemm, LeavesWhatPasses32BitsToOurKernels) {
   const GemmShape shape{.m = std::int64_t{1} << 33, .n = 768, .k = 768};
   EXPECT_FALSE(LibraryGemm::plan_of(shape, 2));

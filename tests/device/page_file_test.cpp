@@ -35,7 +35,7 @@ PageFile::Sizes sizes_of(Bytes file, std::size_t events, TransferEngine engine, 
   return {file, transfers, kStaging, events, engine};
 }
 
-// What both engines promise. Where the kernel refuses io_uring the cases for it are skipped.
+// The contract of both engines. If the kernel refuses io_uring, its cases are skipped.
 class PageFileOf : public testing::TestWithParam<TransferEngine> {
  protected:
   void SetUp() override {
@@ -87,7 +87,7 @@ TEST_P(PageFileOf, GivesBackWhatWasWrittenInAnyOrder) {
   EXPECT_EQ(all, data[2]);
 }
 
-// Parts that the disk takes as they lie and those that need the staging come to the same file.
+// Direct parts and staged parts reach the same file.
 TEST_P(PageFileOf, MovesToAndFromAnyAddress) {
   const std::vector<std::int64_t> sizes{4, 4096, kMiB.n, 2 * kMiB.n + 4096, 2 * kMiB.n + 12};
   const std::vector<std::size_t> shifts{0, 4096, 512, 64, 4};
@@ -191,7 +191,7 @@ TEST(PageFile, RefusalsSayWhatToDo) {
   }
 }
 
-// The file has become shorter behind its back.
+// The file is truncated from outside.
 TEST_P(PageFileOf, FailuresSayHowToContinue) {
   PageFile file(std::filesystem::temp_directory_path(), sizes_of(Bytes{8192}, 1, GetParam()), {{Bytes{0}, Bytes{8192}}});
   std::vector<std::byte> memory = noise(8192, 1);
@@ -236,7 +236,7 @@ TEST_P(PageFileOf, CorruptionIsFoundWhereItIs) {
   EXPECT_EQ(code_of_wait(file, 0), "");
 }
 
-// The largest file that a process may write ends within a part: the disk takes some of it, and then refuses the rest.
+// The limit on file size ends within a part: the disk takes some of it, and then refuses the rest.
 TEST_P(PageFileOf, WhatTheDiskRefusesIsNamed) {
   const Bytes size = kStaging * 2;
   PageFile file(std::filesystem::temp_directory_path(), sizes_of(size, 1, GetParam()), {{Bytes{0}, size}});
@@ -273,7 +273,7 @@ TEST_P(PageFileOf, EndsWhileTransfersAreUnderWay) {
   EXPECT_EQ(open_files(), before) << "file and ring are closed";
 }
 
-// What comes in does not stand behind all that goes out, nor the other way round.
+// A read does not wait for all earlier writes, nor the other way round.
 TEST_P(PageFileOf, EachWayHasALaneOfItsOwn) {
   constexpr std::uint32_t kMany = 64, kOne = kMany;
   const Bytes size = kStaging * 8;
@@ -393,7 +393,7 @@ TEST_F(MovingPieces, BeginAsZerosWhereNothingIsCopied) {
   EXPECT_EQ(all[static_cast<std::size_t>(kSize.n)], std::byte{165});
 }
 
-// Whole blocks at an address that suits the disk, however many parts; a rest that the staging holds goes through it.
+// Whole blocks at a suitable address move directly, in any number of parts. A rest that fits the staging goes through it.
 TEST_F(MovingPieces, CopyNoMoreThanTheStagingHolds) {
   const Arena memory(kMiB * 3);
   MovingPiece piece(file_, stored_, false, staging_, memory.base());
@@ -413,7 +413,7 @@ TEST(PageFile, StagingIsAWholeNumberOfBlocks) {
   }
 }
 
-// Each thread reserves address space for its stack; where that ends, those that have started end with the file.
+// Each thread reserves address space for its stack. If that runs out, the started threads end with the file.
 TEST(PageFile, AThreadThatCannotStartIsAnError) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "the sanitizers need address space of their own";

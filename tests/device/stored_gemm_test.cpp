@@ -20,7 +20,7 @@
 namespace plimsoll::cpu {
 namespace {
 
-// 64-byte aligned, with bytes behind it that nothing may write.
+// 64-byte aligned memory, followed by bytes that nothing may write.
 class Room {
  public:
   explicit Room(std::int64_t bytes)
@@ -201,15 +201,14 @@ TEST(StripProduct, TakesAtMostFourMebibytes) {
   for (const std::int64_t k : {64, 1536, 8960, 70000}) {
     const GemmShape shape{.m = 4, .n = 4000, .k = k};
     const GemmPlan plan = StripGemm::plan_of(shape, {DType::bf16, {}}, 2);
-    Bytes product;  // of a strip, whatever number of columns it has
+    Bytes product;  // of a strip of any number of columns
     for (std::int64_t n = 1; n <= shape.n; n = n < 64 ? n + 1 : n + 64)
       product = std::max(product, plan_gemm({.m = 4, .n = n, .k = k}, 2).scratch);
     EXPECT_LE(plan.scratch.n, (std::int64_t{4} << 20) + align_up(product, kCacheLine).n) << k;
   }
 }
 
-// Where the library multiplies 16-bit numbers at all, also where B takes several strips: a product that falls back to our kernel
-// is several times as slow.
+// If the library multiplies 16-bit numbers, it does so for a B of several strips too. Our kernel would be several times slower.
 TEST(StripProduct, ReachesTheLibraryWhereverItMultiplies16Bits) {
   for (const DType dtype : {DType::bf16, DType::f16}) {
     for (const bool transposed : {false, true}) {
@@ -225,7 +224,7 @@ TEST(StripProduct, ReachesTheLibraryWhereverItMultiplies16Bits) {
   }
 }
 
-// Where the library multiplies 16-bit numbers, by its strips; elsewhere by our kernel. The elements are rounded in both.
+// The product runs in strips of the library if that multiplies 16-bit numbers, else in our kernel. Both round the elements.
 TEST(NarrowProduct, RoundsTheElements) {
   set_thread_count(2);
   for (const DType dtype : {DType::bf16, DType::f16}) {

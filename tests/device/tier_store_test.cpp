@@ -60,7 +60,7 @@ TEST(HostStore, RefusesWhatNoProgramSays) {
   EXPECT_THROW(store.start_read(1, Bytes{0}, memory), Error) << "no such event";
 }
 
-// Each way is a lane; what passes two links is over when the slower one has let it through.
+// Each direction is a lane. A transfer over two links ends when the slower link has finished.
 TEST(LimitedStore, TransfersTakeAsLongAsTheirLinks) {
   constexpr double kRate = 1e6;
   const auto near = std::make_shared<LinkLimit>(LinkLimit{10 * kRate}), far = std::make_shared<LinkLimit>(LinkLimit{kRate});

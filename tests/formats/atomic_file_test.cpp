@@ -54,7 +54,7 @@ TEST(AtomicFile, TargetIsAFolder) {
   EXPECT_EQ(files_in(folder.path()), 1u);
 }
 
-// Files that are not regular stay, whether they are there from the beginning or come meanwhile.
+// Files that are not regular stay, also those that appear meanwhile.
 TEST(AtomicFile, ReplacesFilesAlone) {
   ScratchFolder folder;
   ASSERT_EQ(mkfifo((folder / "pipe").c_str(), 0600), 0);

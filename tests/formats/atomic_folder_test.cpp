@@ -1,4 +1,4 @@
-// A folder that is replaced as a whole, whatever ends the process that does it.
+// A folder that is replaced as a whole, however the replacing process ends.
 #include "formats/atomic_folder.h"
 
 #include <fcntl.h>
@@ -159,7 +159,7 @@ TEST(AtomicFolder, WhatIsLeftOfOtherTargetsGoesToo) {
   EXPECT_TRUE(fs::exists(beside.path()));
 }
 
-// Between the two renames of a file system that cannot exchange.
+// The state between the two renames on a file system that cannot exchange.
 TEST(AtomicFolder, IsPutBackAfterACrashBetweenRenames) {
   const ScratchFolder scratch;
   const fs::path target = scratch / "x", replaced = scratch / "x.replaced.partial-1", aside = scratch / "x.partial-1";
@@ -182,7 +182,7 @@ TEST(AtomicFolder, IsPutBackAfterACrashBetweenRenames) {
   EXPECT_EQ(files_in(scratch.path()), 1u);
 }
 
-// Who opens the folder sees two files of one generation, or that one of them has gone with the old folder.
+// A reader of the folder sees two files of one generation, or finds that one of them has gone with the old folder.
 TEST(AtomicFolder, AReaderSeesOneGeneration) {
   const ScratchFolder scratch;
   const fs::path target = scratch / "x";

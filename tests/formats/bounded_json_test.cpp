@@ -29,7 +29,7 @@ TEST(BoundedJson, GivesWhatTheLibraryGives) {
   }
 }
 
-// Each edit of a good text is refused by both, or read alike.
+// Both parsers refuse an edited text, or read it alike.
 TEST(BoundedJson, AgreesOnRandomTexts) {
   const std::uint64_t seed = std::random_device{}();
   std::mt19937_64 random(seed);
@@ -75,7 +75,7 @@ TEST(BoundedJson, RefusesWhatPassesALimit) {
   EXPECT_ERROR(read_json_object(folder / "long", limits, "E-FORMAT-CONFIG"), "E-FORMAT-CONFIG", "41 bytes");
 }
 
-// The library looks each key of an ordered object up among all before it.
+// The library compares each key of an ordered object with all earlier ones.
 TEST(BoundedJson, TakesTimeInProportionToTheText) {
   const auto seconds_of = [](int keys) {
     std::string text = "{";

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "expect_error.h"
-#include "tensor/block_scales.h"
+#include "tensor/block_format.h"
 #include "tensor/half.h"
 
 namespace plimsoll {
@@ -53,7 +53,7 @@ TEST(Finite, NamesFileTensorAndElement) {
   EXPECT_ERROR(require_finite("m.safetensors", "w", {4, 3}, 6, numbers), "E-FORMAT-NAN", "w holds an infinite number at [2, 1]");
 }
 
-// Any cut of the bytes finds the block, by the high byte of its scale; codes of any kind are none.
+// Every split of the bytes finds the block by the high byte of its scale. Codes are never taken for scales.
 TEST(BlockScales, FindsABadScaleInEachFormat) {
   for (const BlockFormat format : kBlockFormats) {
     const std::int64_t elements = block_elements(format), size = stored_bytes({format, 1, elements}).n;
@@ -64,7 +64,7 @@ TEST(BlockScales, FindsABadScaleInEachFormat) {
       continue;
     }
     EXPECT_EQ(bad, 0) << name(format);
-    // Zero the pairs of bytes that decode to a number which is none, one after the other: these are the scales.
+    // Finds the scales: the pairs of bytes that make the block decode to a number that is not finite.
     std::vector<float> out(static_cast<std::size_t>(elements));
     std::vector<std::int64_t> scales;
     for (std::int64_t at = 0; at + 1 < size; at += 2) {

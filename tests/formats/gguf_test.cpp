@@ -1,4 +1,4 @@
-// GGUF files: what is read of good ones, and that broken ones end in an error with a code, whatever is broken.
+// GGUF files: the content of good ones, and an error with a code for every broken one.
 #include "formats/gguf/gguf_file.h"
 
 #include <gtest/gtest.h>
@@ -341,7 +341,7 @@ TEST_F(Gguf, KeysBecomeAConfiguration) {
   }
 }
 
-// Files of 2023 say rope.scale_linear, and llama.cpp takes a factor without a type for a linear one.
+// Files of 2023 have rope.scale_linear, and llama.cpp takes a factor without a type as linear.
 TEST_F(Gguf, ScalingsOfAnglesAreThoseThatLlamaCppReads) {
   using Put = std::function<void(GgufBuilder&)>;
   const auto number = [](const char* key, float value) {
@@ -411,14 +411,14 @@ TEST_F(Gguf, DivisorsOfAnglesTellTheScalingOfLlama3) {
     for (int pair = 0; pair < head / 2; ++pair) {
       divisors.push_back(llama3_divisor(2 * std::numbers::pi * std::pow(5e5, 2.0 * pair / head), factor, 1, high, original));
     }
-    const auto rope = llama3_rope_of(divisors, 5e5, 0);
+    const auto rope = rope_of_divisors(divisors, 5e5, 0);
     ASSERT_TRUE(rope) << factor;
     EXPECT_EQ(rope->factor, factor);
     EXPECT_EQ(rope->low, 1);
     EXPECT_EQ(rope->high, high);
     EXPECT_EQ(rope->original, static_cast<std::int64_t>(original));
     divisors[3] = 1.5f;
-    EXPECT_FALSE(llama3_rope_of(divisors, 5e5, 0));
+    EXPECT_FALSE(rope_of_divisors(divisors, 5e5, 0));
   }
 }
 

@@ -1,5 +1,4 @@
-// GGUF files that are written: the reader finds what was put in, and names and orders of tensors lead back to where they came
-// from.
+// Written GGUF files: the reader finds the same content, and names and orders of tensors can be mapped back.
 #include "formats/gguf/gguf_writer.h"
 
 #include <gtest/gtest.h>
@@ -99,7 +98,7 @@ TEST_F(GgufWriting, WhatATypeCannotHoldIsRefused) {
   EXPECT_FALSE(std::filesystem::exists(path_));
 }
 
-// Codes are rounded with halves away from zero, by the scale before it becomes fp16.
+// Codes are rounded with halves away from zero, and divided by the scale before its rounding to fp16.
 TEST(GgufBlocks, Q8IsThatOfGgml) {
   std::vector<float> values(64, 0);
   values[0] = 127, values[1] = 0.5f, values[2] = -0.5f, values[3] = 2.5f, values[4] = -126.4f;

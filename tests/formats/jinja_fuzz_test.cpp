@@ -1,5 +1,5 @@
-// Broken and odd templates: each ends in a text or in E-CHAT-TEMPLATE, within its bounds. PLIMSOLL_FUZZ_SEED=N runs one seed, and
-// PLIMSOLL_FUZZ_SEEDS=N as many from the first on (default 20,000).
+// Broken and odd templates: each ends in a text or in E-CHAT-TEMPLATE, within its bounds. PLIMSOLL_FUZZ_SEED=N runs one seed.
+// PLIMSOLL_FUZZ_SEEDS=N runs the first N seeds (default 20,000).
 #include <gtest/gtest.h>
 
 #include <algorithm>

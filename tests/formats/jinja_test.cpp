@@ -1,5 +1,5 @@
-// Templates against jinja2 in the environment of transformers (tests/chat/make_goldens.py), what they may not do, and where their
-// texts come from.
+// Templates against jinja2 in the environment of transformers (tests/chat/make_goldens.py), their limits, and the sources of
+// their texts.
 #include "formats/jinja/template.h"
 
 #include <gtest/gtest.h>
@@ -159,7 +159,7 @@ TEST(Jinja, EndsWithinItsBounds) {
   EXPECT_EQ(fault("{{ [1] * 9223372036854775807 }}"), "a value is too long");
   EXPECT_EQ(fault("{% set ns = namespace(x=1) %}{% for i in range(1000) %}{% set ns.x = [ns.x] %}{% endfor %}"),
             "a value is nested too deeply");
-  // Little to hold, much to write.
+  // Small values with a large output.
   EXPECT_EQ(fault("{% set ns = namespace(x=[1]) %}{% for i in range(100) %}{% set ns.x = [ns.x, ns.x] %}{% endfor %}{{ ns.x }}"),
             "it takes too many steps");
   EXPECT_EQ(fault("{% set ns = namespace(x=[1]) %}{% for i in range(100) %}{% set ns.x = [ns.x, ns.x] %}{% endfor %}"
@@ -171,7 +171,7 @@ TEST(Jinja, EndsWithinItsBounds) {
   EXPECT_EQ(fault("{{ " + std::string(5000, '(') + "1" + std::string(5000, ')') + " }}"), "it is nested deeper than 200");
   std::string sum = "{{ 1";
   for (int i = 0; i < 5000; ++i) sum += " + 1";
-  EXPECT_EQ(fault(sum + " }}"), "an expression is nested deeper than 200");
+  EXPECT_EQ(fault(sum + " }}"), "it is nested deeper than 200");
   std::string blocks;
   for (int i = 0; i < 5000; ++i) blocks += "{% if true %}";
   EXPECT_EQ(fault(blocks), "it is nested deeper than 200");

@@ -26,7 +26,7 @@ TEST(TokenRanges, OfBytes) {
   EXPECT_EQ(traced("ab c", {"ab", "\u0120c"}, true), (std::vector<ByteRange>{{0, 2}, {2, 4}}));
   // Tokens within a character have all of it.
   EXPECT_EQ(traced("x\u00e9y", {"x", "\u00c3", "\u00a9y"}, true), (std::vector<ByteRange>{{0, 1}, {1, 3}, {1, 4}}));
-  // A space that was put before the text.
+  // A space that the tokenizer puts before the text.
   EXPECT_EQ(traced("ab", {"\u0120ab"}, true), (std::vector<ByteRange>{{0, 2}}));
 }
 

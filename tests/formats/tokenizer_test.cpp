@@ -27,7 +27,7 @@ Json added(int id, const std::string& content, Json more = Json::object()) {
   return token;
 }
 
-// A file whose vocabulary is `texts` in order. What a test is about it sets itself.
+// A file whose vocabulary is `texts` in order. A test sets the other parts that it needs.
 Json file_of(const std::vector<std::string>& texts, Json merges = Json::array()) {
   Json vocab = Json::object();
   for (std::size_t i = 0; i < texts.size(); ++i) vocab[texts[i]] = i;
@@ -94,7 +94,7 @@ TEST_F(TokenizerTest, ALongWordIsMergedLikeAShortOne) {
   for (int round = 0; round < 50; ++round) {
     std::string text;
     for (int i = 0; i < 300; ++i) text += random() % 3 == 0 ? 'b' : 'a';
-    // By the definition: the best rank, the leftmost.
+    // Merges by the definition: the best rank first, and the leftmost of equals.
     std::vector<std::string> parts;
     for (const char c : text) parts.emplace_back(1, c);
     for (const auto& [left, right] :
@@ -182,7 +182,7 @@ TEST_F(TokenizerTest, Normalizers) {
   }
 }
 
-// The normal forms of tokenizers lack what is newer than their tables, and treat it as letters.
+// The normal forms of tokenizers treat characters that are newer than their tables as letters.
 TEST(Characters, OldTablesCount) {
   EXPECT_EQ(normalized(NormalForm::nfkc, "\u32ff"), "\u32ff");
   EXPECT_EQ(normalized(NormalForm::nfd, "a\u1abf\u0327"), "a\u1abf\u0327");
@@ -425,7 +425,7 @@ TEST_F(TokenizerTest, HostileFilesEndInCodedErrors) {
   EXPECT_ERROR(load(good).encode("a\xff"), "E-DATA-TEXT", "byte 1");
 }
 
-// Whatever is cut from, or changed in a file, it is read or refused by name.
+// A file with any cut or change is read or refused by name.
 TEST_F(TokenizerTest, BrokenFilesAreReadOrRefused) {
   Json file = characters_file("ab _");
   file["added_tokens"] = Json::array({added(5, "<s>")});
@@ -471,7 +471,7 @@ TEST_F(TokenizerTest, OfGpt2sFiles) {
   EXPECT_EQ(tokenizer.encode("ab<|endoftext|>"), (Ids{256, 257}));
   EXPECT_EQ(tokenizer.decode(tokenizer.encode("\u00e9 ab")), "\u00e9 ab");
   EXPECT_TRUE(Tokenizer::of_vocabulary(folder_.path()).takes_any_bytes());
-  // A tokenizer.json that says the same changes nothing; one that says more does.
+  // An equivalent tokenizer.json changes nothing. One with more parts does.
   Json file = file_of({});
   file["model"]["vocab"] = vocab;
   file["model"]["merges"] = {"a b"};

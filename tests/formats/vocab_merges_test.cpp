@@ -148,14 +148,14 @@ TEST(VocabMerges, GiantWordsAreCutTheSameWay) {
   }
 }
 
-// The merges of long words go through a heap; words just around the limit must not show it.
+// The merges of long words go through a heap. Words around the limit get the same tokens either way.
 TEST(VocabMerges, ShortAndLongWordsAgree) {
   NEEDS_GPT2();
   std::mt19937_64 random(7);
   for (int round = 0; round < 300; ++round) {
     std::string word;
     while (word.size() < 64) word += "etaoinshrdlu"[random() % 12];
-    // Of two words without a common merge, the tokens of the sum are the sum of the tokens: 'word' alone takes the short path.
+    // Two words without a common merge: the tokens of the joined text are those of both words. 'word' alone takes the short path.
     const std::vector<Token> expected = encoded(word);
     std::string doubled = word + "Q" + word;
     std::vector<Token> tokens = encoded(doubled);

@@ -1,4 +1,4 @@
-// Weights of a folder: which file is read, and indexes as a stranger may have written them.
+// Weights of a folder: the choice of the file, and indexes from strangers.
 #include "formats/weight_files.h"
 
 #include <fmt/core.h>
@@ -242,7 +242,7 @@ TEST(WeightFiles, WhatWasReadLeavesThePageCache) {
   write_tensors(folder / kWeightsFile, {"a", "b"}, kElements);
   const WeightFiles files = WeightFiles::open(folder.path());
   std::vector<float> numbers(kElements);
-  for (const char* name : {"a", "b"}) files.files()[0].read_f32(name, numbers, {});
+  for (const char* name : {"a", "b"}) files.files()[0].read_f32(*files.files()[0].find(name), 0, numbers, {});
   const File file = File::open(folder / kWeightsFile);
   const std::size_t before = resident_pages(file);
   if (before < 2000) GTEST_SKIP() << "this file system keeps no pages: " << before;

@@ -74,7 +74,7 @@ class Compare:
             yield name, value
 
     def tokenizer(self):
-        """Of the package tokenizers, from the keys: how text is cut is written down here, for kinds that this script knows."""
+        """A tokenizer of the package tokenizers, made from the keys. The splitting is defined here, for a few kinds."""
         from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
         cut = self.keys["tokenizer.ggml.pre"]
@@ -143,7 +143,7 @@ class Compare:
     def answer(self):
         text, ids = self.prompt()
         model = self.model()
-        # Whatever ends a text, both go on.
+        # Both continue after the end of a text.
         model.generation_config.eos_token_id = None
         with torch.no_grad():
             words = {"max_new_tokens": 30, "do_sample": False, "pad_token_id": 0}

@@ -65,7 +65,7 @@ CUTTINGS = [
 
 
 def divisors(size, rope):
-    """Of the angles of Llama 3."""
+    """The divisors of the angles of Llama 3."""
     low, high, original = rope["low_freq_factor"], rope["high_freq_factor"], rope["original_max_position_embeddings"]
     for pair in range(size // 2):
         turns = original / (2 * math.pi * rope["rope_theta"] ** (2 * pair / size))

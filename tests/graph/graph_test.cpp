@@ -1,4 +1,4 @@
-// The representation itself: names and lines that the builder gives, sections, the hash, and that verify() finds planted faults.
+// The graph itself: names and lines from the builder, sections, the hash, and planted faults that verify() must find.
 #include "graph/graph.h"
 
 #include <gtest/gtest.h>
@@ -152,7 +152,7 @@ TEST(Verify, FindsNodesThatDoNotExist) {
   expect_fault("names a node that does not exist", [](Example& e) { e.graph.order.back() = NodeId{}; });
 }
 
-// A view is the same bytes: an update through one of them is an update of all.
+// Views share bytes: an update through one of them is an update of all.
 TEST(Verify, FindsReadsOfViewsOfWhatWasUpdatedInPlace) {
   struct Views {
     Example e;

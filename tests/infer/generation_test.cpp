@@ -1,4 +1,4 @@
-// Generation from a cache gives what the passes without one give, for every family; and how a token is drawn.
+// Generation with a cache gives the results of the passes without one, for every family; and the drawing of tokens.
 #include "infer/generation.h"
 
 #include <gtest/gtest.h>
@@ -17,10 +17,6 @@
 #include "models/all.h"
 #include "models/decoder/decoder.h"
 #include "models/gpt2/gpt2.h"
-#include "models/llama/llama.h"
-#include "models/mistral/mistral.h"
-#include "models/qwen2/qwen2.h"
-#include "models/qwen3/qwen3.h"
 #include "plan/small_models.h"
 #include "program/program.h"
 #include "run/cpu_device.h"
@@ -104,7 +100,7 @@ class Model {
 
 using Logits = std::vector<float>;
 
-// Of the last of these tokens, without a cache, planned for so many.
+// The logits of the last token, without a cache, from a plan for `planned` tokens.
 Logits uncached(const Model& model, const std::vector<std::int32_t>& tokens, std::int64_t planned) {
   InferenceRun run =
       model.run(model.plan([&] { return build_forward_graph(model.config(), planned, {.samples = 1, .rows = 1}); }));
@@ -137,7 +133,8 @@ double relative_distance(std::span<const float> a, std::span<const float> b) {
 
 class EveryKind : public testing::TestWithParam<Kind> {};
 
-// Ragged prompts; enough steps for windows to turn their rings. The tokens are the likeliest, so rows can be told from outside.
+// Prompts of different lengths, and enough steps for windows to turn their rings. The tokens are the likeliest, so each row can
+// be checked from outside.
 TEST_P(EveryKind, CachedLogitsAreThoseWithoutACache) {
   const Model model(GetParam().config);
   GenerationRequest request;
@@ -172,7 +169,7 @@ TEST_P(EveryKind, CachedLogitsAreThoseWithoutACache) {
   }
 }
 
-// A row does not depend on those beside it.
+// A row does not depend on the other rows.
 TEST_P(EveryKind, RowsGoTheirOwnWays) {
   const Model model(GetParam().config);
   const auto generated = [&](std::vector<std::vector<std::int32_t>> prompts) {
@@ -189,8 +186,8 @@ TEST_P(EveryKind, RowsGoTheirOwnWays) {
   EXPECT_EQ(together[1].tokens, generated({{44, 4}})[0].tokens);
 }
 
-// Turns that go on where the last one ended, that change what came before, and that are longer than a chunk: whatever the caches
-// hold, the logits are those without a cache.
+// Turns that continue the last one, that change earlier tokens, and that are longer than a chunk. With any content of the caches,
+// the logits are those without a cache.
 TEST_P(EveryKind, ChatsReuseWhatTheCachesHold) {
   const Model model(GetParam().config);
   const std::int64_t context = kContext;
@@ -218,7 +215,7 @@ TEST_P(EveryKind, ChatsReuseWhatTheCachesHold) {
   text.insert(text.end(), {8, 9, 7, 9});
   std::tie(text, reused) = turn(text);
   EXPECT_EQ(reused, 10U);
-  // Back to the fifth token. A ring that has turned does not know any more what that one saw.
+  // Back to the fifth token. A ring that has turned has lost the tokens that the fifth one saw.
   std::vector<std::int32_t> other(text.begin(), text.begin() + 5);
   other.insert(other.end(), {11, 12});
   const bool turned = GetParam().name == "mistral_window" || GetParam().name == "qwen2";
@@ -303,7 +300,7 @@ TEST(Draw, TopKAndTopPLeaveTheUnlikelyOut) {
   EXPECT_EQ(counts_of({.temperature = 0, .top_k = 3}, logits, 50)[2], 50);
 }
 
-// Far more tokens reach the share than are sorted at first: each one that may be drawn is likelier than each one that may not.
+// The share takes far more tokens than are sorted at first. Each candidate is likelier than each other token.
 TEST(Draw, TopPTakesTheLikeliestOfManyTokens) {
   std::vector<float> logits;
   for (std::int64_t i = 0; i < 400; ++i) logits.push_back(static_cast<float>((i * 7919) % 400) * 5e-3F);

@@ -1,4 +1,4 @@
-// The machine: its file, what it measures, and what a process needs outside its arena.
+// The machine: its file, its measurements, and the memory of a process outside its arena.
 #include <fmt/core.h>
 #include <gtest/gtest.h>
 
@@ -83,7 +83,7 @@ TEST(MachineFile, ReadsWhatWasWritten) {
   EXPECT_TRUE(read.shared());
 }
 
-// A file of an earlier version does not know what else ran; one that says what cannot be is refused.
+// A file of an earlier version has no shares of other processes. Impossible values are refused.
 TEST(MachineFile, MayNotKnowWhatElseRan) {
   const ScratchFolder folder;
   const std::filesystem::path path = folder / "machine.json";
@@ -295,12 +295,14 @@ TEST(Measure, EveryKernelOfATrainingStep) {
     const Graph graph = build_training_graph(tiny(), {1, true}, 2).graph;
     const MeasureLimits limits{.seconds_per_kernel = 0.003, .seconds = 300, .memory = kMiB * 64};
     const KernelSeconds measured = measure_kernels(graph, 2, 1, {}, limits);
-    EXPECT_EQ(count_unmeasured(graph, 2, 1, measured), 0);
+    const KernelCoverage own = coverage(graph, 2, 1, measured);
+    EXPECT_EQ(own.known, own.kernels);
     // Another seed: other noise, the same kernels.
     Config other = tiny();
     other.seed = 7;
     const Graph same = build_training_graph(other, {1, true}, 2).graph;
-    return json{{"measured", measured}, {"noisy", count_unmeasured(same, 2, 1, measured)}}.dump();
+    const KernelCoverage noisy = coverage(same, 2, 1, measured);
+    return json{{"measured", measured}, {"noisy", noisy.kernels - noisy.known}}.dump();
   }));
   const auto measured = seconds.at("measured").get<std::map<std::string, double>>();
   EXPECT_GT(measured.size(), 50u);
@@ -318,7 +320,7 @@ TEST(Measure, KernelsPastTheLimitOfMemoryStayUnmeasured) {
   EXPECT_EQ(count, "0");
 }
 
-// Where time runs out, what is left is little of a step: all layers together count, not one of them.
+// If time runs out, the missing kernels are a small share of a step. The share counts all layers together.
 TEST(Measure, TheLargestShareOfAStepComesFirst) {
   const double share = std::stod(run_in_child([] {
     Config config = tiny();
@@ -327,7 +329,7 @@ TEST(Measure, TheLargestShareOfAStepComesFirst) {
     const KernelSeconds one = measure_kernels(graph, 2, 1, {}, {.seconds_per_kernel = 0, .seconds = 1e-6, .memory = kGiB});
     const KernelCoverage kept = coverage(graph, 2, 1, one);
     EXPECT_EQ(coverage(graph, 2, 1, {}).known, 0);
-    // All others, one by one, have smaller shares.
+    // Each other kernel has a smaller share.
     double most = 0;
     const KernelSeconds all = measure_kernels(graph, 2, 1, {}, {.seconds_per_kernel = 0, .seconds = 300, .memory = kGiB});
     for (const auto& [key, seconds] : all) most = std::max(most, coverage(graph, 2, 1, {{key, seconds}}).share);

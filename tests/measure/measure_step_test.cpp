@@ -1,4 +1,4 @@
-// Kernels timed within a step that runs: all that an update needs, once each, and nothing where the step does not fit.
+// Kernels timed within a running step: all kernels of an update, once each; none if the step does not fit.
 #include "measure/measure_step.h"
 
 #include <gtest/gtest.h>
@@ -19,7 +19,8 @@ TEST(MeasureStep, TimesEveryKernelOfAnUpdate) {
     EXPECT_GT(seconds, 0) << key;
     EXPECT_LT(seconds, 1) << key;
   }
-  // With them nothing of an update is a bound, whatever is recomputed; what evaluation runs alone was not asked for.
+  // With these kernels, no time of an update is a bound, with any recomputation. Kernels that only evaluation runs were not
+  // requested.
   Machine machine = round_machine();
   for (const BlockMode mode : {BlockMode::keep, BlockMode::recompute}) {
     PlanDecisions decisions{.micro_batch = 2, .accumulation = 2};

@@ -1,4 +1,4 @@
-// Configurations of the decoders, as transformers 4 and 5 write them, and what is refused.
+// Configurations of the decoders as transformers 4 and 5 write them, and refused ones.
 #include "models/decoder/decoder.h"
 
 #include <fmt/core.h>
@@ -10,10 +10,6 @@
 #include "formats/expect_error.h"
 #include "formats/scratch_folder.h"
 #include "models/all.h"
-#include "models/llama/llama.h"
-#include "models/mistral/mistral.h"
-#include "models/qwen2/qwen2.h"
-#include "models/qwen3/qwen3.h"
 
 namespace plimsoll {
 namespace {

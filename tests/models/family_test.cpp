@@ -97,7 +97,7 @@ class ToyRun {
 const char* const kMean = "blocks.0.mean";
 const char* const kMost = "numbers.most";
 
-// Whatever a plan makes again, no statistic is among it.
+// No plan recomputes a statistic.
 void expect_statistics_once(const Graph& graph) {
   for (const Node& node : graph.nodes) {
     if (!node.op->replayable) EXPECT_FALSE(node.clone_of.valid()) << node.line.text();
@@ -135,7 +135,7 @@ void trains_at_five_budgets(const std::string& more, const std::vector<Bytes>& b
       EXPECT_NE(SafetensorsFile::open(checkpoint).find(statistic), nullptr);
     }
 
-    // The checkpoint goes on as the run does, and the weights are those of the run.
+    // A training from the checkpoint continues like the run, and the weights are those of the run.
     const Reached later = run.train(1);
     ToyRun again(config, plan);
     again.trainer().load(&checkpoint);
@@ -168,7 +168,7 @@ TEST(ToyFamily, TrainsIn16Bits) {
   trains_at_five_budgets("[precision]\ncompute = 'bf16'\nparameters = 'bf16'\noptimizer_state = '8bit'\n", {}, with_disk);
 }
 
-// An evaluation reads statistics and leaves them; a mean of activations is of the rounding class, what is fed is exact.
+// An evaluation reads statistics and does not change them. A mean of activations has rounding errors; inputs are exact.
 TEST(ToyFamily, StatisticsDoNotShowHowAWindowIsCut) {
   std::vector<float> mean, most;
   for (const std::int64_t micro : {8, 2, 1}) {
@@ -197,7 +197,7 @@ TEST(ToyFamily, LearnsWhatItsLossesSay) {
   ToyRun run(config, plan);
   run.trainer().load(nullptr);
   const double first = run.trainer().update().loss;
-  // Both heads begin by guessing: one loss whole, the other one with its weight.
+  // Both heads begin by guessing: one loss counts fully, the other with its weight.
   EXPECT_NEAR(first, 1.3 * std::log(10.0), 0.2);
   double last = first;
   for (int i = 0; i < 60; ++i) last = run.trainer().update().loss;

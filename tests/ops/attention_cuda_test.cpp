@@ -1,4 +1,4 @@
-// Which tiles the blocks of attention's kernels on a GPU take, where heads come in more than one group.
+// The tiles that the blocks of a GPU's attention kernels take, with heads in more than one group.
 #include <gtest/gtest.h>
 
 #include <set>

@@ -42,8 +42,8 @@ struct Results {
   GuardedBuffer out, lse, d_qkv;
 };
 
-// Runs both passes with poisoned scratch and outputs, on the given team, and checks every guard. `planned`: for how many threads,
-// where not for the team's.
+// Runs both passes with poisoned scratch and outputs, on the given team, and checks every guard. `planned`: the number of threads
+// that the scratch is for, if it is not the team's.
 Results run(const Inputs& in, int team, int planned = 0) {
   set_thread_count(team);
   const int threads = planned == 0 ? team : planned;
@@ -72,7 +72,7 @@ GuardedBuffer narrowed(const GuardedBuffer& from, DType type) {
   return result;
 }
 
-// With operands that are 16 bits exactly, what is read and written in 16 bits is the result in fp32, rounded once, in every bit.
+// With operands that 16 bits hold exactly, the 16-bit result has the bits of the fp32 result, rounded once.
 void expect_rounded_once(const AttentionShape& shape, float dropout, DType type) {
   Inputs in(shape, dropout);
   for (GuardedBuffer* buffer : {&in.qkv, &in.d_out}) {
@@ -223,7 +223,7 @@ INSTANTIATE_TEST_SUITE_P(Shapes, Attention,
                                          Parameters{40, 1, 144, 0.0f}, Parameters{30, 1, 272, 0.1f}),
                          name_of);
 
-// A row sees what lies before it only, so a longer sequence begins with the same bits.
+// A row sees only the tokens before it, so a longer sequence begins with the same bits.
 TEST(AttentionForward, PrefixHasTheSameBits) {
   constexpr std::int64_t kHeads = 3, kHead = 64, kLong = 300;
   const Inputs whole(of_heads(1, kLong, kHeads, kHead), 0);

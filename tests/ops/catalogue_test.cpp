@@ -1,4 +1,4 @@
-// Where the catalogue takes seconds from.
+// The sources of the catalogue's seconds.
 #include <gtest/gtest.h>
 
 #include "ops/attention/attention.h"
@@ -44,7 +44,7 @@ TEST(OpCatalogue, ChunksTakeTheTimeOfTheWholeTimesTheirWork) {
   EXPECT_EQ(chunked.source, CostSource::recorded);
 }
 
-// A GPU's library is not there when one plans: what it chose when it was measured names its kernels.
+// The library of a GPU is absent while planning. The algorithms that it chose during the measurement name its kernels.
 TEST(OpCatalogue, AlgorithmsAreAPartOfTheName) {
   const std::vector<ValueType> inputs{{DType::bf16, {1, 64, 32}}, {DType::bf16, {32, 96}}};
   const Attributes product = ops::MatmulAttributes{};
@@ -61,7 +61,7 @@ TEST(OpCatalogue, AlgorithmsAreAPartOfTheName) {
   EXPECT_EQ(algorithm_key(chunked), timing_key(request)) << "what is measured in one piece holds for all chunks";
 }
 
-// What a plan for the simulated machine rests on: no library and no processor is asked.
+// Plans for the simulated machine rely on this: the catalogue asks no library and no processor.
 TEST(OpCatalogue, WithoutALibraryOurOwnKernelRunsEveryProduct) {
   OpCatalogue catalogue(kRoofline, {}, kOwnCpuKernels);
   for (const std::int64_t tokens : {8, 300, 2048}) {

@@ -1,4 +1,4 @@
-// Walks ops/families.h and demands of each op what planning, running and testing need of it.
+// Walks ops/families.h and demands from each op all parts that planning, running and testing need.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -21,7 +21,7 @@
 namespace plimsoll::test {
 namespace {
 
-// What works on one width alone says of which inputs, and has no other rule for widths.
+// An op that computes on one width alone lists the inputs of that width, and has no other rule for widths.
 TEST(AlikeOps, SayTheirInputs) {
   int alike = 0;
   for (const OpDef* op : ops::all_ops()) {
@@ -34,7 +34,7 @@ TEST(AlikeOps, SayTheirInputs) {
   EXPECT_EQ(alike, 10);
 }
 
-// Of src/ops, where each family has a folder.
+// Each family has a folder in src/ops.
 TEST(Families, AreTheFolders) {
 #define PLIMSOLL_NAME(NAME) #NAME,
   const std::set<std::string> both{PLIMSOLL_OP_FAMILIES(PLIMSOLL_NAME, PLIMSOLL_NO_FAMILY)},
@@ -51,7 +51,7 @@ TEST(Families, AreTheFolders) {
   EXPECT_EQ(folders, both.size() + cpu_only.size());
 }
 
-// What is for all families names none of them: the list alone does.
+// Code for all families names none of them. Only the list does.
 TEST(Families, AreListedOnce) {
   std::string families = "(";
 #define PLIMSOLL_NAME(NAME) families += #NAME "|";
@@ -78,7 +78,7 @@ TEST(Families, AreListedOnce) {
 
 class Completeness : public testing::TestWithParam<const OpDef*> {
  protected:
-  // Whether the op's rule refuses these inputs with E-SHAPE.
+  // True if the op's rule refuses these inputs with E-SHAPE.
   bool refuses(const OpCase& a_case, const std::vector<ValueType>& inputs) const {
     try {
       op().infer(a_case.attributes, inputs);
@@ -148,7 +148,7 @@ TEST_P(Completeness, ThreeShapesAndAReference) {
   EXPECT_TRUE(differentiable || op().gradient == nullptr);
 }
 
-// What is updated in a window is tested both ways, adding and writing.
+// Accumulators of a window are tested both ways, adding and writing.
 TEST_P(Completeness, AccumulatingCasesComeWithOverwritingOnes) {
   bool accumulates = false, overwrites = false;
   for (const OpCase& a_case : cases()) {
@@ -168,7 +168,7 @@ TEST_P(Completeness, CostsAreFiniteAndNotNegative) {
   }
 }
 
-// A value takes the bytes of another one only where both are of one size; an update keeps the whole type.
+// A value takes the bytes of another one only if both have the same size. An update keeps the whole type.
 TEST_P(Completeness, AliasesNameWhatThereIs) {
   for (const OpCase& a_case : cases()) {
     SCOPED_TRACE(describe(op(), a_case));

@@ -23,10 +23,6 @@ void expect_near(const Floats& got, const std::function<double(std::int64_t)>& e
   }
 }
 
-// Of the overloads for both widths.
-using UnaryF32 = void (*)(std::int64_t, const float*, float*);
-using BinaryF32 = void (*)(std::int64_t, const float*, const float*, float*);
-
 void check_binary(const Binary& kernel, const BinaryValue& value, double relative = 1e-7, double absolute = 1e-30,
                   float range = 3) {
   on_every_target([&] {
@@ -64,8 +60,8 @@ TEST(ElementwiseKernels, ArithmeticMatchesDouble) {
 }
 
 TEST(ElementwiseKernels, ReluMatchesAndKeepsNan) {
-  check_unary(UnaryF32(relu_forward), [](double x) { return x > 0 ? x : 0; });
-  check_binary(BinaryF32(relu_backward), [](double dy, double x) { return x > 0 ? dy : 0; });
+  check_unary(relu_forward, [](double x) { return x > 0 ? x : 0; });
+  check_binary(relu_backward, [](double dy, double x) { return x > 0 ? dy : 0; });
   on_every_target([] {
     Floats x(20, std::numeric_limits<float>::quiet_NaN());
     relu_forward(20, x.data(), x.data());
@@ -75,9 +71,9 @@ TEST(ElementwiseKernels, ReluMatchesAndKeepsNan) {
 
 TEST(ElementwiseKernels, GeluMatchesDouble) {
   for (const float range : {0.01f, 3.0f, 12.0f}) {
-    check_unary(UnaryF32(gelu_tanh_forward), gelu, 1e-6, 1e-7 * range, range);
+    check_unary(gelu_tanh_forward, gelu, 1e-6, 1e-7 * range, range);
     check_binary(
-        BinaryF32(gelu_tanh_backward), [](double dy, double x) { return dy * gelu_derivative(x); }, 1e-6, 4e-7 * range, range);
+        gelu_tanh_backward, [](double dy, double x) { return dy * gelu_derivative(x); }, 1e-6, 4e-7 * range, range);
   }
 }
 
@@ -140,7 +136,7 @@ struct Fp16 {
   static float widen(Type x) { return widen_f16(static_cast<std::uint16_t>(x)); }
 };
 
-// What fp32 gives for the same numbers, rounded to nearest even. Some are subnormal in fp16.
+// Expects the results of fp32 for the same numbers, rounded to nearest even. Some are subnormal in fp16.
 template <class Width>
 void expect_fp32_rounded(std::int64_t n) {
   Guarded<typename Width::Type> x(n), dy(n), y(n), dx(n), z(n), dz(n);
@@ -159,7 +155,7 @@ void expect_fp32_rounded(std::int64_t n) {
   relu_forward(n, wide_x.data(), wide_z.data());
   relu_backward(n, dy.data(), x.data(), dz.data());
   relu_backward(n, wide_dy.data(), wide_x.data(), wide_dz.data());
-  // Which NaN it is, is the compiler's choice.
+  // The compiler chooses the bits of a NaN.
   const auto differ = [](typename Width::Type narrow, float wide) {
     return std::isnan(wide) ? !std::isnan(Width::widen(narrow)) : narrow != Width::narrow(wide);
   };
@@ -179,8 +175,8 @@ TEST(ElementwiseKernels, NarrowIsFp32Rounded) {
   });
 }
 
-// Over time, not only over elements: what is added is an eighth of the distance of two neighbours, and rounded to the nearest it
-// would be lost. Each step adds a variance of p (1 - p) squared distances.
+// The mean is right over time, not only over elements. Each addend is an eighth of the distance of two neighbours; rounding to
+// nearest would lose it. Each step adds a variance of p (1 - p) squared distances.
 TEST(ElementwiseKernels, RoundedSumsFollowOverManySteps) {
   on_every_target([] {
     constexpr std::int64_t n = 4099;

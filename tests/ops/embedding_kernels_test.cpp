@@ -78,7 +78,7 @@ TEST(EmbeddingKernels, PaddingGetsNoSlot) {
   EXPECT_EQ(map, (std::vector<std::int32_t>{2, 0, 1, 0, 0, 2}));
 }
 
-// Range by range, each from a table of its own that has nothing else.
+// Each range comes from a table that contains nothing else.
 TEST(EmbeddingKernels, RangesOfTheTableChangeNoBit) {
   on_every_target([] {
     for (const EmbeddingShape& s : kShapes) {

@@ -14,7 +14,7 @@ constexpr Activation kActivations[] = {Activation::silu, Activation::gelu_tanh, 
 
 Elements bf16(Halves& x) { return {reinterpret_cast<std::byte*>(x.data()), DType::bf16}; }
 
-// What 16 bits give is what 32 bits give of the same numbers, rounded once: no activation is rounded before the product.
+// The 16-bit result is the fp32 result for the same numbers, rounded once. No activation is rounded before the product.
 TEST(GatedKernels, RoundOnce) {
   on_every_target([] {
     for (const std::int64_t n : {1, 17, 1000, 16385}) {

@@ -23,7 +23,7 @@ struct Free {
   void operator()(std::byte* p) const { ::operator delete[](p, std::align_val_t{64}); }
 };
 
-// 64-byte aligned floats with a sentinel behind them.
+// 64-byte aligned floats, followed by a sentinel.
 class Floats {
  public:
   explicit Floats(std::int64_t bytes, unsigned char fill = 0xFF)
@@ -149,7 +149,7 @@ void expect_right(const Problem& p, const Outcome& out) {
   EXPECT_LT(error_of(r.dw, out.dw.get()), 5e-6);
 }
 
-// Past as many chunks as there are tiles, nothing changes any more.
+// With more chunks than tiles, nothing changes any more.
 int tiles_of(const LossShape& shape) {
   return static_cast<int>(ceil_div(shape.tokens, loss_token_tile(shape.vocab)) * ceil_div(shape.vocab, kLossVocabTile));
 }
@@ -237,7 +237,7 @@ TEST(LossKernels, RangesOfTheVocabularyChangeNoBit) {
   }
 }
 
-// Whatever is held, the work says how much is computed twice.
+// The work contains the repeated computation for each amount of held logits.
 TEST(LossKernels, RangesHoldWhatTheChunksSay) {
   const auto plan = [](int chunks) {
     return plan_loss({.tokens = 512, .width = 64, .vocab = 10240, .chunks = chunks, .in_ranges = true}, true, 2);
@@ -298,7 +298,7 @@ TEST(LossKernels, LargeLogitsStayFinite) {
   for (std::int64_t i = 0; i < 40 * 16; ++i) EXPECT_TRUE(std::isfinite(out.dh.get()[i]));
 }
 
-// Wherever it stands, in a lane that the maximum keeps or loses, in the first tile of the vocabulary or a later one.
+// The NaN may be in a lane that the maximum keeps or loses, and in the first tile of the vocabulary or a later one.
 TEST(LossKernels, ANanStaysANan) {
   for (const std::int64_t row : {0, 5, 1023, 1024, 2050, 2099}) {
     SCOPED_TRACE(row);

@@ -14,7 +14,7 @@
 namespace plimsoll::test {
 namespace {
 
-// The largest difference in units of what is allowed; NaN and infinity count as infinite.
+// The largest difference in units of the tolerance. NaN and infinity count as infinite.
 double excess(const Numbers& actual, const Numbers& expected, double allowed) {
   double scale = 0.01, worst = 0;
   for (const double x : expected) scale = std::max(scale, std::abs(x));
@@ -87,14 +87,14 @@ TEST_P(OpCasesTest, AgreesWithTheReference) {
     ASSERT_EQ(actual.size(), expected.size());
     for (std::size_t i = 0; i < actual.size(); ++i) {
       ASSERT_EQ(actual[i].size(), expected[i].size()) << "output " << i;
-      // Of two neighbours the farther one is up to twice as far as the nearest one may be.
+      // The farther of two neighbours is up to twice as far as the nearest one may be.
       const double most = a_case.rounds_at_random && types[i].dtype != DType::f32 ? 2 : 1;
       double within = a_case.rounds_within ? tolerance(*a_case.rounds_within) : 0;
       within = std::max(within, tolerance(types[i].dtype));
       if (a_case.sums_squares && types[i].dtype == DType::f64) {
         within = std::max(within, sum_error(a_case.inputs[0].type.shape.elements()));
       }
-      // Errors add up: what is rounded on the way, and the result.
+      // The errors of intermediate values and of the result add up.
       const DType operands = a_case.inputs[0].type.dtype;
       if (backend().rounds_between && rounds_on_the_way(op(), a_case) && operands != DType::f32) within += tolerance(operands);
       EXPECT_LE(excess(actual[i], expected[i], within), most) << "output " << i;
@@ -127,7 +127,7 @@ TEST_P(OpCasesTest, GivesTheSameBitsOnOneAndTwoThreads) {
   });
 }
 
-// What threads of a block leave for each other is there whichever of them comes first; on a device, from run to run.
+// Threads of a block find each other's numbers in any order of execution. On a device, runs are compared.
 TEST_P(OpCasesTest, GivesTheSameBitsInAnyOrderOfGpuThreads) {
   if (&backend() == &kCpu) return;
   for_each_case([&](const OpCase& a_case, const std::vector<Numbers>& inputs) {
@@ -135,7 +135,7 @@ TEST_P(OpCasesTest, GivesTheSameBitsInAnyOrderOfGpuThreads) {
   });
 }
 
-// As where not all of an operand is here.
+// The op runs on ranges, as for an operand that is partly on another tier.
 TEST_P(OpCasesTest, GivesTheSameBitsRangeByRange) {
   if (op().ranges == nullptr || !backend().takes_ranges(op())) return;
   int ranged = 0;

@@ -1,4 +1,4 @@
-// Sums on a GPU, over the emulation: what the op cases do not ask of them.
+// Sums on a GPU, over the emulation: properties that the op cases do not test.
 #include <gtest/gtest.h>
 
 #include "ops/attributes.h"
@@ -8,7 +8,7 @@
 namespace plimsoll::test {
 namespace {
 
-// Adds the losses of samples to a total of before.
+// Adds the losses of samples to an earlier total.
 double add_losses(std::int64_t samples, const Numbers& losses, double before) {
   const std::int64_t tokens = static_cast<std::int64_t>(losses.size()) / samples;
   const OpCase adding{ops::NoAttributes{}, {f32({samples, tokens}), f64({1})}};

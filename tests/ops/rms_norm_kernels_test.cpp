@@ -9,7 +9,7 @@ namespace {
 
 using Halves = Guarded<std::uint16_t>;
 
-// Bits of 16 as numbers of either kind.
+// 16-bit numbers of either type.
 struct Narrow {
   DType dtype;
   std::uint16_t round(float x) const { return dtype == DType::bf16 ? narrow_bf16(x) : narrow_f16(x); }
@@ -18,7 +18,7 @@ struct Narrow {
 };
 constexpr Narrow kNarrow[] = {{DType::bf16}, {DType::f16}};
 
-// As Hugging Face's models: the normalised x is rounded before it is multiplied by the weight, and the product after that.
+// The roundings are those of Hugging Face's models: first the normalised x, then its product with the weight.
 TEST(RmsNormKernels, RoundsBeforeTheWeightAndAfterIt) {
   on_every_target([] {
     for (const Narrow& narrow : kNarrow) {
@@ -50,7 +50,8 @@ TEST(RmsNormKernels, NaNStaysNaN) {
   });
 }
 
-// Numbers that a product of 16 bits tells from one of 24: with one row per tile's sum the result is the rounded one, exactly.
+// The numbers show the difference of a product of 16 bits and one of 24. With one row in each tile's sum, the result is exactly
+// the rounded one.
 TEST(RmsNormKernels, TheWeightGetsWhatWasMultipliedByIt) {
   on_every_target([] {
     const std::int64_t width = 70;
@@ -72,7 +73,7 @@ TEST(RmsNormKernels, TheWeightGetsWhatWasMultipliedByIt) {
   });
 }
 
-// Where the last axis has many heads the partial sums stay few.
+// A last axis with many heads does not increase the number of partial sums.
 TEST(RmsNormKernels, ScratchStaysSmall) {
   EXPECT_EQ(rms_norm_backward_scratch(64, 64).n, 256);
   EXPECT_EQ(rms_norm_backward_scratch(65, 64).n, 2 * 256);

@@ -1,4 +1,4 @@
-// The frequencies of rotary embeddings by each kind of scaling, and what the kernel makes of them.
+// The frequencies of rotary embeddings for each kind of scaling, and the kernel that uses them.
 #include "ops/rotary/kernels.h"
 
 #include <gtest/gtest.h>
@@ -41,7 +41,7 @@ TEST(RotaryFrequencies, ArePowersOfTheta) {
   expect_near(table, expected, 2e-7);
   EXPECT_EQ(table.attention_factor, 1);
   EXPECT_EQ(table.inverse_frequencies[0], 1);
-  // A part of a head: of the rotated numbers.
+  // If a part of a head is rotated, the frequencies are those of the rotated numbers.
   EXPECT_EQ(rotary_table({.head_size = 64, .rotated = 16}).inverse_frequencies, table.inverse_frequencies);
 }
 
@@ -68,7 +68,7 @@ TEST(RotaryFrequencies, DynamicFollowsTheLength) {
 // These numbers are transformers' own.
 TEST(RotaryFrequencies, Llama3IsThatOfTransformers) {
   const auto table =
-      rotary_table(of_16({.theta = 5e5, .scaling = RotaryScaling::llama3, .factor = 8, .low = 1, .high = 4, .original = 8192}));
+      rotary_table(of_16({.theta = 5e5, .scaling = RotaryScaling::by_bands, .factor = 8, .low = 1, .high = 4, .original = 8192}));
   expect_near(table, {1, .19392276, .03760603, .007292665, 5.24846e-4, 3.4281e-5, 6.64787e-6, 1.289173e-6}, 2e-6);
   EXPECT_EQ(table.attention_factor, 1);
 }

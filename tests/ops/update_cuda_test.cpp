@@ -1,4 +1,4 @@
-// Optimizers on a GPU, over the emulation, beside those of the CPU: every width of what they change, with the same noise.
+// Optimizers on a GPU, over the emulation, compared with those of the CPU: every width of the operands, with the same noise.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -40,7 +40,7 @@ OpCase case_of(A a, const Widths& widths, const Shape& shape) {
   return result;
 }
 
-// Numbers agree up to a last bit here and there, codes up to one step; sums, of so many elements, up to what either may be off.
+// Numbers agree except for some last bits, codes up to one step, and sums up to the error bounds of both.
 void expect_close(const Numbers& gpu, const Numbers& cpu, DType dtype, std::int64_t elements) {
   ASSERT_EQ(gpu.size(), cpu.size());
   std::size_t other = 0;
@@ -50,7 +50,7 @@ void expect_close(const Numbers& gpu, const Numbers& cpu, DType dtype, std::int6
     ASSERT_LE(std::abs(gpu[i] - cpu[i]), step) << i;
     other += gpu[i] != cpu[i];
   }
-  // Where products and sums are rounded apart, many a last bit is another one.
+  // If products and sums are rounded separately, many last bits differ.
   if (dtype != DType::f64 && cpu::fuses_multiply_add()) EXPECT_LE(other, std::max<std::size_t>(1, gpu.size() / 1000));
 }
 
@@ -94,7 +94,7 @@ TEST(CudaUpdate, SgdIsTheCpus) {
   compare(ops::kSgd, ops::SgdAttributes{.momentum = true, .weight_decay = 0.1, .nesterov = true});
 }
 
-// Nothing changes, and nothing is reported to have.
+// Nothing changes, and no change is reported.
 TEST(CudaUpdate, SkipsWhatHasNoFiniteCoefficient) {
   for (const double coefficient : {std::nan(""), HUGE_VAL}) {
     OpCase a_case = case_of(ops::AdamWAttributes{.rounding = kKey}, {DType::bf16, DType::f32, DType::u8}, kRanges);

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/ceil_div.h"
-#include "ops/cast/kernels.h"
+#include "device/cpu/cast.h"
 #include "ops/kernel_buffers.h"
 #include "ops/update/update.h"
 #include "tensor/half.h"
@@ -73,7 +73,7 @@ TEST(UpdateKernels, AdamWWorkedByHand) {
   }
 }
 
-// In tiles, of which the last is not full; what AdamW divides by nothing behind the end does not count.
+// The last tile is not full. AdamW's divisions by zero past the end do not count.
 TEST(UpdateKernels, ReportHowTheParameterChanges) {
   constexpr std::int64_t kMany = 40003;
   on_every_target([] {
@@ -248,10 +248,9 @@ TEST(UpdateKernels, NarrowStatesKeepWhatIsNoNumber) {
   });
 }
 
-// Over time, not only over elements: a second moment that loses a thousandth at each update, which is less than half of the
-// distance of its neighbours. Rounded to the nearest it would stay what it is. Each update adds a variance of p (1 - p) squared
-// distances, p being what it loses in distances; over a binade of logarithmically even numbers that is 0.076 * 2^-14 of its
-// square.
+// The mean is right over time, not only over elements. A second moment loses a thousandth at each update, less than half of the
+// distance of its neighbours. Rounding to nearest would never change it. Each update adds a variance of p (1 - p) squared
+// distances; p is the loss in distances. Over a binade of logarithmically even numbers that is 0.076 * 2^-14 of its square.
 TEST(UpdateKernels, NarrowStatesFollowOverManyUpdates) {
   constexpr std::int64_t n = 4096;
   constexpr int kUpdates = 1000;
@@ -302,7 +301,7 @@ struct Codes {
   std::vector<float> scales;
 };
 
-// With states of each width, and parameters and gradients of both: as the same update of fp32 parameters changes these.
+// States of each width, and parameters and gradients of both. The result follows from the same update of fp32 parameters.
 TEST(UpdateKernels, TheReportedStepIsThatOfTheUpdateBeforeItIsRounded) {
   on_every_target([] {
     constexpr std::int64_t n = 20011;
@@ -339,7 +338,7 @@ TEST(UpdateKernels, TheReportedStepIsThatOfTheUpdateBeforeItIsRounded) {
   });
 }
 
-// What an update with rate -1 and momentum 1 adds to nothing.
+// The numbers of a state: an update with rate -1 and momentum 1 adds them to zeros.
 Floats numbers_of(Codes state, std::int64_t n) {
   Floats read(n);
   const Floats zeros(n);
@@ -347,7 +346,7 @@ Floats numbers_of(Codes state, std::int64_t n) {
   return read;
 }
 
-// Each is one of the two neighbours among the numbers that its block can hold; the parameters see what was not rounded yet.
+// Each state is one of the two neighbours among the numbers that its block can hold. The parameters see the unrounded state.
 TEST(UpdateKernels, CodedStatesAreWithinAStepOfTheirBlock) {
   on_every_target([] {
     const std::int64_t n = 5000;
@@ -389,7 +388,7 @@ TEST(UpdateKernels, CodedStatesInPiecesGiveTheBitsOfTheWhole) {
   });
 }
 
-// In the mean over updates they are what they would be: half of a step is not lost.
+// The mean over updates is right: half of a step is not lost.
 TEST(UpdateKernels, CodedStatesHaveNoBias) {
   on_every_target([] {
     const std::int64_t n = 256 * 64;

@@ -14,7 +14,7 @@ constexpr int kNever = std::numeric_limits<int>::max();
 
 std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
-// The rules of the evictor without any of its bookkeeping: everything is looked at anew for every choice.
+// The rules of the evictor without its bookkeeping. Each choice examines everything again.
 class Plain {
  public:
   Plain(const Problem& problem, std::int64_t bytes, Weights weights, const std::vector<double>& keys, Effort effort)
@@ -195,8 +195,8 @@ class Plain {
   Schedule schedule_;
 };
 
-// Skips, several results, ties, items of no bytes, ops that may run again for a while or never, results in place; backward ops
-// that read the gradient before them and what some forward op made.
+// Skips, several results, ties, items of no bytes, ops that may run again for a while or never, results in place. Backward ops
+// read the previous gradient and a result of some forward op.
 Problem random_problem(std::mt19937& random) {
   const auto below = [&](int count) { return static_cast<int>(random() % static_cast<unsigned>(count)); };
   Problem problem;

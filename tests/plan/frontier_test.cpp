@@ -1,4 +1,4 @@
-// Update time against memory: which points are shown, and that each is what its budget gets.
+// Update time against memory: the choice of points, and each point as the plan of its budget.
 
 #include <gtest/gtest.h>
 
@@ -50,7 +50,7 @@ TEST(SpreadRungs, DivideTheLadderEvenly) {
   EXPECT_TRUE(spread_rungs({}, 9).empty());
 }
 
-// A steep half and a flat half get as many points each.
+// A steep half and a flat half get the same number of points.
 TEST(SpreadRungs, NeitherBytesNorSecondsAreLeftOut) {
   std::vector<Candidate> ladder;
   for (int i = 0; i <= 50; ++i) ladder.push_back(rung_of(1000 - 10 * i, 1 + 1e-6 * i));

@@ -92,7 +92,7 @@ TEST(LaneModel, KernelsLoseTimeForEachByteAndForEachPiece) {
   EXPECT_DOUBLE_EQ(lost(1, 2), bytes + 2 * pieces);
 }
 
-// Of what blocks fetch, and of what an update streams in and out.
+// Covers the copies of blocks and the streams of an update.
 TEST(LaneModel, APageHasALatencyOfItsOwnWhileTheOtherWayIsIdle) {
   const Config config = config_for({2, 256, 4, 16, 301}, 2);
   const Residency residency{.pages = {kPageStep, 4}, .optimizer_state = kBeyond, .parameters = kBeyond, .accumulators = kBeyond};

@@ -198,7 +198,7 @@ TEST(Lifetimes, FirstMicroStepDoesNotReadWhatItWrites) {
   EXPECT_EQ(access_of(window.graph, add, false).reads.size(), 2u);
 }
 
-// However many there are: each is a phase of its own name, and all share the arena.
+// Each of n forward passes is a phase with its own name. All share the arena.
 TEST(ForwardPasses, AreAListOfPhasesOverOneArena) {
   Graph graph;
   GraphBuilder builder(graph);

@@ -26,7 +26,7 @@ std::vector<Bytes> budgets(PlanSpace& space, int count) {
   return result;
 }
 
-// What a script recomputes from the values of a plan, without a word of the planner's own analysis.
+// Recomputes the figures of a plan from its values, without the planner's own analysis.
 void expect_invariants(const Plan& plan, const std::string& where) {
   SCOPED_TRACE(where);
   EXPECT_EQ(plan.process, plan.arena + total(plan.reserve));
@@ -77,7 +77,7 @@ std::string text_of(const BatchCandidates& batch, const Candidate& candidate) {
   return text + std::to_string(candidate.loss_chunks) + " chunks";
 }
 
-// What may rest elsewhere, on small pages.
+// Residencies with small pages.
 const Residency kPagings[] = {
     {},
     {.pages = {1024, 4}, .optimizer_state = kBeyond},
@@ -104,7 +104,7 @@ Bytes most_live(const Simulation& simulation) {
   return live;
 }
 
-// Of any edges, not of those alone that the chain program chooses.
+// A path of arbitrary edges, not only of those that the chain program chooses.
 regions::ChainPlan random_path(const RegionPlans& regions, std::mt19937& random) {
   regions::ChainPlan plan{.bytes = regions.outside(), .edges = {}};
   std::int64_t saved = 0;
@@ -253,7 +253,7 @@ TEST(Ladder, FewerBytesCostMoreTime) {
       EXPECT_LT(ladder[i].live, ladder[i - 1].live);
       EXPECT_GE(ladder[i].update_seconds, ladder[i - 1].update_seconds);
     }
-    // Half the bits of a number: a plan that only adds the same costs in another order compares equal.
+    // A number with half of its bits: equal costs that are added in another order compare equal.
     for (const Candidate& each : ladder) {
       const double ulps = each.update_seconds / (std::nextafter(each.update_seconds, 1e9) - each.update_seconds);
       EXPECT_EQ(std::fmod(ulps, 1 << 16), 0) << each.update_seconds;
@@ -362,7 +362,7 @@ TEST(Planner, SimulatesLittleMoreThanItsCombinations) {
   }
 }
 
-// Beside other tiers, too: budgets are answered, and more of them is never slower.
+// With other tiers too, each budget gets an answer, and a larger budget is never slower.
 TEST(Planner, EveryBudgetOfADeepModelHasAPlan) {
   const Config config = config_for({24, 256, 8, 64, 997}, 8, 0.1);
   for (const Machine& machine : {round_machine(), round_device()}) {
@@ -403,7 +403,7 @@ TEST(Planner, ValueIdsAreTheSameForEveryMicroBatch) {
   }
 }
 
-// In memory alone, where nodes run again by themselves, and with as much as possible on a disk.
+// In memory alone, with replays of single nodes, and with as much as possible on a disk.
 TEST(PlanRecord, RebuildsTheSamePlan) {
   std::vector<ModelShape> shapes(std::begin(kShapes), std::end(kShapes));
   shapes.push_back({3, 64, 2, 12, 9001});
@@ -437,7 +437,7 @@ TEST(PlanRecord, RebuildsTheSamePlan) {
   EXPECT_GE(stays, 1);
 }
 
-// The state of as many blocks as it has room for leaves memory, so that the floor falls as it grows.
+// The state of as many blocks as the tier holds leaves memory, so the floor falls as the tier grows.
 TEST(PlanSpace, ADiskWithRoomForSomeBlocksHoldsThem) {
   Config config = config_for({8, 128, 2, 12, 301}, 6);
   config.plan.parameters = RestPolicy::memory;

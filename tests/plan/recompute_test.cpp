@@ -1,4 +1,4 @@
-// Blocks found from the graph, and recomputation as a rewrite: what is cloned, what a clone is, and that nothing else changes.
+// Blocks found from the graph, and recomputation as a rewrite: the cloned nodes, the parts of a clone, and no other change.
 
 #include "plan/block_replays.h"
 

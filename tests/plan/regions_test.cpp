@@ -1,5 +1,5 @@
-// Regions: composed bytes and seconds are those of the whole, whatever the mixture; the chain program finds what trying all paths
-// finds; unit chains reach their known optimum.
+// Regions: composed bytes and seconds of every mixture are those of the whole schedule. The chain program finds the same plans as
+// a search over all paths. Unit chains reach their known optimum.
 
 #include <gtest/gtest.h>
 
@@ -74,7 +74,7 @@ class RandomChain {
     return op.writes[0];
   }
 
-  // Reads the gradient of the result, and some of what the forward op read and made.
+  // Reads the gradient of the result, and some operands and results of the forward op.
   void add_backward(int forward) {
     const Op of = problem_.ops[static_cast<std::size_t>(forward)];
     gradient_of_.resize(problem_.items.size(), -1);
@@ -198,7 +198,7 @@ TEST(Regions, MixturesComposeToTheByte) {
   EXPECT_GE(graphs, 15);
 }
 
-// All paths, and of these the ones that no other beats.
+// All paths, reduced to those that no other path beats.
 std::vector<std::pair<std::int64_t, double>> all_paths(const std::vector<std::vector<Edge>>& edges,
                                                        const std::vector<End>& ends) {
   std::vector<std::pair<std::int64_t, double>> all;

@@ -1,6 +1,6 @@
-// What single nodes that run again do to a training graph, judged by an interpreter of its own: it runs the timeline on the
-// simulator's buffers, each of which holds the name of what was computed into it, and demands that every node finds what it finds
-// where every node runs once and every value has bytes to itself.
+// Replays of single nodes in a training graph, judged by an independent interpreter. It runs the timeline on the simulator's
+// buffers, and each buffer holds the name of its content. Every node must find the same inputs as without replays and without
+// shared bytes.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -31,7 +31,7 @@ bool updates(const Node& node, std::size_t input) {
   return std::any_of(pairs.begin(), pairs.end(), [&](const Alias& pair) { return in_place(pair.kind) && pair.input == input; });
 }
 
-// The first round of a window writes where later ones add.
+// The first round of a window writes the accumulators, and later ones add to them.
 bool is_read(const Graph& graph, const Node& node, std::size_t input, std::int64_t round) {
   return round > 0 || !updates(node, input) || !starts_window(graph, node);
 }
@@ -42,7 +42,7 @@ Content output_of(NodeId original, std::size_t output, const std::vector<Content
   return content;
 }
 
-// By node of the graph without replays and round: what its inputs are.
+// The inputs of each node of the graph without replays, by round.
 using Found = std::map<std::pair<NodeId, std::int64_t>, std::vector<Content>>;
 
 struct Reference {
@@ -104,7 +104,7 @@ class Interpreter {
     }
   }
 
-  // The most bytes in buffers from the first to the last step that touches them, where a window is one round.
+  // The peak of the bytes in buffers, each alive from the first to the last step that touches it; for windows of one round.
   std::int64_t peak() const {
     const StepRange range = simulation_.timeline.of(Phase::steady);
     std::int64_t most = 0;
@@ -192,7 +192,7 @@ std::vector<NodeReplay> random_replays(const Graph& graph, std::mt19937& random)
   return replays;
 }
 
-// Whether a node would run again behind an update of what it reads, if updates kept their place.
+// True if a node would run again after an update of its inputs, with updates in their original place.
 bool behind_an_update(const Simulation& keep, const NodeReplay& replay) {
   bool updated = false;
   for (int step = keep.timeline.micro.begin; step < keep.timeline.micro.end; ++step) {
@@ -241,7 +241,7 @@ TEST(ReplaysInTraining, EveryNodeFindsWhatItFindsWithoutThem) {
   EXPECT_GT(late, 5);
 }
 
-// A result of an op that may overwrite one of its operands takes no bytes of one that it reads a second time.
+// If an op may overwrite an operand and reads that operand a second time, its result takes other bytes.
 TEST(ReplaysInTraining, WhatIsReadTwiceIsOverwrittenOnlyByAnOpThatMayOverwriteEither) {
   constexpr auto kFirst = [](const Attributes&) { return std::vector<Alias>{{0, 0, AliasKind::may_overwrite}}; };
   OpDef first = ops::kMultiply;

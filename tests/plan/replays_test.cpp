@@ -13,8 +13,8 @@ namespace {
 
 constexpr int kMuch = 6000;
 
-// n forward ops, a loss, n backward ops, each of a second; every result is one byte. Item 0 is the input, which is always there.
-// A backward op reads the gradient behind its layer and either what its layer made or what it got.
+// n forward ops, a loss and n backward ops of a second each; every result is one byte. Item 0 is the input, which is always
+// there. A backward op reads the gradient of its layer's result, and either that result or the layer's input.
 Problem chain(int n, bool reads_input) {
   Problem problem;
   problem.items.assign(static_cast<std::size_t>(2 * n + 2), 1);
@@ -39,7 +39,7 @@ std::optional<Schedule> best_of(const Problem& problem, std::int64_t bytes, int 
   return found;
 }
 
-// Optima that solvers of integer programs proved, or dynamic programming.
+// Optima proved by solvers of integer programs or by dynamic programming.
 TEST(Replays, UnitChainsHaveTheirKnownOptimum) {
   struct Case {
     int layers, slots, optimum;
@@ -52,7 +52,7 @@ TEST(Replays, UnitChainsHaveTheirKnownOptimum) {
   }
 }
 
-// Every sequence of replays, by breadth: states are what is there before each op. For small problems.
+// Every sequence of replays, breadth first; a state is the set of items before an op. For small problems.
 class Exhaustive {
  public:
   Exhaustive(const Problem& problem, std::int64_t bytes) : problem_(problem), bytes_(bytes) {}
@@ -84,7 +84,7 @@ class Exhaustive {
     return bytes_of(state) + op.scratch <= bytes_ ? std::optional(state) : std::nullopt;
   }
 
-  // Dropping costs nothing, running an earlier op again its seconds.
+  // Dropping an item costs nothing. Running an earlier op again costs its seconds.
   std::map<unsigned, double> all_reachable(std::size_t next, std::map<unsigned, double> states) const {
     std::multimap<double, unsigned> queue;
     for (const auto& [state, seconds] : states) queue.emplace(seconds, state);
@@ -138,7 +138,8 @@ TEST(Replays, ShortChainsAgreeWithEveryPossibleSchedule) {
   }
 }
 
-// Small graphs with skips, several readers, unequal bytes and seconds. A search that is no proof: on the whole within a per cent.
+// Small graphs with skips, several readers, unequal bytes and seconds. The search proves nothing, and is within a per cent
+// overall.
 Problem random_problem(std::mt19937& random) {
   Problem problem;
   const int forward = 3 + static_cast<int>(random() % 4);
@@ -186,7 +187,7 @@ TEST(Replays, RandomGraphsComeCloseToEveryPossibleSchedule) {
   EXPECT_LE(ours, 1.01 * best);
 }
 
-// With several results, overwriting, and ops that may run again only up to some other one.
+// Several results, overwriting, and ops that may run again only before some other op.
 Problem harder_problem(std::mt19937& random) {
   Problem problem = random_problem(random);
   for (int op = 0; op < static_cast<int>(problem.ops.size()); ++op) {
@@ -208,7 +209,7 @@ Problem harder_problem(std::mt19937& random) {
   return problem;
 }
 
-// What the scheduler says of its schedules is what the judge says.
+// The judge confirms the scheduler's figures.
 TEST(Replays, TheJudgeAcceptsEverySchedule) {
   std::mt19937 random(29);
   int found = 0, replays = 0, last_resort = 0;
@@ -237,7 +238,7 @@ TEST(Replays, TheJudgeAcceptsEverySchedule) {
   EXPECT_GT(last_resort, 1000);
 }
 
-// What a set of ops that run again comes to, or nothing where they lack what they read: bytes that stay, and seconds.
+// The held bytes and the seconds of a set of ops that run again; empty if an op lacks an input.
 std::optional<Choice> choice_of(const Problem& problem, const Exchange& exchange, unsigned set) {
   std::vector<char> needed(problem.items.size(), 0);
   Choice choice;
@@ -348,7 +349,7 @@ TEST(Replays, EvaluationRefusesWhatCannotRun) {
   Problem updated = problem;
   updated.ops[1].until = 4;
   EXPECT_TRUE(evaluate(updated, std::vector<Replay>{{1, 4}}).has_value());
-  EXPECT_FALSE(evaluate(updated, std::vector<Replay>{{1, 5}}).has_value());  // behind an update of what it reads
+  EXPECT_FALSE(evaluate(updated, std::vector<Replay>{{1, 5}}).has_value());  // after an update of its input
 }
 
 TEST(Replays, LessMemoryIsNeverFaster) {

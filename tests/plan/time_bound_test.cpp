@@ -1,4 +1,4 @@
-// The bound on seconds: no plan is faster, less memory never lowers it, and what is short runs again or passes a link.
+// The bound on seconds: no plan is faster, and less memory never lowers it. Values without room are recomputed or cross a link.
 
 #include "plan/search/time_bound.h"
 
@@ -84,7 +84,7 @@ TEST(TimeBound, NoPlanIsFaster) {
   EXPECT_GT(waited, 10);
 }
 
-// Within an arena that is short of a few bytes.
+// The bound within an arena that lacks a few bytes.
 class ShortOf {
  public:
   explicit ShortOf(std::int64_t micro_batch, double clip_norm = 1)
@@ -115,7 +115,7 @@ class ShortOf {
     return cuts_.within(Bytes{arena}, 1e-3, {}, 1, request, place.machine);
   }
 
-  // The least arena of which nothing is short.
+  // The least arena that lacks no bytes.
   std::int64_t enough(const Place& place) const {
     std::int64_t low = 0, high = kGiB.n;
     while (low < high) {
@@ -150,40 +150,41 @@ TEST(TimeBound, WhatIsShortRunsAgainOrPasses) {
     EXPECT_EQ(fast.again, 0);
     EXPECT_GT(fast.transfers, 0);
     EXPECT_EQ(fast.compute, 1e-3);
-    // So slow that what passes while kernels run is little: the rest runs again, meanwhile more passes.
+    // The link is so slow that little crosses it while kernels run. The rest is recomputed, and meanwhile more crosses it.
     const TimeBound slow = cut.by(20'000, with_links(5e6));
     EXPECT_GT(slow.again, 0);
     EXPECT_LT(slow.again, more);
     EXPECT_NEAR(slow.compute, slow.transfers, 1e-6 * slow.compute);
-    // Nothing but the link helps past what can run again.
+    // If nothing more can be recomputed, only the link helps.
     const TimeBound far = cut.by(kMiB.n, with_links(5e6));
     EXPECT_TRUE(std::isfinite(far.seconds()));
     EXPECT_NEAR(far.transfers, far.seconds(), 1e-6 * far.seconds());
   }
 }
 
-// Weights, two moments and sums come in behind the last gradient, the table's sums twice, and all but the sums go out, but for
-// what the arena holds.
+// After the last gradient, weights, two moments and sums come in, the table's sums twice. All except the sums go out. Bytes that
+// the arena holds do not move.
 TEST(TimeBound, TheUpdateWaitsForWhatMemoryDoesNotHold) {
   const ShortOf window(2);
   const double bytes = window.parameters(), table = 101 * 32 * 4, rate = 5e6, arena = bytes / 4;
   const Bytes held{static_cast<std::int64_t>(arena)};
   EXPECT_NEAR(window.with_arena(held, with_links(rate)).waits, (4 * bytes + table - arena) / rate, 0.005 * bytes / rate);
-  // Alone, three bytes take the time of two beside others: those that go out pass beside as many that come in.
+  // A transfer alone moves three bytes in the time of two of a shared link. Outgoing bytes share the link with as many incoming
+  // ones.
   Place alone = with_links(rate);
   for (Link& link : alone.machine.links) link.alone_bytes_per_second = 1.5 * rate;
   EXPECT_NEAR(window.with_arena(held, alone).waits, (3 * bytes - arena) / rate + (bytes + table) / (1.5 * rate),
               0.005 * bytes / rate);
-  // Where one way at a time is faster, one after the other.
+  // If one direction at a time is faster, the directions take turns.
   for (Link& link : alone.machine.links) link.alone_bytes_per_second = 3 * rate;
   EXPECT_NEAR(window.with_arena(held, alone).waits, (7 * bytes + table - 2 * arena) / (3 * rate), 0.005 * bytes / rate);
   EXPECT_EQ(window.with_arena(kGiB, with_links(rate)).waits, 0);
-  // A window of one round that does not clip updates within the backward pass, beside its kernels.
+  // A window of one round without clipping updates parameters within the backward pass, while its kernels run.
   EXPECT_GT(ShortOf(6).with_arena(held, with_links(rate)).waits, 0);
   EXPECT_EQ(ShortOf(6, 0).with_arena(held, with_links(rate)).waits, 0);
 }
 
-// What is frozen comes in and does not go out: a slow way out says nothing of it.
+// Frozen parameters come in and do not go out, so a slow way out does not matter.
 TEST(TimeBound, FrozenParametersComeInAlone) {
   Place place = with_links(2e8);
   for (Link& link : place.machine.links) {

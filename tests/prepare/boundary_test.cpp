@@ -1,4 +1,4 @@
-// Few cases are tried, each once, and the answer has a case that does not fit right behind it.
+// Few cases are tried, each once. The case right after the answer does not fit.
 #include "prepare/boundary.h"
 
 #include <gtest/gtest.h>
@@ -51,7 +51,7 @@ TEST(Boundary, NothingFits) {
   EXPECT_TRUE(cases.tries.contains(0));
 }
 
-// A line between needs that grow evenly meets the room where the answer is; a curve takes a few more.
+// Needs that grow evenly take few tries: a straight line finds the answer. A curve takes a few more.
 TEST(Boundary, FollowsTheNeeds) {
   Cases even{[](std::int64_t n) { return 1e6 + 4096.0 * static_cast<double>(n); }, 1e8};
   EXPECT_EQ(even.last(1023), 24169);
@@ -68,7 +68,7 @@ TEST(Boundary, FollowsTheNeeds) {
   EXPECT_LE(curve.tries.size(), 13u);
 }
 
-// A flat beginning, as where another phase has the peak: the line through its cases would lead too far.
+// A flat beginning, as if another phase had the peak. The line through its cases would lead too far.
 TEST(Boundary, GoesNotFartherThanNeeded) {
   Cases bent{[](std::int64_t n) { return std::max(1e8 + static_cast<double>(n), 5e4 * static_cast<double>(n)); }, 5e8};
   EXPECT_EQ(bent.last(256), 10000);
@@ -76,7 +76,7 @@ TEST(Boundary, GoesNotFartherThanNeeded) {
   EXPECT_LE(bent.tries.size(), 8u);
 }
 
-// Where needs jump up and down there is no one answer, but what is given fits, and what is behind it does not.
+// Needs that jump up and down have several answers. The returned case fits, and the next one does not.
 TEST(Boundary, EndsBetweenTwoThatWereTried) {
   std::mt19937 random(5);
   for (int round = 0; round < 50; ++round) {

@@ -1,4 +1,4 @@
-// Lowering and the rules of `verify`: what a program says of a plan, and that corrupt programs are refused by name.
+// Lowering and the rules of `verify`: the program of a plan, and corrupt programs that are refused with the node's name.
 
 #include "program/program.h"
 
@@ -153,7 +153,7 @@ TEST(Verify, RefusesTwoOutputsInOnePlace) {
       "two outputs overlap");
 }
 
-// State of a run is loaded before and saved after: nothing of it may lie outside the arena or be moved off its line.
+// State is loaded before a run and saved after it. All of it must lie within the arena, aligned to cache lines.
 TEST(Verify, ChecksLoadFeedFetchAndSaveAsWell) {
   const Plan& plan = sound_plan();
   const auto refused = [&](const std::function<void(Program&)>& change) {

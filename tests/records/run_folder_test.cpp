@@ -1,4 +1,4 @@
-// A run's folder and its report: one run at a time, nothing left where none began, and what the audit must agree with.
+// A run's folder and its report: one run at a time, nothing left if no run began, and agreement with the audit.
 #include "records/run_folder.h"
 
 #include <gtest/gtest.h>
@@ -66,7 +66,7 @@ TEST(RunFolder, ARunThatNobodyHoldsIsInterrupted) {
   EXPECT_EQ(RunFolder::open(path, true).ended_process(), std::nullopt);
 }
 
-// A folder that was moved is followed, and what lies at its old path is not touched.
+// The run follows a folder that was moved, and does not touch a new folder at the old path.
 TEST(RunFolder, StaysWithTheFolderThatItHasOpened) {
   const ScratchFolder folder;
   RunFolder run = RunFolder::open(folder / "run", false);
@@ -151,7 +151,7 @@ TEST(RunRoom, IsRefusedWithNumbersAndAPlace) {
   EXPECT_NO_THROW(check_room(run, {Bytes{1}, Bytes{1}, Bytes{1}}, {}, {}, {}));
   EXPECT_ERROR(check_room(run, {most, Bytes{1}, {}}, {}, {}, {}), "E-RUN-ROOM", "its successor");
   EXPECT_ERROR(check_room(run, {Bytes{1}, most * 2, {}}, {}, {}, {}), "E-RUN-ROOM", "weights");
-  // Two copies of the weights, where these are larger than the checkpoint.
+  // Two copies of the weights, if these are larger than the checkpoint.
   EXPECT_EQ((RunRoom{Bytes{3}, Bytes{7}, Bytes{5}}.all()), Bytes{22});
   EXPECT_ERROR(check_room(run, {Bytes{1}, Bytes{most.n * 2 / 3}, {}}, {}, {}, {}), "E-RUN-ROOM", "a successor of the largest");
   EXPECT_ERROR(check_room(run, {Bytes{1}, Bytes{1}, {}}, most * 2, folder / "pages", {}), "E-RUN-ROOM", "pages of memory.disk");

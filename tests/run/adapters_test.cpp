@@ -1,4 +1,4 @@
-// Adapters on frozen weights train with the same bits whatever the plan, in exactly the planned bytes, in memory and with a disk.
+// Adapters on frozen weights train with the same bits under every plan, in exactly the planned bytes, in memory and with a disk.
 #include <fmt/core.h>
 #include <gtest/gtest.h>
 
@@ -93,7 +93,7 @@ std::vector<double> numbers(const Session& session, const Graph& graph, const st
   return all;
 }
 
-// Behind each update the norms are those of the matrix that the adapter makes.
+// After each update the norms are those of the adapted matrix.
 TEST(Dora, NormsFollowTheUpdates) {
   const TokenData data(kShape.vocab, 400, 0);
   const Config config = adapted(AdapterKind::dora);

@@ -1,4 +1,4 @@
-// The audit measures, in every phase of a run, the height and the load that were planned: no tolerance, for every budget.
+// In every phase of a run, the audit measures the planned height and load, without tolerance and for every budget.
 
 #include "run/audit.h"
 

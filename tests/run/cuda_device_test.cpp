@@ -1,5 +1,5 @@
-// A GPU's device, kernels and transfers over the emulation: it trains like the CPU, and to the same bits wherever things rest,
-// whatever runs again, with graphs and without, and in whatever order streams get on with their work.
+// A GPU's device, kernels and transfers over the emulation. It trains like the CPU, and to the same bits for every residency and
+// recomputation, with and without graphs, and in any order of the streams.
 #include <algorithm>
 #include <bit>
 #include <ostream>
@@ -152,7 +152,7 @@ TEST_P(CudaDeviceTest, TouchesExactlyThePlannedBytes) {
     session.trainer().evaluate_now();
     session.trainer().update();
     EXPECT_EQ(difference(audited, audit.phases()), "");
-    for (std::size_t tier = 1; tier < kMostTiers; ++tier) {
+    for (std::size_t tier = 1; tier < audited.tiers.size(); ++tier) {
       const std::optional<TierUse> use = session.device().use_of(tier);
       ASSERT_EQ(use.has_value(), audited.stored[tier].n > 0) << tier;
       EXPECT_EQ(use.value_or(TierUse{}).height, audited.stored[tier]) << tier;
@@ -161,7 +161,7 @@ TEST_P(CudaDeviceTest, TouchesExactlyThePlannedBytes) {
   }
 }
 
-// Adafactor divides by what is zero before the first update; biases of 1,152 numbers have moments that rest elsewhere.
+// Adafactor divides by moments that are zero before the first update. Biases of 1,152 numbers have moments that rest elsewhere.
 TEST_P(CudaDeviceTest, StateOnTheHostBeginsAsZerosWhateverHasRun) {
   config_ = config_for({1, 288, 2, 9, 70}, 2);
   config_.precision.compute = GetParam();
@@ -171,7 +171,7 @@ TEST_P(CudaDeviceTest, StateOnTheHostBeginsAsZerosWhateverHasRun) {
   EXPECT_EQ(CudaSession(config_, moved, data_.files).train(kUpdates), CudaSession(config_, plan(1), data_.files).train(kUpdates));
 }
 
-// With a disk there are no graphs; else all that there will be, of no more nodes than planned.
+// With a disk there are no graphs. Otherwise all graphs exist before loading, with no more nodes than planned.
 TEST_P(CudaDeviceTest, CapturesEverythingBeforeAnythingIsLoaded) {
   for (const Residency& residency : {Residency{}, elsewhere(true), elsewhere(true, Bytes{0})}) {
     const Plan moved = plan(1, BlockMode::recompute, residency);
@@ -190,13 +190,14 @@ TEST_P(CudaDeviceTest, CapturesEverythingBeforeAnythingIsLoaded) {
     const auto work = static_cast<std::int64_t>(made.work - before.work);
     EXPECT_LE(kKiB * work, reserved->bytes);
     EXPECT_GE(kKiB * 4 * work, reserved->bytes);
-    for (std::size_t tier = 1; tier < kMostTiers; ++tier) {
+    for (std::size_t tier = 1; tier < moved.tiers.size(); ++tier) {
       EXPECT_EQ(session.device().use_of(tier).value_or(TierUse{}).height, moved.stored[tier]) << tier;
     }
   }
 }
 
-// Every product, of whatever width, and the losses, evaluation's among them; nothing of a processor, which planning asks.
+// Contains products of every width and the losses, including those of evaluation. A processor's choices are not included, because
+// planning asks for them.
 TEST_P(CudaDeviceTest, SaysWhatItsLibraryChose) {
   const Plan plain = plan(2);
   CudaSession gpu(config_, plain, data_.files);

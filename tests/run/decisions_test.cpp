@@ -76,7 +76,7 @@ TEST(SameNumbers, EveryBudgetOfOneSplit) {
   }
 }
 
-// Every buffer at an address of its own, in a random order with random gaps: nothing shares bytes, and nothing else changes.
+// Every buffer has an address of its own, in a random order with random gaps. No bytes are shared, and nothing else changes.
 TEST(SameNumbers, AnyLayout) {
   const ModelShape shape{2, 24, 3, 11, 301};
   const TokenData data(shape.vocab, 300, 0);
@@ -100,7 +100,7 @@ TEST(SameNumbers, AnyLayout) {
   }
 }
 
-// The checks above can fail: another seed, no dropout or another split is another result.
+// The checks above can fail: another seed, no dropout or another split changes the result.
 TEST(SameNumbers, ControlsDiffer) {
   const ModelShape shape{2, 24, 3, 11, 301};
   const TokenData data(shape.vocab, 300, 0);

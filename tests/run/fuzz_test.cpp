@@ -61,7 +61,7 @@ std::string train(const RandomNetwork& network, const Plan& plan, std::string& d
   return run.hash_parameters() + losses.hex();
 }
 
-// No instruction but an update writes to a tier what nothing changes.
+// Instructions outside of updates write no unchanged values to a tier.
 void expect_frozen_to_stay(const Graph& graph, const Program& program) {
   for (const Section section : graph.sections()) {
     for (const Instruction& instruction : program.of(section)) {
@@ -105,7 +105,7 @@ void run_seed(unsigned seed, const std::vector<Bytes>& beyond) {
   }
 }
 
-// At twenty budgets from floor to ceiling: no byte over the plan, the same bits, never slower with more memory.
+// Twenty budgets from floor to ceiling: no byte over the plan, the same bits, never slower with more memory.
 using Maker = std::function<RandomNetwork(std::int64_t batch)>;
 void run_irregular(const Maker& make, const std::vector<Bytes>& beyond, std::size_t& with_replays, std::size_t& with_disk) {
   constexpr int kBudgets = 20;
@@ -142,7 +142,7 @@ void run_irregular(const Maker& make, const std::vector<Bytes>& beyond, std::siz
   }
 }
 
-// What is frozen comes in and has no sums and no state.
+// Frozen parameters come in, and have no sums and no state.
 TEST(FrozenMatrices, EveryBudgetIsExactAndHasTheSameBitsBesideADisk) {
   const RandomNetwork network = frozen_network(1);
   for (const Value& value : network.graph.values) {
@@ -175,7 +175,7 @@ TEST(Adapters, EveryBudgetIsExactAndHasTheSameBitsBesideADisk) {
   EXPECT_GE(with_disk, 2u);
 }
 
-// Its bytes are those of loading after any number of updates, also where they rest on a disk.
+// After any number of updates its bytes are those of loading, also on a disk.
 TEST(Adapters, LeaveTheBaseAsItIs) {
   cpu::set_thread_count(2);
   for (const std::vector<Bytes>& beyond : {std::vector<Bytes>{}, {kGiB}}) {
@@ -206,7 +206,7 @@ TEST(Adapters, LeaveTheBaseAsItIs) {
   }
 }
 
-// Their gradients add up in 16 bits, and each block casts the matrix for itself: what crosses from block to block is x alone.
+// Their gradients add up in 16 bits. Each block casts the matrix for itself, so only x crosses from block to block.
 TEST(SharedMatrix, EveryBudgetIsExactAndHasTheSameBits) {
   OptimizerSettings optimizer;
   optimizer.gradients = DType::bf16;
@@ -287,7 +287,7 @@ TEST(Classifier, EveryBudgetIsExactAndHasTheSameBits) {
   EXPECT_GE(with_disk, 1u);
 }
 
-// What comes out of the first stack lives through the second one, and is carried across its layers.
+// The result of the first stack lives through the second one, and is carried across its layers.
 TEST(TwoStacks, EveryBudgetIsExactAndHasTheSameBits) {
   const Graph graph = stacked_network(1, 96, 24).graph;
   std::vector<std::string> layers, others, expected;

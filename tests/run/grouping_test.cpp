@@ -1,5 +1,5 @@
-// Micro-batches that go through each block together: the same bits in whatever groups, exactly the planned bytes, gradients that
-// need not be kept.
+// Micro-batches that go through each block together: the same bits for every group size, exactly the planned bytes, and gradients
+// that need not be kept.
 #include <fmt/core.h>
 
 #include <array>
@@ -96,7 +96,7 @@ INSTANTIATE_TEST_SUITE_P(
              1}),
     [](const auto& info) { return info.param.name; });
 
-// With all of a window together and no norm to wait for, gradients live as long as their block's backward pass.
+// With the whole window in one group and no norm, gradients live as long as their block's backward pass.
 TEST(Grouping, AWindowThatGoesTogetherKeepsNoGradients) {
   Config config = config_for({4, 64, 4, 12, 301}, 4);
   config.train.gradient_clip = 0;
@@ -130,7 +130,7 @@ TEST(Grouping, ReplicasStandTogetherBySegments) {
   EXPECT_EQ(grouped.section_order(Section::micro).size(), 4 * graph.section_order(Section::micro).size());
   EXPECT_EQ(grouped.section_order(Section::update), graph.section_order(Section::update));
   EXPECT_EQ(replicas_of(grouped, model.micro.input("tokens")).size(), 4U);
-  // A block's nodes come once for each micro-batch before the next block's first.
+  // A block's nodes run once for each micro-batch before the first node of the next block.
   std::vector<std::string> passes;
   for (const NodeId id : grouped.section_order(Section::micro)) {
     const std::string block = grouped.nodes[id].line.text().substr(0, 3);

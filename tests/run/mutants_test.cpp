@@ -1,5 +1,4 @@
-// Plans with one planted fault. Each must be caught by the audit, by verify, by the judge or by the `check` device; which one,
-// depends on the fault.
+// Plans with one planted fault. The audit, verify, the judge or the `check` device must catch each, depending on the fault.
 
 #include <gtest/gtest.h>
 
@@ -25,7 +24,7 @@ struct Original {
   }
 };
 
-// The phases' figures after lifetimes or offsets were changed: what a planner with that fault would have printed.
+// The phases' figures after a change of lifetimes or offsets, as a planner with that fault would print them.
 void recount(Plan& plan) {
   plan.arena = {};
   for (PhasePlan& phase : plan.phases) {
@@ -108,8 +107,8 @@ struct Tally {
   }
 };
 
-// One life at a time ends `steps` later than it should, and nothing takes or loses the bytes: where that changes a printed load,
-// the replay must see it.
+// One life at a time ends `steps` later than it should, and nothing takes or loses the bytes. If that changes a printed load, the
+// replay must detect it.
 void expect_seen_in_the_load(int steps, const std::function<bool(const Buffer&)>& may_change) {
   const Original original(4);
   Tally tally;
@@ -144,8 +143,8 @@ TEST(Mutants, TheOriginalsAreSound) {
   }
 }
 
-// A planner that ends a life one step early gives the bytes away in the step that still reads them. The two buffers are put on
-// top of each other above everything else, so that the fault is the only one.
+// A planner that ends a life one step early gives the bytes away in the step that still reads them. The two buffers lie on top of
+// each other above everything else, so that the fault is the only one.
 TEST(Mutants, ALifeOneStepShorter) {
   for (const std::int64_t micro : {1, 4}) {
     const Original original(micro);
@@ -170,7 +169,7 @@ TEST(Mutants, ALifeOneStepShorter) {
   }
 }
 
-// The same fault where nothing happens to take the bytes: the printed load is too small.
+// The same fault without another buffer in the bytes: the printed load is too small.
 TEST(Mutants, ALifeShorterAtThePeakIsSeenInTheLoad) {
   expect_seen_in_the_load(-1, [](const Buffer& buffer) { return buffer.end > buffer.begin + 1; });
 }
@@ -179,7 +178,7 @@ TEST(Mutants, AValueHeldTooLongAtThePeakIsSeenInTheLoad) {
   expect_seen_in_the_load(1, [](const Buffer& buffer) { return buffer.end > buffer.begin && buffer.owner != "kernel scratch"; });
 }
 
-// Moved down by one line, a buffer lies over its lower neighbour wherever that lives at the same time.
+// Moved down by one line, a buffer overlaps its lower neighbour while both live.
 TEST(Mutants, AnOffsetOneUnitLower) {
   for (const std::int64_t micro : {1, 4}) {
     const Original original(micro);
@@ -196,7 +195,7 @@ TEST(Mutants, AnOffsetOneUnitLower) {
   }
 }
 
-// The kernels themselves write where the program says: the audit's height moves with the highest buffer.
+// The kernels write to the addresses of the program, so the audit's height moves with the highest buffer.
 TEST(Mutants, TheHighestBufferOneUnitLowerOrHigherIsSeenInTheHeight) {
   const Original original(4, BlockMode::keep);
   for (const std::int64_t step : {-kAlignment.n, kAlignment.n}) {
@@ -210,7 +209,7 @@ TEST(Mutants, TheHighestBufferOneUnitLowerOrHigherIsSeenInTheHeight) {
   }
 }
 
-// Caught by the kernel itself where it is bound, or by the sentinel behind the scratch.
+// The kernel catches the fault when it is bound, or the sentinel after the scratch does.
 TEST(Mutants, AScratch64Smaller) {
   const Original original(4, BlockMode::keep);
   Tally tally;

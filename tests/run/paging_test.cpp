@@ -1,5 +1,5 @@
-// Optimizer state on the disk: the same bits as in memory, exactly the planned bytes on both tiers, and a named error for
-// whatever a disk can do.
+// Optimizer state on the disk: the same bits as in memory, exactly the planned bytes on both tiers, and a named error for each
+// failure of a disk.
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -38,7 +38,7 @@ Plan paged(const Config& config, std::int64_t micro, const Residency& residency,
   return plan_with(config, micro, {BlockMode::keep}, 1, data.files.facts(), residency);
 }
 
-// Whoever moves the pages. Where the kernel refuses io_uring the cases for it are skipped.
+// Runs with both transfer engines. If the kernel refuses io_uring, its cases are skipped.
 class PagingBy : public testing::TestWithParam<TransferEngine> {
  protected:
   void SetUp() override {
@@ -188,7 +188,7 @@ TEST_P(PagingBy, TablesStreamInRanges) {
   }
 }
 
-// What crosses into blocks goes out after the forward pass and comes in before the backward pass, of some blocks or all.
+// The inputs of some or all blocks go out after the forward pass and come in before the backward pass.
 TEST_P(PagingBy, ActivationsRestOnTheDiskBetweenThePasses) {
   constexpr int kFewUpdates = 2;
   const ModelShape shape{4, 64, 4, 24, 301};
@@ -217,7 +217,7 @@ TEST_P(PagingBy, ActivationsRestOnTheDiskBetweenThePasses) {
   }
 }
 
-// The first blocks do so and make the rest again, the others keep everything or what is dear.
+// The first blocks do so and recompute the rest. The others keep everything, or the expensive values.
 TEST_P(PagingBy, ActivationsRestOnTheDiskOfSomeBlocksBesideOthersThatKeep) {
   constexpr int kFewUpdates = 2;
   const ModelShape shape{4, 64, 4, 24, 301};
@@ -252,7 +252,7 @@ TEST(Paging, ActivationsGoWhereTheRequestSays) {
   EXPECT_ERROR(Planner{config}, "E-PLAN-ACTIVATIONS", "plan.activations=auto");
 }
 
-// What is too small to gain anything, or has rows that no pages are made of, stays.
+// A table stays if it is too small for a gain, or if its rows do not fit pages.
 TEST(Paging, TablesAreWhatIsReadInRangesAndWorthIt) {
   const auto tier = [](const ModelShape& shape, const char* value) {
     const Graph graph = build_training_graph(paged_config(4, shape), {2, false}, 2).graph;
@@ -326,7 +326,7 @@ TEST(Paging, WhatIsReadOutsideAsWellBelongsToNoBlock) {
   EXPECT_EQ(units_of_values(graph, units)[weight], -1);
 }
 
-// Each change is one that a wrong lowering could make.
+// Each change is a possible fault of the lowering.
 TEST(Paging, VerifyRefusesBrokenCopies) {
   const TokenData data(kShape.vocab, 400, 90);
   const Plan plan = paged(paged_config(4), 1, {.pages = {1024, 2}, .optimizer_state = kBeyond}, data);
@@ -515,7 +515,7 @@ TEST_P(PagingBy, CheckpointsAreTheSameBytes) {
     session.trainer().progress().seconds = 0;
     session.trainer().save_checkpoint_to(file);
     texts.push_back(read_text(file, 1 << 28, "E-TEST"));
-    // And back, into the other kind of plan as well.
+    // The way back works too, into the other kind of plan as well.
     for (const Residency& other : {Residency{}, Residency{.pages = {1024, 4}, .optimizer_state = kBeyond},
                                    Residency{.pages = {1024, 3}, .optimizer_state = {.beyond = true, .kept = 1}}}) {
       const Plan again = paged(config, 2, other, data);

@@ -1,5 +1,5 @@
-// Samples of their own lengths: what an update sees, and its losses, do not depend on micro-batches, packing or the order of
-// rows. With a micro-batch they have equal bits for every plan, in exactly the planned bytes.
+// Samples of their own lengths: the samples and losses of an update do not depend on micro-batches, packing or the order of rows.
+// With a fixed micro-batch, every plan gives equal bits in exactly the planned bytes.
 #include <fmt/core.h>
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@
 #include <set>
 
 #include "data/sample_file.h"
-#include "models/llama/llama.h"
+#include "models/all.h"
 #include "run/session.h"
 
 namespace plimsoll {
@@ -163,7 +163,7 @@ TEST_P(Ragged, EpochsEndWithWhatIsLeft) {
   }
 }
 
-// The samples of a file, their fields changed behind fill().
+// The samples of a file, with fields that are changed after fill().
 class Changed : public SampleSource {
  public:
   Changed(const TokenFile& file, bool packs) : samples_(file, kContext, packs) {}
@@ -187,7 +187,7 @@ class Changed : public SampleSource {
  protected:
   using Numbers = std::span<std::int32_t>;
   virtual void change(std::span<const PlacedSample> samples, Numbers tokens, Numbers targets, Numbers segments) const = 0;
-  // Where a sample lies in a field.
+  // The part of a field that holds a sample.
   Numbers part(Numbers field, const PlacedSample& sample) const {
     const auto begin = static_cast<std::size_t>(sample.row * kContext + sample.begin);
     return field.subspan(begin, static_cast<std::size_t>(size(sample.ref.sample).positions));
@@ -208,7 +208,7 @@ class Joined final : public Changed {
   }
 };
 
-// Only one sample counts; the tokens of another one may be others.
+// Only one sample counts. The tokens of another sample may be changed.
 class OneCounts final : public Changed {
  public:
   OneCounts(const TokenFile& file, bool packs, std::int64_t counted, std::int64_t altered = -1, bool joined = false)
@@ -255,7 +255,7 @@ Window first_window(const Config& config, const ChatData& data, const SampleSour
   return window;
 }
 
-// The checks above would see a pack whose samples see each other.
+// The checks above would detect a pack whose samples see each other.
 TEST_P(Ragged, APackThatAttendsAcrossSamplesIsCaught) {
   const ChatData data;
   const Config config = with(Ragged::config(), true);
@@ -264,7 +264,7 @@ TEST_P(Ragged, APackThatAttendsAcrossSamplesIsCaught) {
   EXPECT_GT(std::abs(wrong / right - 1), 1e-5);
 }
 
-// With noise, in training: whatever another sample of the window holds, a sample's loss has the same bits.
+// With noise, in training: a sample's loss has the same bits for any content of another sample of the window.
 TEST_P(Ragged, ASampleOfAPackDoesNotDependOnTheOthers) {
   const ChatData data;
   const Config config = with(Ragged::config(), true);
@@ -286,7 +286,7 @@ TEST_P(Ragged, ASampleOfAPackDoesNotDependOnTheOthers) {
   EXPECT_GT(seen, 1) << "if samples of a row saw each other, it would be noticed";
 }
 
-// Losses add up by trained tokens, and so do gradients: a mean of the means of micro-batches is another number, and another step.
+// Losses and gradients add up by trained tokens. A mean of the means of micro-batches is another number, and another step.
 TEST_P(Ragged, AMeanOfMeansIsCaught) {
   const ChatData data;
   const Config config = with(Ragged::config(), false);

@@ -1,5 +1,5 @@
-// A device with a host and a disk behind it, on one computer: the same bits wherever things rest, and exactly the planned bytes
-// on each of the three.
+// A device with a host and a disk as further tiers, on one computer: the same bits for every residency, and exactly the planned
+// bytes on each of the three.
 
 #include <algorithm>
 #include <map>
@@ -90,7 +90,7 @@ TEST(Tiers, WhatMovesMostOftenIsNearest) {
   const Bytes all = all_of(config, data);
   const auto tiers_of = [&](Bytes near) {
     const Plan plan = three_tiers(config, 1, BlockMode::keep, everything(near), data);
-    std::map<Role, std::array<int, kMostTiers>> count;
+    std::map<Role, std::array<int, 3>> count;  // by tier
     for (const Value& value : plan.graph.values) {
       if (value.persistent() && value.tier > 0) ++count[value.role][value.tier];
     }
@@ -119,7 +119,7 @@ TEST(Tiers, UpdatesKeepBothLinksBusy) {
   EXPECT_GT(near, 0);
 }
 
-// What a plan is told of the links comes back in its seconds.
+// The seconds of a plan follow the given rates of the links.
 TEST(Tiers, TheFarLinkCostsWhatPassesIt) {
   const TokenData data(kDeep.vocab, 400, 90);
   const Config config = config_for(kDeep, 4);
@@ -134,7 +134,7 @@ TEST(Tiers, TheFarLinkCostsWhatPassesIt) {
   }
 }
 
-// The planner itself: the host's budget holds its process and what rests there, the disk takes what is left.
+// The host's budget holds its process and the values that rest there. The disk takes the rest.
 TEST(Tiers, BudgetsHoldOnEach) {
   Config config = config_for(kDeep, 4);
   const auto space_of = [&](Bytes host, Bytes disk, OpCatalogue& catalogue) {

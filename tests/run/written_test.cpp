@@ -1,4 +1,4 @@
-// What a plan says that is written to its disk is what its store counts, to the byte, and none of it is frozen once it is loaded.
+// The planned bytes written to a disk equal the count of its store, to the byte. After loading, none of them are frozen.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -126,7 +126,7 @@ TEST_P(WrittenBy, IsWhatThePlanSays) {
   EXPECT_EQ(planned.load.n > 0, one.residency.parameters.beyond);
 }
 
-// The counter knows no values. So all that rests there is summed by hand: frozen bytes once, and nothing of them in an update.
+// The counter knows no values. So the test sums the bytes on the disk: frozen ones once, and none of them in an update.
 TEST_P(WrittenBy, HoldsNothingFrozenAfterLoading) {
   const Case& one = GetParam();
   const TokenData data(kShape.vocab, 400, 90);

@@ -91,7 +91,7 @@ class WorkingSet(unittest.TestCase):
 
 class Floor(unittest.TestCase):
     def floor(self, cheap, whole, nodes=100):
-        """Of a search that finds schedules from `whole` MiB on, with little work from `cheap` on."""
+        """The floor of a search that finds schedules from `whole` MiB on, with little work from `cheap` on."""
         graph = TABLE.Recompute.__new__(TABLE.Recompute)
         graph.keep, graph.instance, self.whole_searches = {"live_bytes": 1000 * MIB}, {"nodes": [0] * nodes}, 0
 

@@ -1,4 +1,4 @@
-// A session tells every consumer what happens, in one order, and keeps what was learned when one of them cannot go on.
+// A session sends each event to all consumers in one order, and saves if one of them cannot go on.
 #include "session/session.h"
 
 #include <gtest/gtest.h>
@@ -56,7 +56,7 @@ budget = "2GiB"
 threads = 1
 )";
 
-// What a consumer saw, a word for each event: "updated 2".
+// The events that a consumer saw, one text each: "updated 2".
 struct Spy : Consumer {
   std::vector<std::string> seen;
   std::vector<double> losses;
@@ -87,15 +87,6 @@ struct Spy : Consumer {
         [&](const Ended&) { add("ended"); },
         [&](const Failed& failed) { with("failed " + failed.error.code, failed.reached.updates); });
   }
-};
-
-struct NoCommands final : NextCommands {
-  std::string resume() const override { return "resume"; }
-  std::string begin_beside(std::span<const Change>) const override { return "beside"; }
-  std::string again() const override { return "again"; }
-  std::string other_data() const override { return "other"; }
-  std::string go_on() const override { return "on"; }
-  std::string slower(bool) const override { return "slower"; }
 };
 
 // This computer by what is known of it without measuring, with room for whatever a test binary needs outside its arena.
@@ -134,14 +125,13 @@ class SessionTest : public testing::Test {
   }
 
   void run(RunFolder& folder, const SessionRequest& request, std::vector<Consumer*> consumers) {
-    Session session(config_, request, folder, commands_, std::move(consumers));
+    Session session(config_, request, folder, std::move(consumers));
     EXPECT_FALSE(session.run().has_value()) << "the plan does not fit";
   }
 
   ScratchFolder folder_;
   RunSettings settings_;
   Config config_;
-  NoCommands commands_;
   std::string stopped_by_;
 };
 

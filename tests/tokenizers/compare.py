@@ -33,7 +33,7 @@ MARK = "\u2581"
 
 
 def ranges(text):
-    """Of code points, from "41-5A 61-7A"."""
+    """The ranges of code points in "41-5A 61-7A"."""
     return [(int(low, 16), int(high, 16) + 1) for low, high in (each.split("-") for each in text.split())]
 
 
@@ -295,7 +295,7 @@ def ask(binary, folder, text, *arguments):
 
 
 def differs(binary, folder, tok, text):
-    """What differs for a text, or nothing."""
+    """The difference for a text, or nothing."""
     want = tok.encode(text).ids
     got = ask(binary, folder, text)["ids"]
     if got != want:

@@ -17,7 +17,7 @@ struct Course {
   std::string reason;
 };
 
-// A course of losses and norms of 1, both with noise, until it is said to have diverged.
+// A course of losses and norms of 1, both with noise, up to the report of divergence.
 Course course(
     std::int64_t updates, std::int64_t warmup, double noise, const std::function<double(std::int64_t)>& loss,
     const std::function<double(std::int64_t)>& norm = [](std::int64_t) { return 1.0; }) {
@@ -61,13 +61,13 @@ TEST(Divergence, AboveItsStart) {
   EXPECT_EQ(run.reason, "DIVERGED_ABOVE_START");
   EXPECT_GT(run.stopped, 70);
   EXPECT_LT(run.stopped, 120);
-  // A little above it, which a warm-up may do.
+  // A warm-up may rise a little above the start.
   const auto steps = [](std::int64_t i) { return i < 60 ? 5.0 : 5.22; };
   EXPECT_EQ(course(1000, 0, 0.05, steps).reason, "DIVERGED_ABOVE_START");
   EXPECT_EQ(course(1000, 1000, 0.05, steps).stopped, 0);
 }
 
-// What blew up before anything was learned has no start to come back to.
+// A training that diverges before it learns anything is measured against guessing.
 TEST(Divergence, WorseThanGuessing) {
   for (const double guessing : {6.0, 300.0}) {
     DivergenceWatch watch(0, guessing);
@@ -85,7 +85,7 @@ TEST(Divergence, FarFromItsBest) {
   EXPECT_EQ(run.reason, "DIVERGED_FROM_BEST");
   EXPECT_GT(run.stopped, 1060);
   EXPECT_LT(run.stopped, 1100);
-  // Back again in time.
+  // The loss returns in time.
   const Course back = course(3000, 100, 0.05, [](std::int64_t i) { return i >= 1000 && i < 1020 ? 6.5 : learned(i); });
   EXPECT_EQ(back.stopped, 0);
 }

@@ -37,7 +37,7 @@ std::vector<float> stored(const char* file, const std::string& name) {
   if (tensor == nullptr) return {};
   std::vector<float> values(static_cast<std::size_t>(tensor->shape.elements()));
   std::byte staging[64];
-  tensors.read_f32(*tensor, values, staging);
+  tensors.read_f32(*tensor, 0, values, staging);
   return values;
 }
 

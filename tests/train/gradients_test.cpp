@@ -104,7 +104,7 @@ class ByHand {
   }
 
  private:
-  // What lookups of the table have added apart.
+  // Adds the separate rows of lookups to the table's gradient.
   void add_rows(Gradients& gradients) const {
     const auto rows = gradients.extract("wte.weight.grad.rows");
     if (rows.empty()) return;
@@ -275,7 +275,7 @@ INSTANTIATE_TEST_SUITE_P(Windows, Factorisation,
                                   std::to_string(c.count) + "at" + std::to_string(c.first) + (c.dropout > 0 ? "" : "plain");
                          });
 
-// Whole updates: what is logged and what is learnt agrees between factorisations, clip and optimizer included.
+// Whole updates: logs and weights agree between factorisations, including clip and optimizer.
 TEST(Splits, LoggedLossesAgreeOverUpdates) {
   const ModelShape shape{2, 32, 4, 16, 101};
   const TokenData data(shape.vocab, 13 * 16 + 6, 60);

@@ -23,7 +23,7 @@ struct Squares {
   double gradient, parameter, step;
 };
 
-// A matrix "w" and a vector "b", for so many updates.
+// A matrix "w" and a vector "b" over n updates.
 std::vector<Told> course(std::int64_t updates, std::int64_t warmup, const std::function<Squares(std::int64_t)>& matrix,
                          const std::function<Squares(std::int64_t)>& vector) {
   GroupWatch watch({{"w", true}, {"b", false}}, {}, warmup);
@@ -46,7 +46,7 @@ TEST(GroupWatch, WhatLearnsIsLeftAlone) {
   EXPECT_EQ(course(1000, 0, healthy, healthy), std::vector<Told>{});
 }
 
-// What begins as zeros has large steps at first; vectors are small.
+// Matrices that begin as zeros have large relative steps at first. Vectors are small.
 TEST(GroupWatch, MatricesThatGrowFromZeroAndVectorsMayChangeALot) {
   const auto grows = [](std::int64_t update) {
     const double size = 1e-3 * static_cast<double>(update - 1);

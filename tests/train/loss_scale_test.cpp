@@ -10,7 +10,7 @@ namespace {
 
 using Next = LossScale::Next;
 
-// The scale of each try, and what followed: "64 o", "32 u". Tries are given as o (overflows) and f (finite).
+// The scale of each try and its outcome: "64 o", "32 u". Tries are given as o (overflows) and f (finite).
 std::string trajectory(LossScale& scale, const std::string& tries, std::int64_t samples = 8) {
   std::string text;
   for (const char each : tries) {

@@ -9,7 +9,7 @@
 namespace plimsoll {
 namespace {
 
-// The updates at which something is told, of evaluations every ten updates.
+// The updates with a report, for evaluations every ten updates.
 std::vector<std::int64_t> told(const std::vector<double>& losses) {
   ValidationWatch watch;
   std::vector<std::int64_t> updates;
@@ -43,7 +43,7 @@ TEST(ValidationWatch, SaysNothingElse) {
   EXPECT_TRUE(told({1, 2, 3, std::numeric_limits<double>::quiet_NaN(), 4}).empty());
 }
 
-// A run that goes on may evaluate once more where it went on.
+// A resumed run may evaluate once more at the update of its checkpoint.
 TEST(ValidationWatch, CountsAnUpdateOnce) {
   ValidationWatch watch;
   for (const auto& [update, loss] : {std::pair(10, 1.0), {20, 2.0}, {20, 2.1}, {30, 3.0}, {30, 3.1}}) {

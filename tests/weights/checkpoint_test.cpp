@@ -1,5 +1,4 @@
-// Checkpoints of models of which some parameters are frozen: these are not in the file, and come from where they came from
-// before.
+// Checkpoints of models with frozen parameters. The file does not contain them; they come from their first source.
 #include "weights/checkpoint.h"
 
 #include <gtest/gtest.h>
@@ -42,7 +41,7 @@ class Frozen : public testing::Test {
   }
   DataFacts facts() const { return data_.files.facts(); }
 
-  // Of loading the checkpoint: the code of the error with its message, or nothing.
+  // The code and message of the error while loading the checkpoint, or nothing.
   std::string error_of_loading(Session& session) const {
     try {
       session.trainer().load(&file_);
@@ -88,7 +87,7 @@ TEST_F(Frozen, ParametersComeFromTheSeedAgain) {
   second.trainer().update();
   EXPECT_EQ(second.trainer().hash_parameters(), first.trainer().hash_parameters());
 
-  // The seed is that of the run, whatever the configuration says by now.
+  // The seed is that of the run, not of the configuration.
   config_.seed = 8;
   Session third(config_, with_frozen(config_, facts(), kMicro), plan, data_.files);
   third.trainer().load(&file_);
@@ -112,7 +111,7 @@ TEST_F(Frozen, ParametersComeFromTheFolderAgainWhichHasToHoldThem) {
   first.trainer().update();
   save(first, file_);
   {
-    // As after a resumption whose folder for the vocabulary is another one.
+    // A resumed run may have another folder for the vocabulary.
     config_.model.init.clear();
     Session second(config_, with_frozen(config_, facts(), kMicro), plan, data_.files);
     EXPECT_EQ(error_of_loading(second), "");

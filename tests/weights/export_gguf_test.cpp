@@ -1,4 +1,4 @@
-// A model that leaves as a GGUF file and is read again is the same: numbers, configuration and tokens.
+// A model that is exported as a GGUF file and read again has the same numbers, configuration and tokens.
 #include "weights/export_gguf.h"
 
 #include <gtest/gtest.h>

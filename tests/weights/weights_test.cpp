@@ -1,4 +1,4 @@
-// Weights from a folder and back into one: names, types and files stay what they were, to the bit.
+// Weights from a folder and back into one: names, types, files and bits stay.
 #include "weights/weights.h"
 
 #include <fmt/core.h>
@@ -29,7 +29,7 @@ namespace {
 
 constexpr ModelShape kSmall{2, 16, 2, 8, 40};
 
-// Bits of an element of a stored type, none of which is rounded on the way to fp32.
+// The bits of an element of a stored type. Conversion to fp32 rounds none of them.
 std::uint32_t element_bits(DType dtype, std::uint32_t draw) {
   if (dtype == DType::f32)
     return std::bit_cast<std::uint32_t>(0.02f * static_cast<float>(static_cast<std::int32_t>(draw)) * 0x1p-31f);
@@ -187,7 +187,7 @@ TEST_F(Weights, TrainedOnesAreRounded) {
   EXPECT_GT(changed, tensors_.size() / 2);
 }
 
-// What a run that goes on knows when the source has gone.
+// The text of a layout, which a resumed run reads if the source is gone.
 TEST_F(Weights, TheLayoutIsKeptAsText) {
   write_source({DType::f32, DType::bf16});
   const WeightLayout layout = layout_of(graph(), config_.model.config, source_);
@@ -241,7 +241,7 @@ TEST_F(Weights, OtherFilesStayAndOldShardsGo) {
   EXPECT_EQ(read_raw(out_ / "vocab.json"), "{}");
   EXPECT_FALSE(std::filesystem::exists(out_ / "model-00001-of-00003.safetensors"));
   EXPECT_EQ(saved_config().at("of_another_tool"), 1);
-  // Of averages, those beside the weights.
+  // Averages get the files of the folder of weights.
   session.trainer().save_weights_to(folder_ / "averages", {.averages = true, .beside = out_});
   EXPECT_EQ(read_raw(folder_ / "averages/vocab.json"), "{}");
   EXPECT_EQ(stored_in(folder_ / "averages"), stored_in(source_));
@@ -257,7 +257,7 @@ TEST_F(Weights, TheTypeIsSaidUnderTheKeyThatIsThere) {
   session.trainer().save_weights_to(out_);
   EXPECT_EQ(saved_config().at("dtype"), "bfloat16");
   EXPECT_FALSE(saved_config().contains("torch_dtype"));
-  // Of several types, what the folder said stays.
+  // For weights of several types, the folder's key stays.
   write_config_key("dtype", "float16");
   write_source({DType::bf16, DType::f32});
   std::filesystem::copy_file(source_ / "config.json", out_ / "config.json", std::filesystem::copy_options::overwrite_existing);
@@ -284,7 +284,7 @@ TEST_F(Weights, ATiedHeadIsCompared) {
     EXPECT_EQ(stored.size(), tensors_.size()) << "the second one goes";
     EXPECT_EQ(std::get<2>(stored.at("transformer.wte.weight")), head.bytes);
   }
-  // -0 is 0, and the same number in another type is the same.
+  // -0 equals 0, and the same number in another type is equal.
   std::vector<Tensor> narrow = both;
   for (Tensor* tensor : {&narrow.front(), &narrow.back()}) tensor->bytes = std::string(tensor->bytes.size(), '\0');
   narrow.back().bytes[3] = '\x80';
@@ -301,7 +301,7 @@ TEST_F(Weights, ATiedHeadIsCompared) {
   EXPECT_ERROR(session.trainer().load(nullptr), "E-FORMAT-TIE",
                "transformer.wte.weight and lm_head.weight are one parameter and differ: at [39, 15]");
   EXPECT_ERROR(check_weights(graph(), config_.model.config, source_), "E-FORMAT-TIE", "tie_word_embeddings");
-  // Of another shape.
+  // A head with another shape.
   both.back().shape = Shape{20, 32};
   write_tensors(source_ / kWeightsFile, both);
   EXPECT_ERROR(check_weights(graph(), config_.model.config, source_), "E-FORMAT-WEIGHTS", "lm_head.weight is (20, 32)");

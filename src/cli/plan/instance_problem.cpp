@@ -1,7 +1,6 @@
 #include "cli/plan/instance_problem.h"
 
 #include <algorithm>
-#include <array>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
@@ -11,31 +10,22 @@ namespace {
 
 using nlohmann::ordered_json;
 
-constexpr std::array<std::string_view, 7> kRoles{"parameter",  "accumulator", "state", "input",
-                                                 "activation", "gradient",    "output"};
-constexpr std::array<std::string_view, 3> kLasts{"transient", "window", "run"};
-
-std::string_view role_of(Role role) {
+InstanceRole role_of(Role role) {
   switch (role) {
-    case Role::parameter: return "parameter";
-    case Role::accumulator: return "accumulator";
+    case Role::parameter: return InstanceRole::parameter;
+    case Role::accumulator: return InstanceRole::accumulator;
     case Role::optimizer_state:
     case Role::cache:
-    case Role::statistic: return "state";
+    case Role::statistic: return InstanceRole::state;
     case Role::staging:
-    case Role::input: return "input";
-    case Role::gradient: return "gradient";
-    case Role::output: return "output";
+    case Role::input: return InstanceRole::input;
+    case Role::gradient: return InstanceRole::gradient;
+    case Role::output: return InstanceRole::output;
     case Role::pages:
     case Role::activation:
-    case Role::recomputed: return "activation";
+    case Role::recomputed: return InstanceRole::activation;
   }
-  return "activation";
-}
-
-template <std::size_t kSize>
-std::size_t index_in(const std::array<std::string_view, kSize>& names, std::string_view name) {
-  return static_cast<std::size_t>(std::find(names.begin(), names.end(), name) - names.begin());
+  return InstanceRole::activation;
 }
 
 class Extraction {
@@ -67,9 +57,9 @@ class Extraction {
     const bool version = value.version_of.valid() && problem_.value_of[value.version_of] >= 0;
     number = static_cast<int>(problem_.values.size());
     problem_.values.push_back({version ? "" : value.name, value.bytes(), role_of(value.role),
-                               kLasts[run                  ? 2
-                                      : value.persistent() ? 1
-                                                           : 0]});
+                               run                  ? InstanceLasts::run
+                               : value.persistent() ? InstanceLasts::window
+                                                    : InstanceLasts::transient});
     problem_.roots.push_back(number);
     return number;
   }
@@ -195,7 +185,7 @@ InstanceProblem instance_problem(const Simulation& simulation) { return Extracti
 std::vector<ordered_json> value_rows(const InstanceProblem& problem) {
   std::vector<ordered_json> rows;
   for (const InstanceValue& value : problem.values) {
-    rows.push_back({value.bytes.n, index_in(kRoles, value.role), index_in(kLasts, value.lasts), value.name});
+    rows.push_back({value.bytes.n, value.role, value.lasts, value.name});
   }
   return rows;
 }

@@ -2,10 +2,10 @@
 // feeding and fetching as nodes, equal kernels as one kind. Each value is made once; persistent values exist from the begin.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -13,10 +13,15 @@
 
 namespace plimsoll {
 
+// The numbers of the format.
+enum class InstanceRole : std::uint8_t { parameter, accumulator, state, input, activation, gradient, output };
+enum class InstanceLasts : std::uint8_t { transient, window, run };
+
 struct InstanceValue {
   std::string name;  // empty: an updated version of another value
   Bytes bytes;
-  std::string_view role, lasts;  // "transient", "window" or "run"
+  InstanceRole role;
+  InstanceLasts lasts;
 };
 
 struct InstanceNode {

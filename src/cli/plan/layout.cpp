@@ -19,9 +19,6 @@ int run_layout(const LayoutArguments& arguments) {
     throw config_error("E-USAGE", "layout", "give either --capacity or --minimize", "one of the two",
                        {fmt::format("plimsoll layout {} --minimize", shell_quoted(arguments.file))});
   }
-  if (arguments.work_limit && *arguments.work_limit < 0) {
-    throw config_error("E-USAGE", "--work-limit", fmt::format("it is {}", *arguments.work_limit), "0 or more");
-  }
   const std::filesystem::path out = output_file(arguments.out);
   const std::int64_t work_limit = arguments.work_limit.value_or(-1);  // -1: until the result is decided
   const layout::NamedProblem csv = layout::read_csv_file(arguments.file);

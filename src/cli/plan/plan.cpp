@@ -107,10 +107,6 @@ void write_files(const Outputs& outputs, const nlohmann::json& plan, bool fits) 
   if (!outputs.svg.empty()) write_file_atomically(outputs.svg, frontier_svg(curve_of(plan)));
 }
 
-}  // namespace
-
-namespace {
-
 int plan_for(const PlanArguments& arguments, const Outputs& outputs, const Target& target, bool floors_alone) {
   const auto& [source, config, place] = target;
   Printer printer(arguments.frontier, config.memory.budget.has_value());
@@ -122,7 +118,7 @@ int plan_for(const PlanArguments& arguments, const Outputs& outputs, const Targe
   input.request.floor_only = floors_alone;
   const bool values = arguments.values || !arguments.out.empty();
   PlanExtras extras{values, /*levers=*/true, arguments.frontier ? kFrontierPoints : 0};
-  if (!arguments.json) extras.news.decided = [&](const nlohmann::json& plan) { printer.decided(plan); };
+  if (!arguments.json) extras.decided = [&](const nlohmann::json& plan) { printer.decided(plan); };
   for (const std::string& budget : arguments.at) extras.frontier_budgets.push_back(parse_bytes(budget, "--at"));
   const PlanningResult result = arguments.solve.empty() ? plan_with_extras(config, input, extras)
                                                         : solve(config, std::move(input), arguments.solve, extras);

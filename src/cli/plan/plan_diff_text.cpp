@@ -105,12 +105,9 @@ std::string identity_section(const std::vector<PlanChange>& changes) {
   return text.empty() ? text : "plan\n" + text;
 }
 
-std::string decisions_section(const std::vector<PlanChange>& changes) {
-  std::vector<PlanChange> plain;
-  for (const PlanChange& change : changes) {
-    if (!starts(change, {"decisions", "recompute"})) plain.push_back(change);
-  }
-  return section(plain, "decisions", {"decisions"});
+std::vector<PlanChange> without(std::vector<PlanChange> changes, std::initializer_list<const char*> keys) {
+  std::erase_if(changes, [&](const PlanChange& change) { return starts(change, keys); });
+  return changes;
 }
 
 std::string word(const ordered_json& mode) { return mode.is_null() ? "absent" : mode.get<std::string>(); }
@@ -134,17 +131,12 @@ std::string blocks_section(const std::vector<PlanChange>& changes) {
 }
 
 std::string predicted_section(const std::vector<PlanChange>& changes) {
-  std::vector<PlanChange> plain;
   std::vector<std::string> phases;
   for (const PlanChange& change : changes) {
-    if (!starts(change, {"predicted"})) continue;
-    if (!starts(change, {"predicted", "phases"})) {
-      plain.push_back(change);
-    } else if (std::find(phases.begin(), phases.end(), change.path[2]) == phases.end()) {
-      phases.push_back(change.path[2]);
-    }
+    const bool phase = starts(change, {"predicted", "phases"});
+    if (phase && std::ranges::find(phases, change.path[2]) == phases.end()) phases.push_back(change.path[2]);
   }
-  std::string text = section(plain, "predicted", {"predicted"});
+  std::string text = section(without(changes, {"predicted", "phases"}), "predicted", {"predicted"});
   for (const std::string& phase : phases) text += section(changes, "phase " + phase, {"predicted", "phases", phase.c_str()});
   return text;
 }
@@ -211,7 +203,8 @@ std::string diff_text(const ordered_json& diff) {
   if (facts.empty() && values.empty()) return "the plans are equal\n" + note;
   std::string text = fmt::format("{:<38} {:>15} {:>15}{:>14}\n", "", "a", "b", "b - a");
   text += identity_section(facts) + section(facts, "precision", {"precision"}) + section(facts, "budget", {"budget"});
-  text += section(facts, "batch", {"batch"}) + blocks_section(facts) + decisions_section(facts) + predicted_section(facts);
+  text += section(facts, "batch", {"batch"}) + blocks_section(facts);
+  text += section(without(facts, {"decisions", "recompute"}), "decisions", {"decisions"}) + predicted_section(facts);
   return text + section(facts, "bounds", {"bounds"}) + values_section(values) + note;
 }
 

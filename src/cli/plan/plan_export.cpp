@@ -1,7 +1,6 @@
 #include "cli/plan/plan_export.h"
 
 #include <algorithm>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>

@@ -65,8 +65,8 @@ std::string frontier_table(const json& frontier, const Curve& curve) {
     text += row(marks, frontier[i], fastest);
   }
   text +=
-      "next MiB: how much faster an update gets for each extra MiB, up to the next row\n"
-      "blocks: k keep, c recompute what is cheap, r recompute, p in pieces,\n"
+      "next MiB: the gain in update time for each extra MiB, up to the next row\n"
+      "blocks: k keep, c recompute cheap values, r recompute, p in pieces,\n"
       "        j with the block before";
   const bool beyond = std::any_of(frontier.begin(), frontier.end(), paged);
   return text + (beyond ? "; d: a part of the training rests beyond memory\n" : "\n");

@@ -228,7 +228,7 @@ std::string process_table(const json& predicted, const json& decisions) {
     const std::string name = tier.at("name").get<std::string>();
     const bool in_process = name == "host";
     text += fmt::format("{}{:<{}}{:>12}  {}{}\n", in_process ? "  " : "", in_process ? "arena" : name, in_process ? 34 : 36,
-                        size(tier.at("arena_bytes")), rests ? "what has no room there" : resting_text(decisions),
+                        size(tier.at("arena_bytes")), rests ? "the rest" : resting_text(decisions),
                         tier.contains("transfers") ? ", by " + tier.at("transfers").get<std::string>() : "");
     rests = true;
   }
@@ -303,7 +303,7 @@ std::string long_samples_text(const json& epoch) {
   add("unended", "train no token that ends an answer");
   add("own_begins", "begin with a begin token of their own: none is added");
   add("own_ends", "end with an end token of their own: none is added");
-  add("doubled", "have a begin or end token twice, one right behind the other");
+  add("doubled", "have a begin or end token twice, one right after the other");
   return text.empty() ? "" : "samples: " + text + "\n";
 }
 
@@ -437,7 +437,7 @@ std::string solve_text(const json& plan) {
   const int plans = solve.at("plans").get<int>();
   const bool least = solve.at("least").get<bool>();
   if (solve.at("value").is_null()) {
-    return fmt::format("solve {}: no value fits into {}; this is what the {} comes to ({} plans)\n\n", key, budget,
+    return fmt::format("solve {}: no value fits into {}; this is the plan of the {} ({} plans)\n\n", key, budget,
                        least ? "largest" : "smallest", plans);
   }
   const std::string what = key == "memory" ? "is the least that it fits into"

@@ -35,11 +35,7 @@ replays::Work limited_work(std::int64_t units) {
 }  // namespace
 
 int run_recompute(const RecomputeArguments& arguments) {
-  constexpr std::int64_t kMostWork = 1 << 30;
   constexpr int kLocal = 8;  // number of regions in a stretch of single decisions
-  if (arguments.work && (*arguments.work < 1 || *arguments.work > kMostWork)) {
-    throw config_error("E-USAGE", "--work-limit", fmt::format("it is {}", *arguments.work), fmt::format("1 to {}", kMostWork));
-  }
   const std::filesystem::path out = output_file(arguments.out);
   const std::int64_t budget = parse_bytes(arguments.memory, "--memory").n;
   const replays::Instance instance =

@@ -1,4 +1,4 @@
-// Elements of a caller's array, fp32, bf16 or fp16: for kernels that take either width row by row.
+// Elements of a caller's array, fp32, bf16 or fp16: for kernels that take any of these types.
 #pragma once
 
 #include <cstddef>
@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include "tensor/dtype.h"
+#include "tensor/half.h"
 
 namespace plimsoll::cpu {
 
@@ -18,7 +19,9 @@ struct ElementsOf {
   Byte* data;
   DType type;
 
-  ElementsOf(Like<float>* p) : data(reinterpret_cast<Byte*>(p)), type(DType::f32) {}  // NOLINT: a pointer is all that it is
+  ElementsOf(Like<float>* p) : ElementsOf(reinterpret_cast<Byte*>(p), DType::f32) {}           // NOLINT: a pointer says all
+  ElementsOf(Like<std::uint16_t>* p) : ElementsOf(reinterpret_cast<Byte*>(p), DType::bf16) {}  // NOLINT
+  ElementsOf(Like<F16>* p) : ElementsOf(reinterpret_cast<Byte*>(p), DType::f16) {}             // NOLINT
   ElementsOf(Byte* p, DType dtype) : data(p), type(dtype) {}
   operator ElementsOf<const Byte>() const { return {data, type}; }  // NOLINT
 
@@ -32,5 +35,18 @@ struct ElementsOf {
 
 using Elements = ElementsOf<std::byte>;
 using ConstElements = ElementsOf<const std::byte>;
+
+// Returns f(a number of the type): of float, std::uint16_t for bf16, or F16.
+template <class F>
+auto with_type(DType type, F f) {
+  if (type == DType::bf16) return f(std::uint16_t{});
+  if (type == DType::f16) return f(F16{});
+  return f(0.0F);
+}
+// The same for kernels that take fp32 and bf16 alone.
+template <class F>
+auto with_f32_or_bf16(DType type, F f) {
+  return type == DType::bf16 ? f(std::uint16_t{}) : f(0.0F);
+}
 
 }  // namespace plimsoll::cpu

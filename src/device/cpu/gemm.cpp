@@ -7,10 +7,10 @@
 #include <utility>
 
 #include "base/error.h"
+#include "device/cpu/cast.h"
 #include "device/cpu/gemm_tiled.h"
 #include "device/cpu/instruction_set.h"
 #include "device/cpu/processor.h"
-#include "device/cpu/widen.h"
 
 namespace plimsoll::cpu {
 namespace {
@@ -90,11 +90,11 @@ void Gemm::run_widened(const void* a, const void* b, const float* bias, void* c,
     return reinterpret_cast<float*>(room);
   };
   float *wide_a = take(of_a), *wide_b = take(of_b), *wide_c = take(of_c);
-  widen(shape_.operands, of_a, a, wide_a);
-  widen(shape_.operands, of_b, b, wide_b);
+  cast(of_a, {static_cast<const std::byte*>(a), shape_.operands}, wide_a);
+  cast(of_b, {static_cast<const std::byte*>(b), shape_.operands}, wide_b);
   if (of_c == 0) return wide_->run(wide_a, wide_b, bias, c, scratch);
   wide_->run(wide_a, wide_b, bias, wide_c, scratch);
-  narrow(shape_.result, of_c, wide_c, c);
+  cast(of_c, wide_c, {static_cast<std::byte*>(c), shape_.result});
 }
 
 void Gemm::run(const void* a, const void* b, const float* bias, void* c, std::byte* scratch) const {

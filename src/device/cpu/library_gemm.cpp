@@ -104,10 +104,10 @@ bool hides_memory(std::string_view implementation) {
 }
 
 // Packing pays for these products of the library. Rows of B of 4 KiB multiples (1024 columns) map to the same few sets of the
-// first-level cache, and products over a long k that read B as it lies lose as much to the many rows of B per block. Both cost
-// oneDNN 10-30 % on Zen 5; packing pays for itself from 512 rows of A on. On Intel cores wide rows of 2 KiB multiples (512
-// columns) already do so, and cost up to 2.4 times the time unless n is a power of two, where the library copies B by itself:
-// there packing pays from 64 rows on (docs/speed.md).
+// first-level cache. Products over a long k that read B as it lies lose as much to the many rows of B per block. Both cost oneDNN
+// 10-30 % on Zen 5, and packing pays from 512 rows of A on. Intel cores have the first loss at wide rows of 2 KiB multiples (512
+// columns): up to 2.4 times the time. There packing pays from 64 rows on (docs/speed.md). If n is a power of two, the library
+// copies B by itself.
 bool packing_pays(const GemmShape& shape) {
   if (shape.operands != DType::f32) return false;  // the library packs pairs of rows by itself
   if (shape.batch != 1 || shape.transpose_b || shape.m < 64 || shape.n < 64) return false;

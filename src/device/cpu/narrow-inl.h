@@ -82,6 +82,36 @@ HWY_INLINE void store_part(Floats v, T* p, std::int64_t count) {
   std::memcpy(p, lanes, static_cast<std::size_t>(count) * sizeof(T));
 }
 
+// A vector of a row: a whole one, or what is left at its end.
+struct Whole {};
+struct Rest {
+  std::int64_t count;
+};
+template <class T>
+HWY_INLINE Floats load_at(const T* p, Whole) {
+  return load(p);
+}
+template <class T>
+HWY_INLINE Floats load_at(const T* p, Rest rest) {
+  return load_part(p, rest.count);
+}
+template <class T>
+HWY_INLINE void store_at(Floats v, T* p, Whole) {
+  store(v, p);
+}
+template <class T>
+HWY_INLINE void store_at(Floats v, T* p, Rest rest) {
+  store_part(v, p, rest.count);
+}
+
+// f(i, Whole or Rest) for the vectors of a row.
+template <class F>
+HWY_INLINE void for_vectors(std::int64_t width, F f) {
+  std::int64_t i = 0;
+  for (; i + kLanes <= width; i += kLanes) f(i, Whole{});
+  if (i < width) f(i, Rest{width - i});
+}
+
 }  // namespace plimsoll::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 

@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "base/error.h"
+#include "device/cpu/cast.h"
 #include "device/cpu/gemm_tiled.h"
-#include "device/cpu/widen.h"
 
 namespace plimsoll::cpu {
 namespace {
@@ -59,10 +59,10 @@ void StoredGemm::run(const void* a, const std::byte* b, const float* bias, void*
     return reinterpret_cast<float*>(std::exchange(scratch, scratch + wide_bytes(elements).n));
   };
   float *wide_a = take(of_a), *wide_c = take(of_c);
-  if (of_a > 0) widen(shape_.operands, of_a, a, wide_a);
+  if (of_a > 0) cast(of_a, {static_cast<const std::byte*>(a), shape_.operands}, wide_a);
   run_decoding_gemm(widened(shape_), threads_, of_a > 0 ? wide_a : static_cast<const float*>(a), matrix_, b, bias,
                     of_c > 0 ? wide_c : static_cast<float*>(c), scratch);
-  if (of_c > 0) narrow(shape_.result, of_c, wide_c, c);
+  if (of_c > 0) cast(of_c, wide_c, {static_cast<std::byte*>(c), shape_.result});
 }
 
 }  // namespace plimsoll::cpu

@@ -20,22 +20,22 @@ GgufCursor::GgufCursor(const GgufFile& file, std::string key, const GgufValue& v
       at_(value.offset),
       buffer_(static_cast<std::size_t>(kBufferBytes)) {}
 
-GgufCursor GgufCursor::texts(const GgufFile& file, std::string_view key) {
+GgufCursor GgufCursor::of(const GgufFile& file, std::string_view key, const char* elements, bool (*is)(GgufType)) {
+  const std::string expected = fmt::format("an array of {}", elements);
   const GgufValue* value = file.value(key);
-  if (value == nullptr) throw file.malformed(fmt::format("there is no key {}", key), "an array of strings");
-  if (value->type != GgufType::array || value->element != GgufType::text) {
-    throw file.malformed(fmt::format("{} is not an array of strings", key), "an array of strings");
+  if (value == nullptr) throw file.malformed(fmt::format("there is no key {}", key), expected);
+  if (value->type != GgufType::array || !is(value->element)) {
+    throw file.malformed(fmt::format("{} is not {}", key, expected), expected);
   }
   return {file, std::string(key), *value};
 }
 
+GgufCursor GgufCursor::texts(const GgufFile& file, std::string_view key) {
+  return of(file, key, "strings", [](GgufType type) { return type == GgufType::text; });
+}
+
 GgufCursor GgufCursor::numbers(const GgufFile& file, std::string_view key) {
-  const GgufValue* value = file.value(key);
-  if (value == nullptr) throw file.malformed(fmt::format("there is no key {}", key), "an array of numbers");
-  if (value->type != GgufType::array || value->element == GgufType::text || value->element == GgufType::flag) {
-    throw file.malformed(fmt::format("{} is not an array of numbers", key), "an array of numbers");
-  }
-  return {file, std::string(key), *value};
+  return of(file, key, "numbers", [](GgufType type) { return type != GgufType::text && type != GgufType::flag; });
 }
 
 // Valid until the next call; no more than the buffer holds.

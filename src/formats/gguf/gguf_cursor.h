@@ -27,6 +27,7 @@ class GgufCursor {
 
  private:
   GgufCursor(const GgufFile& file, std::string key, const GgufValue& value);
+  static GgufCursor of(const GgufFile& file, std::string_view key, const char* elements, bool (*is)(GgufType));
   std::span<const std::byte> take(std::size_t bytes);
 
   const GgufFile* file_;

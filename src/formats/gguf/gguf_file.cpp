@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <cstring>
 #include <numeric>
 #include <system_error>
@@ -124,7 +123,7 @@ class GgufParser {
   void skip(std::uint64_t bytes, std::string_view what) {
     need(bytes, what);
     position_ += static_cast<std::int64_t>(bytes);
-    if (position_ > kMostHeader) fail(fmt::format("{} ends behind byte {}", what, kMostHeader), "a shorter header");
+    if (position_ > kMostHeader) fail(fmt::format("{} ends after byte {}", what, kMostHeader), "a shorter header");
   }
 
   void read_key() {
@@ -281,20 +280,23 @@ std::optional<std::string> GgufFile::text(std::string_view key) const {
   return result;
 }
 
+std::array<std::byte, 8> GgufFile::raw_number(const GgufValue& value) const {
+  std::array<std::byte, 8> raw{};
+  file_.read_at(value.offset, std::span(raw).first(static_cast<std::size_t>(size_of(value.type))));
+  return raw;
+}
+
 std::optional<std::int64_t> GgufFile::whole(std::string_view key) const {
   const GgufValue* found = value(key);
   if (found == nullptr) return {};
-  std::array<std::byte, 8> raw{};
-  file_.read_at(found->offset, std::span(raw).first(static_cast<std::size_t>(size_of(found->type))));
-  if (const auto number = whole_number(found->type, raw.data())) return number;
+  if (const auto number = whole_number(found->type, raw_number(*found).data())) return number;
   throw malformed(fmt::format("{} is of type {}", key, name(found->type)), "a whole number below 2^63");
 }
 
 std::optional<double> GgufFile::number(std::string_view key) const {
   const GgufValue* found = value(key);
   if (found == nullptr) return {};
-  std::array<std::byte, 8> raw{};
-  file_.read_at(found->offset, std::span(raw).first(static_cast<std::size_t>(size_of(found->type))));
+  const std::array<std::byte, 8> raw = raw_number(*found);
   if (found->type == GgufType::f64) return read_unaligned<double>(raw.data());
   if (found->type == GgufType::f32) return std::stod(fmt::format("{}", read_unaligned<float>(raw.data())));
   if (const auto number = whole_number(found->type, raw.data())) return static_cast<double>(*number);
@@ -305,25 +307,20 @@ std::optional<bool> GgufFile::flag(std::string_view key) const {
   const GgufValue* found = value(key);
   if (found == nullptr) return {};
   if (found->type != GgufType::flag) throw malformed(fmt::format("{} is of type {}", key, name(found->type)), "a bool");
-  std::array<std::byte, 1> raw{};
-  file_.read_at(found->offset, raw);
-  if (raw[0] > std::byte{1}) throw malformed(fmt::format("{} is the byte {}", key, static_cast<int>(raw[0])), "0 or 1");
-  return raw[0] == std::byte{1};
+  const std::byte raw = raw_number(*found)[0];
+  if (raw > std::byte{1}) throw malformed(fmt::format("{} is the byte {}", key, static_cast<int>(raw)), "0 or 1");
+  return raw == std::byte{1};
 }
 
 std::optional<std::vector<std::int64_t>> GgufFile::wholes(std::string_view key, std::size_t most) const {
   const GgufValue* found = value(key);
   if (found == nullptr) return {};
   if (found->type != GgufType::array) return std::vector{*whole(key)};
-  const std::int64_t size = size_of(found->element);
   if (found->count > most) throw malformed(fmt::format("{} has {} elements", key, found->count), fmt::format("at most {}", most));
   std::vector<std::int64_t> result;
-  std::array<std::byte, 8> raw{};
-  for (std::uint64_t i = 0; i < found->count; ++i) {
-    if (size > 0) {
-      file_.read_at(found->offset + static_cast<std::int64_t>(i) * size, std::span(raw).first(static_cast<std::size_t>(size)));
-    }
-    const auto number = whole_number(found->element, raw.data());
+  GgufValue element{.type = found->element, .offset = found->offset};
+  for (std::uint64_t i = 0; i < found->count; ++i, element.offset += size_of(element.type)) {
+    const auto number = whole_number(element.type, raw_number(element).data());
     if (!number) throw malformed(fmt::format("{} has elements of type {}", key, name(found->element)), "whole numbers");
     result.push_back(*number);
   }
@@ -351,10 +348,7 @@ void GgufFile::read_f32(const GgufTensor& tensor, std::int64_t begin, std::span<
     if (tensor.blocks) {
       decode_blocks({*tensor.blocks, 1, blocks * block}, bytes.data(), skipped, part);
     } else {
-      for (std::size_t i = 0; i < part.size(); ++i) {
-        const auto bits = read_unaligned<std::uint16_t>(bytes.data() + 2 * i);
-        part[i] = tensor.dtype == DType::f16 ? widen_f16(bits) : widen_bf16(bits);
-      }
+      widen(*tensor.dtype, bytes.data(), part);
     }
     require_finite(path(), tensor.name, tensor.shape, begin, part);
     out = out.subspan(part.size());

@@ -3,6 +3,7 @@
 // E-FORMAT-GGUF. Texts and arrays stay in the file until somebody asks.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -70,6 +71,7 @@ class GgufFile {
 
  private:
   friend class GgufParser;
+  std::array<std::byte, 8> raw_number(const GgufValue& value) const;
 
   File file_;
   std::map<std::string, GgufValue, std::less<>> values_;

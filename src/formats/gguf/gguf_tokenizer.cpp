@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "formats/atomic_file.h"
+#include "formats/config_json.h"
 #include "formats/gguf/gguf_cursor.h"
 #include "formats/gguf/gguf_cutting.h"
 #include "formats/gguf/gguf_tokenizer_keys.h"
@@ -229,6 +230,17 @@ OrderedJson byte_level(bool regex) {
   return {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", regex}};
 }
 
+OrderedJson bpe_rules(const std::optional<std::string>& unknown, bool scored, bool whole_pieces) {
+  return {{"type", "BPE"},
+          {"dropout", nullptr},
+          {"unk_token", unknown ? OrderedJson(*unknown) : OrderedJson()},
+          {"continuing_subword_prefix", nullptr},
+          {"end_of_word_suffix", nullptr},
+          {"fuse_unk", scored},
+          {"byte_fallback", scored},
+          {"ignore_merges", whole_pieces}};
+}
+
 struct Parts {
   OrderedJson normalizer, pre_tokenizer, post_processor, decoder, model;
 };
@@ -249,14 +261,7 @@ Parts byte_level_parts(const GgufFile& file) {
   }
   parts.post_processor = post_processor(file, cutting.begins);
   parts.decoder = byte_level(true);
-  parts.model = {{"type", "BPE"},
-                 {"dropout", nullptr},
-                 {"unk_token", nullptr},
-                 {"continuing_subword_prefix", nullptr},
-                 {"end_of_word_suffix", nullptr},
-                 {"fuse_unk", false},
-                 {"byte_fallback", false},
-                 {"ignore_merges", cutting.whole_pieces}};
+  parts.model = bpe_rules({}, /*scored=*/false, cutting.whole_pieces);
   return parts;
 }
 
@@ -284,23 +289,11 @@ Parts scored_parts(const GgufFile& file) {
   }
   parts.post_processor = post_processor(file, true);
   parts.decoder = marks_decoder(prefix);
-  const auto unknown = token_of(file, "tokenizer.ggml.unknown_token_id");
-  parts.model = {{"type", "BPE"},
-                 {"dropout", nullptr},
-                 {"unk_token", unknown ? OrderedJson(*unknown) : OrderedJson()},
-                 {"continuing_subword_prefix", nullptr},
-                 {"end_of_word_suffix", nullptr},
-                 {"fuse_unk", true},
-                 {"byte_fallback", true},
-                 {"ignore_merges", false}};
+  parts.model = bpe_rules(token_of(file, "tokenizer.ggml.unknown_token_id"), /*scored=*/true, /*whole_pieces=*/false);
   return parts;
 }
 
 std::string dump(const OrderedJson& json) { return json.dump(-1, ' ', false, OrderedJson::error_handler_t::replace); }
-
-void write_json(const std::filesystem::path& path, const OrderedJson& json) {
-  write_file_atomically(path, json.dump(2, ' ', false, OrderedJson::error_handler_t::replace) + "\n");
-}
 
 OrderedJson tokenizer_config(const GgufFile& file, const std::optional<std::string>& chat) {
   OrderedJson json = {{"tokenizer_class", "PreTrainedTokenizerFast"}, {"clean_up_tokenization_spaces", false}};

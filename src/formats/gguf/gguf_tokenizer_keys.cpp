@@ -91,7 +91,8 @@ class TokenizerKeys {
     where_ = (folder_ / (json ? "tokenizer.json" : pair ? "vocab.json" : kSentencePieceFile)).string();
     file_.emplace(read_tokenizer(folder_));
     if (json || !pair) return;
-    for (const auto& [token, id] : read_json_if_there(folder_ / "added_tokens.json").items()) {
+    const Json more = read_json_if_there(folder_ / "added_tokens.json");
+    for (const auto& [token, id] : more.items()) {
       if (!id.is_number_unsigned()) throw broken(fmt::format("the id of '{}' is {}", token, id.dump()), "a whole number");
       file_->added.push_back({.content = token, .id = id.get<Token>()});
     }
@@ -339,8 +340,8 @@ class TokenizerKeys {
         bool& there = text ? behind : before;
         if (found == by_text_.end() || !ids_.contains(wanted) || ids_[wanted] != static_cast<std::int64_t>(found->second) ||
             there) {
-          throw refuse(fmt::format("it puts '{}' {} a text", token, text ? "behind" : "before"),
-                       "bos_token before a text, eos_token behind it, or nothing");
+          throw refuse(fmt::format("it puts '{}' {} a text", token, text ? "after" : "before"),
+                       "bos_token before a text, eos_token after it, or nothing");
         }
         there = true;
       }

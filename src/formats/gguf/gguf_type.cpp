@@ -11,22 +11,8 @@ std::string_view name(GgufType type) {
 }
 
 std::int64_t size_of(GgufType type) {
-  switch (type) {
-    case GgufType::u8:
-    case GgufType::i8:
-    case GgufType::flag: return 1;
-    case GgufType::u16:
-    case GgufType::i16: return 2;
-    case GgufType::u32:
-    case GgufType::i32:
-    case GgufType::f32: return 4;
-    case GgufType::u64:
-    case GgufType::i64:
-    case GgufType::f64: return 8;
-    case GgufType::text:
-    case GgufType::array: return 0;
-  }
-  return 0;
+  constexpr std::array<std::int8_t, 13> kSizes{1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
+  return kSizes[static_cast<std::size_t>(type)];
 }
 
 std::optional<std::int64_t> whole_number(GgufType type, const std::byte* at) {
@@ -42,13 +28,8 @@ std::optional<std::int64_t> whole_number(GgufType type, const std::byte* at) {
       const auto value = read_unaligned<std::uint64_t>(at);
       return value >> 63 == 0 ? std::optional(static_cast<std::int64_t>(value)) : std::nullopt;
     }
-    case GgufType::f32:
-    case GgufType::f64:
-    case GgufType::flag:
-    case GgufType::text:
-    case GgufType::array: return std::nullopt;
+    default: return std::nullopt;
   }
-  return std::nullopt;
 }
 
 }  // namespace plimsoll

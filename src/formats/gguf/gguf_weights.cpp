@@ -8,7 +8,6 @@
 
 #include "base/error.h"
 #include "formats/finite.h"
-#include "tensor/block_scales.h"
 
 namespace plimsoll {
 

@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstring>
 #include <utility>
 
 #include "base/ceil_div.h"
 #include "base/error.h"
+#include "formats/finite.h"
 #include "tensor/block_encode.h"
 #include "tensor/half.h"
 
@@ -19,36 +19,17 @@ namespace {
 constexpr std::int64_t kTensorAlignment = 32;
 constexpr std::uint32_t kVersion = 3;
 
-// Numbers as 16 bits each. False where one that is finite is not any more.
-bool narrow(std::span<const float> numbers, std::uint16_t (*to)(float), float (*back)(std::uint16_t), std::byte* out) {
-  bool fits = true;
-  for (const float number : numbers) {
-    const std::uint16_t bits = to(number);
-    fits = fits && (std::isfinite(back(bits)) || !std::isfinite(number));
-    std::memcpy(out, &bits, sizeof(bits));
-    out += sizeof(bits);
-  }
-  return fits;
-}
-
 // False where the format cannot hold a number.
 bool encode(const GgufStorage& storage, std::span<const float> numbers, std::vector<std::byte>& out) {
   out.resize(static_cast<std::size_t>(stored_bytes(storage, Shape{std::ssize(numbers)}).n));
-  if (storage.dtype == DType::f32) {
-    std::memcpy(out.data(), numbers.data(), out.size());
-    return true;
+  if (storage.dtype) {
+    narrow(*storage.dtype, numbers, out.data());
+    const auto bad = first_not_finite(*storage.dtype, out);
+    return !bad || !std::isfinite(numbers[static_cast<std::size_t>(*bad)]);
   }
-  if (storage.dtype == DType::f16) return narrow(numbers, narrow_f16, widen_f16, out.data());
-  if (storage.dtype == DType::bf16) return narrow(numbers, narrow_bf16, widen_bf16, out.data());
   ensure(storage.blocks == BlockFormat::q8_0, "GgufWriter", "a format that is not written");
   encode_q8_0(numbers, out.data());
-  constexpr std::size_t kBlockBytes = 34;
-  for (std::size_t at = 0; at < out.size(); at += kBlockBytes) {
-    std::uint16_t scale = 0;
-    std::memcpy(&scale, out.data() + at, sizeof(scale));
-    if (!std::isfinite(widen_f16(scale))) return false;
-  }
-  return true;
+  return !first_bad_scale(*storage.blocks, 0, out);
 }
 
 }  // namespace

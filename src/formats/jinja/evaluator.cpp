@@ -313,13 +313,17 @@ void Evaluator::write(Text text) {
 Text Evaluator::captured(const Body& body) {
   const Restore restore(scope_, inside(scope_));
   Text text;
+  if (execute_into(text, body) != Flow::next) fail("a loop is left out of a block whose text is kept");
+  return text;
+}
+
+Evaluator::Flow Evaluator::execute_into(Text& text, const Body& body) {
   Text* const outer = std::exchange(out_, &text);
   const unsigned depth = std::exchange(loop_depth_, 0);
   const Flow flow = execute(body);
   out_ = outer;
   loop_depth_ = depth;
-  if (flow != Flow::next) fail("a loop is left out of a block whose text is kept");
-  return text;
+  return flow;
 }
 
 void Evaluator::generation(const Generation& node) {

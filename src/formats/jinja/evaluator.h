@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -14,6 +15,9 @@
 #include "formats/jinja/tree.h"
 
 namespace plimsoll::jinja {
+
+// Null where the value has no method of this name.
+const NamedMethod* method_of(const Value& value, std::string_view name);
 
 class Evaluator {
  public:
@@ -52,7 +56,7 @@ class Evaluator {
   Value call(const Value& callee, CallArguments arguments);
   Value filter(const std::string& name, const Value& input, CallArguments arguments);
   bool test(const std::string& name, const Value& input, const CallArguments& arguments);
-  Value method(const Value& self, std::string_view name, CallArguments arguments);
+  Value method(const Method& method, CallArguments arguments);
   Value global(std::string_view name, CallArguments arguments);
   // "a.b.0" or a number, as attribute= of filters has it. `fallback`, if defined, stands for a part that is not there.
   Value path(const Value& value, const Value& attribute, const Value& fallback = {});
@@ -74,6 +78,7 @@ class Evaluator {
     Evaluator& evaluator_;
   };
   void enter();
+  std::optional<Value> named_part(const Value& object, const std::string& name) const;
 
   Value evaluate(const Expression& expression);
   Value evaluate_any(const Expression& expression);
@@ -86,6 +91,7 @@ class Evaluator {
   Value call_macro(const BoundMacro& bound, CallArguments arguments);
 
   Flow execute(const Body& body);
+  Flow execute_into(Text& text, const Body& body);
   Flow execute_any(const Statement& statement);
   Flow run_if(const If& node);
   Flow run_for(const For& node);

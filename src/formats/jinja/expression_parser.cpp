@@ -3,22 +3,19 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <array>
+#include <iterator>
 #include <utility>
 
 namespace plimsoll::jinja {
 
+namespace {
+
 template <class Node>
-ExpressionPtr ExpressionParser::make(int line, Node node, std::initializer_list<const Expression*> parts) {
-  auto made = std::make_unique<Expression>();
-  made->line = line;
-  for (const Expression* part : parts) {
-    if (part != nullptr) made->depth = std::max(made->depth, part->depth + 1);
-  }
-  if (made->depth > kMostDepth) fail(fmt::format("an expression is nested deeper than {}", kMostDepth));
-  made->any = std::move(node);
-  return made;
+ExpressionPtr make(int line, Node node) {
+  return std::make_unique<Expression>(Expression{line, std::move(node)});
 }
+
+}  // namespace
 
 bool ExpressionParser::tuple_ends() const {
   return here().kind == TokenKind::write_end || here().kind == TokenKind::block_end || at_symbol(")") || at_name("recursive");
@@ -39,160 +36,90 @@ ExpressionPtr ExpressionParser::tuple(bool with_condition, bool in_brackets) {
     if (!items.empty()) return std::move(items.front());
     if (!in_brackets) fail_here("an expression");
   }
-  return display(line, std::move(items), true);
-}
-
-ExpressionPtr ExpressionParser::display(int line, std::vector<ExpressionPtr> items, bool tuple) {
-  ExpressionPtr made = make(line, ListDisplay{});
-  for (const ExpressionPtr& item : items) made->depth = std::max(made->depth, item->depth + 1);
-  made->any = ListDisplay{std::move(items), tuple};
-  return made;
+  return make(line, ListDisplay{std::move(items), true});
 }
 
 ExpressionPtr ExpressionParser::expression() {
-  const Level level(*this);
+  Levels levels(*this);
   const int line = here().line;
   ExpressionPtr result = logical_or();
   while (skip_name("if")) {
+    levels.add();
     ExpressionPtr test = logical_or(), otherwise;
     if (skip_name("else")) otherwise = expression();
-    const Expression *a = test.get(), *b = result.get(), *c = otherwise.get();
-    result = make(line, Conditional{std::move(test), std::move(result), std::move(otherwise)}, {a, b, c});
+    result = make(line, Conditional{std::move(test), std::move(result), std::move(otherwise)});
   }
   return result;
 }
 
-ExpressionPtr ExpressionParser::binary(int line, BinaryKind kind, ExpressionPtr left, ExpressionPtr right) {
-  const Expression *a = left.get(), *b = right.get();
-  return make(line, Binary{kind, std::move(left), std::move(right)}, {a, b});
-}
-
-ExpressionPtr ExpressionParser::logical_or() {
+ExpressionPtr ExpressionParser::chain(std::initializer_list<BinaryKind> kinds, Operand operand) {
+  Levels levels(*this, 0);
   const int line = here().line;
-  ExpressionPtr left = logical_and();
-  while (skip_name("or")) left = binary(line, BinaryKind::logical_or, std::move(left), logical_and());
-  return left;
+  ExpressionPtr left = (this->*operand)();
+  for (;;) {
+    const auto* kind =
+        std::ranges::find_if(kinds, [&](BinaryKind each) { return skip_symbol(symbol(each)) || skip_name(symbol(each)); });
+    if (kind == kinds.end()) return left;
+    levels.add();
+    ExpressionPtr right = (this->*operand)();
+    left = make(line, Binary{*kind, std::move(left), std::move(right)});
+  }
 }
 
-ExpressionPtr ExpressionParser::logical_and() {
-  const int line = here().line;
-  ExpressionPtr left = logical_not();
-  while (skip_name("and")) left = binary(line, BinaryKind::logical_and, std::move(left), logical_not());
-  return left;
-}
-
-ExpressionPtr ExpressionParser::unary(int line, UnaryKind kind, ExpressionPtr operand) {
-  const Expression* part = operand.get();
-  return make(line, Unary{kind, std::move(operand)}, {part});
-}
+ExpressionPtr ExpressionParser::logical_or() { return chain({BinaryKind::logical_or}, &ExpressionParser::logical_and); }
+ExpressionPtr ExpressionParser::logical_and() { return chain({BinaryKind::logical_and}, &ExpressionParser::logical_not); }
 
 ExpressionPtr ExpressionParser::logical_not() {
-  const Level level(*this);
+  const Levels level(*this);
   const int line = here().line;
-  if (skip_name("not")) return unary(line, UnaryKind::logical_not, logical_not());
+  if (skip_name("not")) return make(line, Unary{UnaryKind::logical_not, logical_not()});
   return comparison();
 }
 
 std::optional<CompareKind> ExpressionParser::compare_kind() {
-  constexpr std::array<std::pair<std::string_view, CompareKind>, 6> kKinds{{{"==", CompareKind::equal},
-                                                                            {"!=", CompareKind::unequal},
-                                                                            {"<", CompareKind::less},
-                                                                            {"<=", CompareKind::less_equal},
-                                                                            {">", CompareKind::greater},
-                                                                            {">=", CompareKind::greater_equal}}};
-  for (const auto& [symbol, kind] : kKinds) {
-    if (skip_symbol(symbol)) return kind;
+  for (std::size_t i = 0; i < std::size(kCompareSymbols); ++i) {
+    if (skip_symbol(kCompareSymbols[i]) || skip_name(kCompareSymbols[i])) return static_cast<CompareKind>(i);
   }
-  if (skip_name("in")) return CompareKind::in;
-  if (at_name("not") && at_name("in", 1)) {
-    at_ += 2;
-    return CompareKind::not_in;
-  }
-  return {};
+  if (!at_name("not") || !at_name("in", 1)) return {};
+  at_ += 2;
+  return CompareKind::not_in;
 }
 
 ExpressionPtr ExpressionParser::comparison() {
   const int line = here().line;
   ExpressionPtr first = sum();
   Comparison result;
-  unsigned depth = first->depth;
-  while (const std::optional<CompareKind> kind = compare_kind()) {
-    result.rest.emplace_back(*kind, sum());
-    depth = std::max(depth, result.rest.back().second->depth);
-  }
+  while (const std::optional<CompareKind> kind = compare_kind()) result.rest.emplace_back(*kind, sum());
   if (result.rest.empty()) return first;
   result.first = std::move(first);
-  ExpressionPtr made = make(line, std::move(result));
-  made->depth = depth + 1;
-  return made;
+  return make(line, std::move(result));
 }
 
-ExpressionPtr ExpressionParser::sum() {
-  const int line = here().line;
-  ExpressionPtr left = concatenation();
-  for (;;) {
-    if (skip_symbol("+")) {
-      left = binary(line, BinaryKind::add, std::move(left), concatenation());
-    } else if (skip_symbol("-")) {
-      left = binary(line, BinaryKind::subtract, std::move(left), concatenation());
-    } else {
-      return left;
-    }
-  }
-}
+ExpressionPtr ExpressionParser::sum() { return chain({BinaryKind::add, BinaryKind::subtract}, &ExpressionParser::concatenation); }
 
 ExpressionPtr ExpressionParser::concatenation() {
   const int line = here().line;
   ExpressionPtr first = product();
   if (!at_symbol("~")) return first;
   Concatenation result;
-  unsigned depth = first->depth;
   result.parts.push_back(std::move(first));
-  while (skip_symbol("~")) {
-    result.parts.push_back(product());
-    depth = std::max(depth, result.parts.back()->depth);
-  }
-  ExpressionPtr made = make(line, std::move(result));
-  made->depth = depth + 1;
-  return made;
+  while (skip_symbol("~")) result.parts.push_back(product());
+  return make(line, std::move(result));
 }
 
 ExpressionPtr ExpressionParser::product() {
-  constexpr std::array<std::pair<std::string_view, BinaryKind>, 4> kKinds{
-      {{"*", BinaryKind::multiply}, {"/", BinaryKind::divide}, {"//", BinaryKind::floor_divide}, {"%", BinaryKind::modulo}}};
-  const int line = here().line;
-  ExpressionPtr left = power();
-  for (bool found = true; found;) {
-    found = false;
-    for (const auto& [symbol, kind] : kKinds) {
-      if (!skip_symbol(symbol)) continue;
-      left = binary(line, kind, std::move(left), power());
-      found = true;
-    }
-  }
-  return left;
+  return chain({BinaryKind::multiply, BinaryKind::divide, BinaryKind::floor_divide, BinaryKind::modulo},
+               &ExpressionParser::power);
 }
 
-ExpressionPtr ExpressionParser::power() {
-  const int line = here().line;
-  ExpressionPtr left = signed_value();
-  while (skip_symbol("**")) left = binary(line, BinaryKind::power, std::move(left), signed_value());
-  return left;
-}
+ExpressionPtr ExpressionParser::power() { return chain({BinaryKind::power}, &ExpressionParser::filtered_value); }
 
-ExpressionPtr ExpressionParser::signed_value(bool with_filters) {
-  const Level level(*this);
+ExpressionPtr ExpressionParser::signed_value() {
+  const Levels level(*this);
   const int line = here().line;
-  ExpressionPtr value;
-  if (skip_symbol("-")) {
-    value = unary(line, UnaryKind::negative, signed_value(false));
-  } else if (skip_symbol("+")) {
-    value = unary(line, UnaryKind::positive, signed_value(false));
-  } else {
-    value = primary();
-  }
-  value = postfix(std::move(value));
-  return with_filters ? filtered(std::move(value)) : std::move(value);
+  if (skip_symbol("-")) return postfix(make(line, Unary{UnaryKind::negative, signed_value()}));
+  if (skip_symbol("+")) return postfix(make(line, Unary{UnaryKind::positive, signed_value()}));
+  return postfix(primary());
 }
 
 ExpressionPtr ExpressionParser::primary() {
@@ -217,7 +144,7 @@ ExpressionPtr ExpressionParser::primary() {
     default: break;
   }
   if (skip_symbol("(")) {
-    const Level level(*this);
+    const Levels level(*this);
     ExpressionPtr value = tuple(true, true);
     need_symbol(")");
     return value;
@@ -230,7 +157,7 @@ ExpressionPtr ExpressionParser::primary() {
       items.push_back(expression());
     }
     need_symbol("]");
-    return display(line, std::move(items), false);
+    return make(line, ListDisplay{std::move(items), false});
   }
   if (skip_symbol("{")) return dict(line);
   fail_here("an expression");
@@ -238,24 +165,20 @@ ExpressionPtr ExpressionParser::primary() {
 
 ExpressionPtr ExpressionParser::dict(int line) {
   DictDisplay result;
-  unsigned depth = 0;
   while (!at_symbol("}")) {
     if (!result.items.empty()) need_symbol(",");
     if (at_symbol("}")) break;
     ExpressionPtr key = expression();
     need_symbol(":");
     ExpressionPtr value = expression();
-    depth = std::max({depth, key->depth, value->depth});
     result.items.emplace_back(std::move(key), std::move(value));
   }
   need_symbol("}");
-  ExpressionPtr made = make(line, std::move(result));
-  made->depth = depth + 1;
-  return made;
+  return make(line, std::move(result));
 }
 
 ExpressionPtr ExpressionParser::postfix(ExpressionPtr value) {
-  for (;;) {
+  for (Levels levels(*this, 0);; levels.add()) {
     if (at_symbol(".") || at_symbol("[")) {
       value = subscript(std::move(value));
     } else if (at_symbol("(")) {
@@ -266,10 +189,11 @@ ExpressionPtr ExpressionParser::postfix(ExpressionPtr value) {
   }
 }
 
-ExpressionPtr ExpressionParser::filtered(ExpressionPtr value) {
-  for (;;) {
-    if (at_symbol("|")) {
-      value = filters(std::move(value));
+ExpressionPtr ExpressionParser::filtered_value() {
+  ExpressionPtr value = signed_value();
+  for (Levels levels(*this, 0);; levels.add()) {
+    if (skip_symbol("|")) {
+      value = one_filter(std::move(value));
     } else if (at_name("is")) {
       value = test(std::move(value));
     } else if (at_symbol("(")) {
@@ -282,38 +206,28 @@ ExpressionPtr ExpressionParser::filtered(ExpressionPtr value) {
 
 ExpressionPtr ExpressionParser::subscript(ExpressionPtr object) {
   const int line = here().line;
-  const Expression* whole = object.get();
   if (skip_symbol(".")) {
     if (here().kind == TokenKind::number && here().number.get<std::int64_t>()) {
       ExpressionPtr index = make(line, Literal{tokens_[at_++].number});
-      return make(line, Item{std::move(object), std::move(index)}, {whole});
+      return make(line, Item{std::move(object), std::move(index)});
     }
     std::string name = identifier();
-    return make(line, Attribute{std::move(object), std::move(name)}, {whole});
+    return make(line, Attribute{std::move(object), std::move(name)});
   }
   need_symbol("[");
   ExpressionPtr begin, end, step;
   if (!at_symbol(":")) begin = expression();
-  if (skip_symbol("]")) {
-    const Expression* index = begin.get();
-    return make(line, Item{std::move(object), std::move(begin)}, {whole, index});
-  }
+  if (skip_symbol("]")) return make(line, Item{std::move(object), std::move(begin)});
   if (at_symbol(",")) fail("an index with a comma is not computed");
   need_symbol(":");
   if (!at_symbol(":") && !at_symbol("]")) end = expression();
   if (skip_symbol(":") && !at_symbol("]")) step = expression();
   need_symbol("]");
-  const Expression *a = begin.get(), *b = end.get(), *c = step.get();
-  return make(line, Slice{std::move(object), std::move(begin), std::move(end), std::move(step)}, {whole, a, b, c});
+  return make(line, Slice{std::move(object), std::move(begin), std::move(end), std::move(step)});
 }
 
-// Arguments in brackets; the depth of the deepest one.
-unsigned ExpressionParser::arguments(Arguments& out) {
-  unsigned depth = 0;
-  const auto keep = [&](ExpressionPtr value) {
-    depth = std::max(depth, value->depth);
-    return value;
-  };
+Arguments ExpressionParser::arguments() {
+  Arguments out;
   need_symbol("(");
   for (bool first = true; !at_symbol(")"); first = false) {
     if (!first) {
@@ -322,37 +236,26 @@ unsigned ExpressionParser::arguments(Arguments& out) {
     }
     if (skip_symbol("*")) {
       if (out.more || out.more_named) fail("a call has * twice");
-      out.more = keep(expression());
+      out.more = expression();
     } else if (skip_symbol("**")) {
       if (out.more_named) fail("a call has ** twice");
-      out.more_named = keep(expression());
+      out.more_named = expression();
     } else if (here().kind == TokenKind::name && at_symbol("=", 1)) {
       std::string name = identifier();
       ++at_;
-      out.named.emplace_back(std::move(name), keep(expression()));
+      out.named.emplace_back(std::move(name), expression());
     } else {
       if (out.more || out.more_named || !out.named.empty()) fail("an argument without a name follows one with a name");
-      out.positional.push_back(keep(expression()));
+      out.positional.push_back(expression());
     }
   }
   need_symbol(")");
-  return depth;
-}
-
-template <class Node>
-ExpressionPtr ExpressionParser::deepened(int line, Node node, const Expression* part, unsigned depth) {
-  ExpressionPtr made = make(line, std::move(node), {part});
-  made->depth = std::max(made->depth, depth + 1);
-  return made;
+  return out;
 }
 
 ExpressionPtr ExpressionParser::call(ExpressionPtr callee) {
   const int line = here().line;
-  const Expression* part = callee.get();
-  Call result;
-  const unsigned depth = arguments(result.arguments);
-  result.callee = std::move(callee);
-  return deepened(line, std::move(result), part, depth);
+  return make(line, Call{std::move(callee), arguments()});
 }
 
 std::string ExpressionParser::dotted() {
@@ -363,16 +266,13 @@ std::string ExpressionParser::dotted() {
 
 ExpressionPtr ExpressionParser::one_filter(ExpressionPtr input) {
   const int line = here().line;
-  const Expression* part = input.get();
-  Filter result;
-  result.name = dotted();
-  const unsigned depth = at_symbol("(") ? arguments(result.arguments) : 0;
-  result.input = std::move(input);
-  return deepened(line, std::move(result), part, depth);
+  Filter result{std::move(input), dotted(), {}};
+  if (at_symbol("(")) result.arguments = arguments();
+  return make(line, std::move(result));
 }
 
 ExpressionPtr ExpressionParser::filters(ExpressionPtr input) {
-  while (skip_symbol("|")) input = one_filter(std::move(input));
+  for (Levels levels(*this, 0); skip_symbol("|"); levels.add()) input = one_filter(std::move(input));
   return input;
 }
 
@@ -389,20 +289,15 @@ ExpressionPtr ExpressionParser::test(ExpressionPtr input) {
   const int line = here().line;
   ++at_;
   const bool negated = skip_name("not");
-  const Expression* part = input.get();
-  Test result;
-  result.name = dotted();
-  unsigned depth = 0;
+  Test result{std::move(input), dotted(), {}};
   if (at_symbol("(")) {
-    depth = arguments(result.arguments);
+    result.arguments = arguments();
   } else if (takes_operand()) {
     if (at_name("is")) fail("one test follows another");
     result.arguments.positional.push_back(postfix(primary()));
-    depth = result.arguments.positional.back()->depth;
   }
-  result.input = std::move(input);
-  ExpressionPtr made = deepened(line, std::move(result), part, depth);
-  return negated ? unary(line, UnaryKind::logical_not, std::move(made)) : std::move(made);
+  ExpressionPtr made = make(line, std::move(result));
+  return negated ? make(line, Unary{UnaryKind::logical_not, std::move(made)}) : std::move(made);
 }
 
 }  // namespace plimsoll::jinja

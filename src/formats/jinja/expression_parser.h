@@ -25,14 +25,10 @@ class ExpressionParser : protected TokenCursor {
   bool reads_more_ = false, reads_more_named_ = false;  // names that make a macro take more arguments
 
  private:
-  template <class Node>
-  ExpressionPtr make(int line, Node node, std::initializer_list<const Expression*> parts = {});
-  template <class Node>
-  ExpressionPtr deepened(int line, Node node, const Expression* part, unsigned depth);
+  using Operand = ExpressionPtr (ExpressionParser::*)();
   bool tuple_ends() const;
-  ExpressionPtr display(int line, std::vector<ExpressionPtr> items, bool tuple);
-  ExpressionPtr binary(int line, BinaryKind kind, ExpressionPtr left, ExpressionPtr right);
-  ExpressionPtr unary(int line, UnaryKind kind, ExpressionPtr operand);
+  // Operands with operators of these kinds between them, from left to right.
+  ExpressionPtr chain(std::initializer_list<BinaryKind> kinds, Operand operand);
   // Loosest first.
   ExpressionPtr logical_or();
   ExpressionPtr logical_and();
@@ -43,15 +39,15 @@ class ExpressionParser : protected TokenCursor {
   ExpressionPtr concatenation();
   ExpressionPtr product();
   ExpressionPtr power();
-  ExpressionPtr signed_value(bool with_filters = true);
+  ExpressionPtr signed_value();
+  ExpressionPtr filtered_value();
   ExpressionPtr primary();
   ExpressionPtr dict(int line);
   ExpressionPtr postfix(ExpressionPtr value);
-  ExpressionPtr filtered(ExpressionPtr value);
   ExpressionPtr subscript(ExpressionPtr object);
   ExpressionPtr call(ExpressionPtr callee);
-  // Those of a call; the depth of the deepest one.
-  unsigned arguments(Arguments& out);
+  // Those of a call, in brackets.
+  Arguments arguments();
   std::string dotted();
   bool takes_operand() const;
   ExpressionPtr test(ExpressionPtr input);

@@ -150,7 +150,7 @@ Value Evaluator::call(const Value& callee, CallArguments values) {
     fail(fmt::format("'{}' object is not callable", callee.type()));
   }
   return match((*callable)->any, [&](const GlobalFunction& function) { return global(function.name, std::move(values)); },
-               [&](const Method& each) { return method(each.self, each.name, std::move(values)); },
+               [&](const Method& each) { return method(each, std::move(values)); },
                [&](const BoundMacro& bound) { return call_macro(bound, std::move(values)); });
 }
 
@@ -199,11 +199,7 @@ Value Evaluator::call_macro(const BoundMacro& bound, CallArguments values) {
                                      made(make_list(std::vector<Value>(first, values.positional.end()), ListKind::tuple)));
     }
     if (macro.takes_more_named) scope_->names.insert_or_assign("kwargs", made(std::move(more_named)));
-    Text* const outer = std::exchange(out_, &text);
-    const unsigned depth = std::exchange(loop_depth_, 0);
-    execute(macro.body);
-    out_ = outer;
-    loop_depth_ = depth;
+    execute_into(text, macro.body);
   }
   line_ = line;
   return made(std::move(text));

@@ -2,7 +2,6 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstdlib>
 #include <functional>
@@ -18,22 +17,9 @@
 namespace plimsoll::jinja {
 namespace {
 
-using Names = std::initializer_list<std::string_view>;
-
-struct FilterCall {
-  Evaluator& evaluator;
-  std::string_view name;
-  const Value& input;
-  CallArguments arguments;
-
-  Parameters take(Names names) { return Parameters(evaluator, name, std::move(arguments), names); }
-  // soft_str(): the input as a text.
-  Text text() const {
-    evaluator.charge(input.weight());
-    return text_of(input);
-  }
-  Value generator(std::vector<Value> items) const { return evaluator.made(make_list(std::move(items), ListKind::generator)); }
-};
+Value generator(const BuiltIn& call, std::vector<Value> items) {
+  return call.evaluator.made(make_list(std::move(items), ListKind::generator));
+}
 
 // Letters of texts count alike.
 Value without_case(Evaluator& evaluator, const Value& value) {
@@ -59,7 +45,7 @@ std::vector<Value> sorted(Evaluator& evaluator, std::vector<Value> items, bool r
   return items;
 }
 
-Value tojson(FilterCall call) {
+Value tojson(BuiltIn call) {
   const Parameters given = call.take({"ensure_ascii", "indent", "separators", "sort_keys"});
   JsonStyle style;
   style.ascii = given.flag(0, false);
@@ -83,7 +69,7 @@ Value tojson(FilterCall call) {
   return call.evaluator.made(to_json(call.evaluator, call.input, style));
 }
 
-Value length(FilterCall call) {
+Value length(BuiltIn call) {
   call.take({});
   const Value& value = call.input;
   if (value.is_undefined()) return 0;
@@ -100,7 +86,7 @@ Value length(FilterCall call) {
   return std::ssize(list->items);
 }
 
-Value join(FilterCall call) {
+Value join(BuiltIn call) {
   const Parameters given = call.take({"d", "attribute"});
   call.evaluator.charge(given.at(0).weight());
   const Text between = text_of(given.at(0));
@@ -116,7 +102,7 @@ Value join(FilterCall call) {
   return call.evaluator.made(std::move(out));
 }
 
-Value dictsort(FilterCall call) {
+Value dictsort(BuiltIn call) {
   const Parameters given = call.take({"case_sensitive", "by", "reverse"});
   const Dict* dict = call.input.dict();
   if (dict == nullptr) call.evaluator.refuse(call.input, call.name);
@@ -131,7 +117,7 @@ Value dictsort(FilterCall call) {
   })));
 }
 
-Value sort(FilterCall call) {
+Value sort(BuiltIn call) {
   const Parameters given = call.take({"reverse", "case_sensitive", "attribute"});
   const bool cased = given.flag(1, false);
   std::vector<Value> paths;  // attribute="a,b" sorts by several
@@ -157,7 +143,7 @@ Value sort(FilterCall call) {
   return call.evaluator.made(make_list(sorted(call.evaluator, call.evaluator.items_of(call.input), given.flag(0, false), key)));
 }
 
-Value least_or_most(FilterCall call) {
+Value least_or_most(BuiltIn call) {
   const bool most = call.name == "max";
   const Parameters given = call.take({"case_sensitive", "attribute"});
   std::optional<Value> best, best_key;
@@ -174,7 +160,7 @@ Value least_or_most(FilterCall call) {
 
 // map, select, reject, selectattr, rejectattr.
 
-Value map(FilterCall call) {
+Value map(BuiltIn call) {
   CallArguments arguments = std::move(call.arguments);
   std::vector<Value> items;
   const auto named = [&](std::string_view name) {
@@ -185,7 +171,7 @@ Value map(FilterCall call) {
     for (const Value& item : call.evaluator.items_of(call.input)) {
       items.push_back(call.evaluator.path(item, given.at(0), given.at(1)));
     }
-    return call.generator(std::move(items));
+    return generator(call, std::move(items));
   }
   if (arguments.positional.empty()) call.evaluator.fail("map requires a filter argument");
   const std::string name = call.evaluator.need_text(arguments.positional[0], "map").bytes();
@@ -194,10 +180,10 @@ Value map(FilterCall call) {
     call.evaluator.charge(0);
     items.push_back(call.evaluator.filter(name, item, arguments));
   }
-  return call.generator(std::move(items));
+  return generator(call, std::move(items));
 }
 
-Value select(FilterCall call) {
+Value select(BuiltIn call) {
   const bool by_attribute = call.name.ends_with("attr"), keeps = call.name.starts_with("select");
   CallArguments arguments = std::move(call.arguments);
   const auto next = [&]() -> std::optional<Value> {
@@ -217,12 +203,12 @@ Value select(FilterCall call) {
     const bool found = test ? call.evaluator.test(name, value, arguments) : is_true(value);
     if (found == keeps) kept.push_back(item);
   }
-  return call.generator(std::move(kept));
+  return generator(call, std::move(kept));
 }
 
 // Numbers.
 
-Value whole_number(FilterCall call) {
+Value whole_number(BuiltIn call) {
   const Parameters given = call.take({"default", "base"});
   const Value fallback = given.value(0, 0);
   if (const Text* text = call.input.text()) {
@@ -245,7 +231,7 @@ Value whole_number(FilterCall call) {
   return call.input.is_number() ? Value(call.evaluator.need_whole(call.input, "int")) : fallback;
 }
 
-Value real_number(FilterCall call) {
+Value real_number(BuiltIn call) {
   const Parameters given = call.take({"default"});
   const Value fallback = given.value(0, 0.0);
   if (const Text* text = call.input.text()) {
@@ -263,7 +249,7 @@ Value real_number(FilterCall call) {
 
 // Sequences.
 
-Value first_or_last(FilterCall call) {
+Value first_or_last(BuiltIn call) {
   call.take({});
   const bool last = call.name == "last";
   const List* list = call.input.list();
@@ -273,17 +259,17 @@ Value first_or_last(FilterCall call) {
   return last ? items.back() : items.front();
 }
 
-Value reversed(FilterCall call) {
+Value reversed(BuiltIn call) {
   call.take({});
   std::vector<Value> items = call.evaluator.items_of(call.input);
   std::ranges::reverse(items);
-  if (call.input.text() == nullptr) return call.generator(std::move(items));
+  if (call.input.text() == nullptr) return generator(call, std::move(items));
   Text out;
   for (const Value& item : items) out.append(*item.text());
   return call.evaluator.made(std::move(out));
 }
 
-Value pairs(FilterCall call) {
+Value pairs(BuiltIn call) {
   call.take({});
   const Dict* dict = call.input.dict();
   if (dict == nullptr && !call.input.is_undefined()) call.evaluator.fail("Can only get item pairs from a mapping.");
@@ -291,12 +277,12 @@ Value pairs(FilterCall call) {
   if (dict != nullptr) {
     for (const auto& [key, value] : dict->items()) items.push_back(make_list({key, value}, ListKind::tuple));
   }
-  return call.generator(std::move(items));
+  return generator(call, std::move(items));
 }
 
 // Texts.
 
-Value indented(FilterCall call) {
+Value indented(BuiltIn call) {
   const Parameters given = call.take({"width", "first", "blank"});
   const Text text = call.text();
   Text indention(given.has(0) && given.at(0).text() != nullptr
@@ -320,33 +306,26 @@ Value indented(FilterCall call) {
   return call.evaluator.made(std::move(out));
 }
 
-Value formatted(FilterCall call) {
+Value formatted(BuiltIn call) {
   if (!call.arguments.named.empty()) call.evaluator.fail("%(name)s is not computed");
   const Value values = call.evaluator.made(make_list(std::move(call.arguments.positional), ListKind::tuple));
   return call.evaluator.made(call.evaluator.percent(call.text(), values));
 }
 
-Value replace(FilterCall call) {
+Value replace(BuiltIn call) {
   const Parameters given = call.take({"old", "new", "count"});
   call.evaluator.charge(given.need(0).weight() + given.need(1).weight());
   const std::int64_t most = given.has(2) && !given.at(2).is_none() ? call.evaluator.need_whole(given.at(2), "count") : -1;
   return call.evaluator.made(replaced(call.evaluator, call.text(), text_of(given.at(0)), text_of(given.at(1)), most));
 }
 
-Value by_default(FilterCall call) {
+Value by_default(BuiltIn call) {
   const Parameters given = call.take({"default_value", "boolean"});
   const bool missing = call.input.is_undefined() || (given.flag(1, false) && !is_true(call.input));
   return missing ? given.value(0, Text()) : call.input;
 }
 
-// Filters that change a text and take nothing.
-template <Text (*change)(const Text&)>
-Value changed(FilterCall call) {
-  call.take({});
-  return call.evaluator.made(change(call.text()));
-}
-
-using FilterFunction = Value (*)(FilterCall);
+using FilterFunction = Value (*)(BuiltIn);
 constexpr std::pair<std::string_view, FilterFunction> kFilters[] = {
     {"capitalize", changed<capitalized>},
     {"count", length},
@@ -363,7 +342,7 @@ constexpr std::pair<std::string_view, FilterFunction> kFilters[] = {
     {"last", first_or_last},
     {"length", length},
     {"list",
-     [](FilterCall call) {
+     [](BuiltIn call) {
        call.take({});
        return call.evaluator.made(make_list(call.evaluator.items_of(call.input)));
      }},
@@ -383,11 +362,11 @@ constexpr std::pair<std::string_view, FilterFunction> kFilters[] = {
     {"title", changed<[](const Text& text) { return titled(text, true); }>},
     {"tojson", tojson},
     {"trim",
-     [](FilterCall call) {
+     [](BuiltIn call) {
        const Parameters given = call.take({"chars"});
        return call.evaluator.made(stripped(call.evaluator, call.text(), given.at(0), true, true));
      }},
-    {"upper", changed<[](const Text& text) { return each_stretch_of(text, upper); }>},
+    {"upper", changed<uppered>},
 };
 
 }  // namespace

@@ -9,7 +9,7 @@
 
 #include "base/visit.h"
 #include "formats/jinja/evaluator.h"
-#include "formats/jinja/search.h"
+#include "formats/jinja/text_functions.h"
 #include "formats/jinja/unicode.h"
 #include "formats/tokenizer/character.h"
 
@@ -26,21 +26,6 @@ std::optional<double> real(const Value& value) {
   if (const auto number = whole(value)) return static_cast<double>(*number);
   const auto* number = value.get<double>();
   return number != nullptr ? std::optional(*number) : std::nullopt;
-}
-
-const char* symbol(BinaryKind kind) {
-  switch (kind) {
-    case BinaryKind::add: return "+";
-    case BinaryKind::subtract: return "-";
-    case BinaryKind::multiply: return "*";
-    case BinaryKind::divide: return "/";
-    case BinaryKind::floor_divide: return "//";
-    case BinaryKind::modulo: return "%";
-    case BinaryKind::power: return "**";
-    case BinaryKind::logical_and: return "and";
-    case BinaryKind::logical_or: return "or";
-  }
-  return "";
 }
 
 // Nothing where the result has more than 64 bits.
@@ -176,14 +161,14 @@ bool Evaluator::compare(CompareKind kind, const Value& left, const Value& right)
     case CompareKind::unequal:
       charge(std::min(left.weight(), right.weight()));
       return equal(left, right) == (kind == CompareKind::equal);
-    case CompareKind::less: return order(left, right, "<") < 0;
-    case CompareKind::less_equal: return order(left, right, "<=") <= 0;
-    case CompareKind::greater: return order(left, right, ">") > 0;
-    case CompareKind::greater_equal: return order(left, right, ">=") >= 0;
-    case CompareKind::in: return contains(right, left);
-    case CompareKind::not_in: return !contains(right, left);
+    case CompareKind::less: return order(left, right, symbol(kind)) < 0;
+    case CompareKind::less_equal: return order(left, right, symbol(kind)) <= 0;
+    case CompareKind::greater: return order(left, right, symbol(kind)) > 0;
+    case CompareKind::greater_equal: return order(left, right, symbol(kind)) >= 0;
+    case CompareKind::in:
+    case CompareKind::not_in: break;
   }
-  return false;
+  return contains(right, left) == (kind == CompareKind::in);
 }
 
 bool Evaluator::contains(const Value& container, const Value& item) {
@@ -211,35 +196,12 @@ bool Evaluator::contains(const Value& container, const Value& item) {
 
 namespace {
 
-template <std::size_t N>
-std::optional<std::string_view> among(const std::array<std::string_view, N>& names, std::string_view name) {
-  const auto found = std::ranges::find(names, name);
-  return found != names.end() ? std::optional(*found) : std::nullopt;
-}
-
-constexpr std::array<std::string_view, 5> kDictMethods{"items", "keys", "values", "get", "copy"};
-constexpr std::array<std::string_view, 3> kListMethods{"index", "count", "copy"};
-constexpr std::array<std::string_view, 31> kTextMethods{
-    "strip",   "lstrip",  "rstrip",     "split",        "rsplit",       "splitlines", "partition", "rpartition",
-    "lower",   "upper",   "capitalize", "title",        "startswith",   "endswith",   "replace",   "find",
-    "rfind",   "index",   "rindex",     "count",        "join",         "isdigit",    "isalpha",   "isalnum",
-    "isspace", "islower", "isupper",    "removeprefix", "removesuffix", "zfill",      "format"};
-constexpr std::array<std::string_view, 2> kLoopMethods{"cycle", "changed"};
-// They would change the value.
-constexpr std::array<std::string_view, 5> kDictChanges{"clear", "pop", "popitem", "setdefault", "update"};
-constexpr std::array<std::string_view, 8> kListChanges{"append", "clear", "pop", "reverse", "insert", "sort", "extend", "remove"};
-
-// A method of a value by name.
-std::optional<std::string_view> method_of(const Value& value, std::string_view name) {
-  if (value.dict() != nullptr) return among(kDictMethods, name);
-  if (value.list() != nullptr) return among(kListMethods, name);
-  if (value.text() != nullptr) return among(kTextMethods, name);
-  if (value.get<std::shared_ptr<LoopState>>() != nullptr) return among(kLoopMethods, name);
-  return {};
-}
-
+// Methods that would change the value.
 bool changes(const Value& value, std::string_view name) {
-  return (value.dict() != nullptr && among(kDictChanges, name)) || (value.list() != nullptr && among(kListChanges, name));
+  constexpr std::string_view kDict[] = {"clear", "pop", "popitem", "setdefault", "update"};
+  constexpr std::string_view kList[] = {"append", "clear", "pop", "reverse", "insert", "sort", "extend", "remove"};
+  if (value.dict() != nullptr) return std::ranges::find(kDict, name) != std::end(kDict);
+  return value.list() != nullptr && std::ranges::find(kList, name) != std::end(kList);
 }
 
 std::optional<Value> loop_part(const LoopState& loop, std::string_view name) {
@@ -259,8 +221,14 @@ std::optional<Value> loop_part(const LoopState& loop, std::string_view name) {
   return {};
 }
 
-// A part that a name means without being a method or a change.
-std::optional<Value> named_part(const Value& object, const std::string& name) {
+std::string object_name(const Value& value) { return value.is_none() ? "None" : fmt::format("{} object", value.type()); }
+
+}  // namespace
+
+// The part that a name means, but for the keys of a dict.
+std::optional<Value> Evaluator::named_part(const Value& object, const std::string& name) const {
+  if (changes(object, name)) return undefined(fmt::format("access to '{}' of a {} is unsafe", name, object.type()));
+  if (const NamedMethod* known = method_of(object, name)) return std::make_shared<const Callable>(Method{object, known});
   if (NameSpace* const* space = object.get<NameSpace*>()) {
     const auto found = (*space)->names.find(name);
     return found != (*space)->names.end() ? std::optional(found->second) : std::nullopt;
@@ -269,14 +237,8 @@ std::optional<Value> named_part(const Value& object, const std::string& name) {
   return {};
 }
 
-std::string object_name(const Value& value) { return value.is_none() ? "None" : fmt::format("{} object", value.type()); }
-
-}  // namespace
-
 Value Evaluator::attribute(const Value& object, const std::string& name) {
   if (object.is_undefined()) refuse(object, name);
-  if (changes(object, name)) return undefined(fmt::format("access to '{}' of a {} is unsafe", name, object.type()));
-  if (const auto known = method_of(object, name)) return std::make_shared<const Callable>(Method{object, *known});
   if (auto part = named_part(object, name)) return *std::move(part);
   if (const Dict* dict = object.dict()) {
     if (const Value* found = dict->find(name)) return *found;
@@ -291,27 +253,24 @@ Value Evaluator::item(const Value& object, const Value& index) {
     if (const Value* found = dict->find(index)) return *found;
   }
   const auto number = whole(index);
+  // A number below 0 counts from the end.
+  const auto place = [&](std::size_t size) -> std::optional<std::size_t> {
+    const std::int64_t at = *number < 0 ? *number + static_cast<std::int64_t>(size) : *number;
+    return at >= 0 && at < static_cast<std::int64_t>(size) ? std::optional(static_cast<std::size_t>(at)) : std::nullopt;
+  };
   if (const List* list = object.list(); list != nullptr && number && list->kind != ListKind::generator) {
-    const auto size = static_cast<std::int64_t>(list->items.size());
-    const std::int64_t at = *number < 0 ? *number + size : *number;
-    if (at >= 0 && at < size) return list->items[static_cast<std::size_t>(at)];
+    if (const auto at = place(list->items.size())) return list->items[*at];
   }
   if (const Text* text = object.text(); text != nullptr && number) {
     charge(text->size());
-    const auto size = static_cast<std::int64_t>(count_characters(text->bytes()));
-    const std::int64_t at = *number < 0 ? *number + size : *number;
-    if (at >= 0 && at < size) {
-      const std::size_t begin = byte_of(text->bytes(), static_cast<std::size_t>(at));
+    if (const auto at = place(count_characters(text->bytes()))) {
+      const std::size_t begin = byte_of(text->bytes(), *at);
       std::size_t end = begin;
       next_character(text->bytes(), end);
       return made(text->part(begin, end));
     }
   }
   if (const Text* name = index.text()) {
-    if (changes(object, name->bytes())) {
-      return undefined(fmt::format("access to '{}' of a {} is unsafe", name->bytes(), object.type()));
-    }
-    if (const auto known = method_of(object, name->bytes())) return std::make_shared<const Callable>(Method{object, *known});
     if (auto part = named_part(object, name->bytes())) return *std::move(part);
     return undefined(fmt::format("'{}' has no attribute '{}'", object_name(object), name->bytes().substr(0, 80)));
   }

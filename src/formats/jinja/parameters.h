@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <initializer_list>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "formats/jinja/evaluator.h"
@@ -31,5 +32,29 @@ class Parameters {
   std::vector<Value> values_;
   std::vector<bool> given_;
 };
+
+// A call of a filter, with its input, or of a method, with its object.
+struct BuiltIn {
+  Evaluator& evaluator;
+  std::string_view name;
+  const Value& input;
+  CallArguments arguments;
+
+  Parameters take(std::initializer_list<std::string_view> names) {
+    return Parameters(evaluator, name, std::move(arguments), names);
+  }
+  // soft_str(): the input as a text.
+  Text text() const {
+    evaluator.charge(input.weight());
+    return text_of(input);
+  }
+};
+
+// Functions that change a text and take nothing.
+template <Text (*change)(const Text&)>
+Value changed(BuiltIn call) {
+  call.take({});
+  return call.evaluator.made(change(call.text()));
+}
 
 }  // namespace plimsoll::jinja

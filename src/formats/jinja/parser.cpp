@@ -27,7 +27,7 @@ class Parser : ExpressionParser {
  private:
   // Up to a tag of these names, which is then at hand; with none, to the end of the template.
   Body body(std::initializer_list<std::string_view> ends) {
-    const Level level(*this);
+    const Levels level(*this);
     Body body;
     for (;;) {
       const int line = here().line;
@@ -210,7 +210,7 @@ class Parser : ExpressionParser {
   }
 
   Target target(bool with_attribute) {
-    const Level level(*this);
+    const Levels level(*this);
     Target first = one_target(with_attribute);
     if (!at_symbol(",")) return first;
     Target all;

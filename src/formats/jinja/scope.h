@@ -58,9 +58,10 @@ struct GlobalFunction {
   std::string_view name;
 };
 // A method of a value.
+struct NamedMethod;  // methods.cpp
 struct Method {
   Value self;
-  std::string_view name;
+  const NamedMethod* method = nullptr;
 };
 // A macro where it was defined; its body sees the variables of that place.
 struct BoundMacro {

@@ -1,33 +1,23 @@
 #include "formats/jinja/text_functions.h"
 
-#include <algorithm>
+#include <cstring>
 #include <set>
 
-#include "formats/jinja/search.h"
 #include "formats/jinja/unicode.h"
 #include "formats/tokenizer/character.h"
 
 namespace plimsoll::jinja {
 
 Text stripped(const Evaluator& evaluator, const Text& text, const Value& characters, bool left, bool right) {
-  const std::string& bytes = text.bytes();
-  std::size_t begin = 0, end = bytes.size();
-  if (characters.is_undefined() || characters.is_none()) {
-    if (left) begin = space_end(bytes, 0);
-    if (right) end = space_begin(bytes, end, begin);
-    return text.part(begin, end);
-  }
+  const auto strip = [&](auto is) {
+    const std::size_t begin = left ? run_end(text.bytes(), 0, is) : 0;
+    return text.part(begin, right ? run_begin(text.bytes(), text.size(), begin, is) : text.size());
+  };
+  if (characters.is_undefined() || characters.is_none()) return strip(is_space);
   std::set<char32_t> set;
   const std::string& written = evaluator.need_text(characters, "strip").bytes();
   for (std::size_t at = 0; at < written.size();) set.insert(next_character(written, at));
-  for (std::size_t at = begin; left && at < end && set.contains(next_character(bytes, at));) begin = at;
-  while (right && end > begin) {
-    const std::size_t before = character_before(bytes, end);
-    std::size_t at = before;
-    if (!set.contains(next_character(bytes, at))) break;
-    end = before;
-  }
-  return text.part(begin, end);
+  return strip([&](char32_t c) { return set.contains(c); });
 }
 
 Text replaced(Evaluator& evaluator, const Text& text, const Text& from, const Text& to, std::int64_t most) {
@@ -68,6 +58,8 @@ Text lowered(const Text& text) {
   return out;
 }
 
+Text uppered(const Text& text) { return each_stretch_of(text, upper); }
+
 Text capitalized(const Text& text) {
   std::size_t first = 0;
   if (!text.empty()) next_character(text.bytes(), first);
@@ -93,7 +85,7 @@ Text titled(const Text& text, bool filter) {
       append_lowered(out, text, begin, at);
     } else {
       const Text one = text.part(begin, at);
-      out.append(filter ? each_stretch_of(one, upper) : each_stretch_of(one, capitalize));
+      out.append(filter ? uppered(one) : each_stretch_of(one, capitalize));
     }
     inside = !parts;
   }
@@ -127,6 +119,13 @@ std::vector<TextRange> line_ranges(std::string_view text, bool with_ends) {
   }
   if (begin < text.size()) lines.push_back({begin, text.size()});
   return lines;
+}
+
+std::size_t find_bytes(std::string_view text, std::string_view part, std::size_t from) {
+  if (from > text.size()) return std::string_view::npos;
+  if (part.empty()) return from;
+  const void* found = memmem(text.data() + from, text.size() - from, part.data(), part.size());
+  return found == nullptr ? std::string_view::npos : static_cast<std::size_t>(static_cast<const char*>(found) - text.data());
 }
 
 std::string backwards(std::string_view text) { return {text.rbegin(), text.rend()}; }

@@ -6,8 +6,9 @@
 
 namespace plimsoll::jinja {
 
-TokenCursor::Level::Level(TokenCursor& cursor) : cursor(cursor) {
-  if (++cursor.depth_ > kMostDepth) cursor.fail(fmt::format("it is nested deeper than {}", kMostDepth));
+void TokenCursor::Levels::add() {
+  ++count_;
+  if (++cursor_.depth_ > kMostDepth) cursor_.fail(fmt::format("it is nested deeper than {}", kMostDepth));
 }
 
 void TokenCursor::fail(std::string why, std::string expected) const {

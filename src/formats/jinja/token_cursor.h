@@ -18,11 +18,20 @@ class TokenCursor {
   // Keeps a reference to the name.
   TokenCursor(std::string_view source, const std::string& name) : name_(name), tokens_(lex(source, name)) {}
 
-  // One more level for as long as it lives.
-  struct Level {
-    explicit Level(TokenCursor& cursor);
-    ~Level() { --cursor.depth_; }
-    TokenCursor& cursor;
+  // Levels of the tree that is read, for as long as it lives. Nested parts add one, and so does each operator of a chain.
+  class Levels {
+   public:
+    explicit Levels(TokenCursor& cursor, unsigned count = 1) : cursor_(cursor) {
+      while (count_ < count) add();
+    }
+    ~Levels() { cursor_.depth_ -= count_; }
+    Levels(const Levels&) = delete;
+    Levels& operator=(const Levels&) = delete;
+    void add();
+
+   private:
+    TokenCursor& cursor_;
+    unsigned count_ = 0;
   };
 
   [[noreturn]] void fail(std::string why, std::string expected = {}) const;

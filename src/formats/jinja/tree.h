@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -25,6 +26,11 @@ struct Arguments {
 enum class UnaryKind { negative, positive, logical_not };
 enum class BinaryKind { add, subtract, multiply, divide, floor_divide, modulo, power, logical_and, logical_or };
 enum class CompareKind { equal, unequal, less, less_equal, greater, greater_equal, in, not_in };
+// The operators of both, in their order.
+inline constexpr std::string_view kBinarySymbols[] = {"+", "-", "*", "/", "//", "%", "**", "and", "or"};
+inline constexpr std::string_view kCompareSymbols[] = {"==", "!=", "<", "<=", ">", ">=", "in", "not in"};
+constexpr std::string_view symbol(BinaryKind kind) { return kBinarySymbols[static_cast<std::size_t>(kind)]; }
+constexpr std::string_view symbol(CompareKind kind) { return kCompareSymbols[static_cast<std::size_t>(kind)]; }
 
 struct Literal {
   Value value;
@@ -88,7 +94,6 @@ struct Expression {
   using Any = std::variant<Literal, Name, ListDisplay, DictDisplay, Unary, Binary, Comparison, Concatenation, Conditional,
                            Attribute, Item, Slice, Call, Filter, Test>;
   int line = 0;
-  unsigned depth = 1;
   Any any;
 };
 

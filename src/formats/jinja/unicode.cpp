@@ -163,20 +163,10 @@ std::string capitalize(std::string_view text) {
   return out;
 }
 
-std::size_t space_end(std::string_view text, std::size_t from) {
-  std::size_t end = from;
-  for (std::size_t at = from; at < text.size() && is_space(next_character(text, at));) end = at;
-  return end;
-}
+std::size_t space_end(std::string_view text, std::size_t from) { return run_end(text, from, is_space); }
 
 std::size_t space_begin(std::string_view text, std::size_t end, std::size_t least) {
-  while (end > least) {
-    const std::size_t before = character_before(text, end);
-    std::size_t at = before;
-    if (!is_space(next_character(text, at))) break;
-    end = before;
-  }
-  return end;
+  return run_begin(text, end, least, is_space);
 }
 
 std::size_t byte_of(std::string_view text, std::size_t index) {

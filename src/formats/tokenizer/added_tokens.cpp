@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <map>
-#include <optional>
 #include <unordered_map>
 #include <utility>
 
@@ -74,22 +73,6 @@ bool begins_with_word(std::string_view text) {
   return is_word(text.substr(0, end));
 }
 
-std::size_t white_space_begin(std::string_view text, std::size_t end, std::size_t least) {
-  while (end > least) {
-    const std::size_t before = character_before(text, end);
-    std::size_t at = before;
-    if (!is_white_space(next_character(text, at))) break;
-    end = before;
-  }
-  return std::max(end, least);
-}
-
-std::size_t white_space_end(std::string_view text, std::size_t at) {
-  std::size_t end = at;
-  while (at < text.size() && is_white_space(next_character(text, at))) end = at;
-  return end;
-}
-
 }  // namespace
 
 void AddedTokens::build(std::vector<AddedTokenEntry> entries, const TokenTable& tokens, const Normalizer& normalizer,
@@ -110,7 +93,7 @@ void AddedTokens::build(std::vector<AddedTokenEntry> entries, const TokenTable& 
       throw tokenizer_error(where,
                             fmt::format("its added token '{}' has the id {}, and the vocabulary makes it {}",
                                         std::string_view(entry.content).substr(0, 40), entry.id, id),
-                            "the id of the vocabulary, or the next one behind it");
+                            "the id of the vocabulary, or the next one after it");
     }
     ids.emplace(entry.content, id);
     special[id] = special[id] || entry.special;
@@ -162,9 +145,8 @@ std::vector<CutPart> AddedTokens::cut(std::string_view text, bool normalized, st
       from = end;
       const AddedTokenEntry& entry = entries_[found.entry];
       if (entry.single_word && (ends_with_word(text.substr(0, begin)) || begins_with_word(text.substr(end)))) continue;
-      if (entry.lstrip) begin = white_space_begin(text, begin, std::min(done, begin));
-      if (entry.lstrip) begin = std::max(begin, done);
-      if (entry.rstrip) end = white_space_end(text, end);
+      if (entry.lstrip) begin = std::max(run_begin(text, begin, done, is_white_space), done);
+      if (entry.rstrip) end = run_end(text, end, is_white_space);
       if (done < begin) parts.push_back({done, begin});
       parts.push_back({begin, end, entry.id});
       done = std::max(done, end);

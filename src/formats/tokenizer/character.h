@@ -17,6 +17,24 @@ std::size_t character_before(std::string_view text, std::size_t end);
 void append_character(std::string& text, char32_t character);
 std::size_t count_characters(std::string_view text);
 
+// The end of the characters from `from` on that `is` accepts, and the begin of those before `end`, no further than `least`.
+template <class Is>
+std::size_t run_end(std::string_view text, std::size_t from, Is is) {
+  std::size_t end = from;
+  for (std::size_t at = from; at < text.size() && is(next_character(text, at));) end = at;
+  return end;
+}
+template <class Is>
+std::size_t run_begin(std::string_view text, std::size_t end, std::size_t least, Is is) {
+  while (end > least) {
+    const std::size_t before = character_before(text, end);
+    std::size_t at = before;
+    if (!is(next_character(text, at))) break;
+    end = before;
+  }
+  return end;
+}
+
 // White_Space of Unicode; U+180E is none.
 bool is_white_space(char32_t character);
 // Nd, Nl, No.

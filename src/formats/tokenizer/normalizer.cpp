@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <optional>
 #include <utility>
 
 #include "formats/tokenizer/character.h"
@@ -10,155 +11,87 @@
 namespace plimsoll {
 namespace {
 
-// Keeps the characters that `keep` says.
-template <class Keep>
-void filter(Fragment& fragment, Keep&& keep) {
+// Writes the text anew: write(character, its bytes, out) appends to `out`.
+template <class Write>
+void rewrite(Fragment& fragment, Write&& write) {
   std::string out;
   out.reserve(fragment.text.size());
   for (std::size_t at = 0; at < fragment.text.size();) {
     const std::size_t begin = at;
-    const bool kept = keep(next_character(fragment.text, at));
-    if (kept) out.append(fragment.text, begin, at - begin);
-    if (!kept && begin == 0) fragment.at_start = false;
+    const char32_t character = next_character(fragment.text, at);
+    write(character, std::string_view(fragment.text).substr(begin, at - begin), out);
   }
   fragment.text = std::move(out);
 }
 
-class FormStep : public NormalizerStep {
- public:
-  explicit FormStep(NormalForm form) : form_(form) {}
-  void apply(Fragment& fragment) const override { fragment.text = normalized(form_, fragment.text); }
-
- private:
-  NormalForm form_;
-};
+// Keeps the characters that `keep` accepts.
+template <class Keep>
+void filter(Fragment& fragment, Keep&& keep) {
+  bool first = true;
+  rewrite(fragment, [&](char32_t c, std::string_view bytes, std::string& out) {
+    const bool kept = keep(c);
+    if (kept) out += bytes;
+    if (!kept && first) fragment.at_start = false;
+    first = false;
+  });
+}
 
 void lowercase(Fragment& fragment) {
-  std::string out;
-  out.reserve(fragment.text.size());
-  for (std::size_t at = 0; at < fragment.text.size();) append_lowercase(out, next_character(fragment.text, at));
-  fragment.text = std::move(out);
+  rewrite(fragment, [](char32_t c, std::string_view, std::string& out) { append_lowercase(out, c); });
 }
 
-class LowercaseStep : public NormalizerStep {
- public:
-  void apply(Fragment& fragment) const override { lowercase(fragment); }
-};
-
-class PrependStep : public NormalizerStep {
- public:
-  explicit PrependStep(std::string text) : text_(std::move(text)) {}
-  void apply(Fragment& fragment) const override {
-    if (!fragment.text.empty() && !fragment.continues) fragment.text.insert(0, text_);
+void replace(Fragment& fragment, const Search& search, const std::string& content) {
+  std::vector<Match> matches;
+  search.find_all(fragment.text, matches);
+  if (matches.empty()) return;
+  // A replacement of several characters comes from the last of them.
+  const Match& first = matches.front();
+  if (first.begin == 0 && (content.empty() || count_characters(std::string_view(fragment.text).substr(0, first.end)) > 1)) {
+    fragment.at_start = false;
   }
+  fragment.text = search.replaced(fragment.text, content, matches);
+}
 
- private:
-  std::string text_;
-};
+void strip(Fragment& fragment, bool left, bool right) {
+  std::string& text = fragment.text;
+  const std::size_t begin = left ? run_end(text, 0, is_white_space) : 0;
+  const std::size_t end = right ? run_begin(text, text.size(), begin, is_white_space) : text.size();
+  if (begin > 0) fragment.at_start = false;
+  text = text.substr(begin, end - begin);
+}
 
-class ReplaceStep : public NormalizerStep {
- public:
-  explicit ReplaceStep(const Component& component) : search_(component), content_(component.text("content")) {}
-  void apply(Fragment& fragment) const override {
-    std::vector<Match> matches;
-    search_.find_all(fragment.text, matches);
-    if (matches.empty()) return;
-    // A replacement of several characters comes from the last of them.
-    const Match& first = matches.front();
-    if (first.begin == 0 && (content_.empty() || count_characters(std::string_view(fragment.text).substr(0, first.end)) > 1)) {
-      fragment.at_start = false;
-    }
-    fragment.text = search_.replaced(fragment.text, content_, matches);
-  }
+// BERT's clean_text and handle_chinese_chars.
+void clean(Fragment& fragment) {
+  filter(fragment, [](char32_t c) { return c != 0 && c != 0xFFFD && !is_bert_control(c); });
+  rewrite(fragment, [](char32_t c, std::string_view, std::string& out) { append_character(out, is_white_space(c) ? U' ' : c); });
+}
 
- private:
-  Search search_;
-  std::string content_;
-};
+void part_ideographs(Fragment& fragment) {
+  rewrite(fragment, [](char32_t c, std::string_view bytes, std::string& out) {
+    const std::string_view space = is_bert_ideograph(c) ? " " : "";
+    out.append(space).append(bytes).append(space);
+  });
+}
 
-class StripStep : public NormalizerStep {
- public:
-  StripStep(bool left, bool right) : left_(left), right_(right) {}
-  void apply(Fragment& fragment) const override {
-    std::string& text = fragment.text;
-    std::size_t begin = 0, end = text.size();
-    if (left_) {
-      for (std::size_t at = 0; at < end && is_white_space(next_character(text, at)); begin = at) {
-      }
-    }
-    if (right_) {
-      while (end > begin) {
-        const std::size_t before = character_before(text, end);
-        std::size_t at = before;
-        if (!is_white_space(next_character(text, at))) break;
-        end = before;
-      }
-    }
-    if (begin > 0) fragment.at_start = false;
-    text = text.substr(begin, end - begin);
-  }
+void remove_accents(Fragment& fragment) {
+  fragment.text = normalized(NormalForm::nfd, fragment.text);
+  filter(fragment, [](char32_t c) { return !is_bert_accent(c); });
+}
 
- private:
-  bool left_, right_;
-};
-
-class BytesStep : public NormalizerStep {
- public:
-  void apply(Fragment& fragment) const override { fragment.text = in_byte_characters(fragment.text); }
-};
-
-class BertStep : public NormalizerStep {
- public:
-  explicit BertStep(const Component& component)
-      : clean_(component.flag("clean_text")),
-        ideographs_(component.flag("handle_chinese_chars")),
-        lowercase_(component.flag("lowercase")),
-        accents_(component.maybe("strip_accents").value_or(lowercase_)) {}
-
-  void apply(Fragment& fragment) const override {
-    if (clean_) clean(fragment);
-    if (ideographs_) part_ideographs(fragment);
-    if (accents_) {
-      fragment.text = normalized(NormalForm::nfd, fragment.text);
-      filter(fragment, [](char32_t c) { return !is_bert_accent(c); });
-    }
-    if (lowercase_) lowercase(fragment);
-  }
-
- private:
-  static void clean(Fragment& fragment) {
-    filter(fragment, [](char32_t c) { return c != 0 && c != 0xFFFD && !is_bert_control(c); });
-    std::string out;
-    out.reserve(fragment.text.size());
-    for (std::size_t at = 0; at < fragment.text.size();) {
-      const char32_t c = next_character(fragment.text, at);
-      append_character(out, is_white_space(c) ? U' ' : c);
-    }
-    fragment.text = std::move(out);
-  }
-
-  static void part_ideographs(Fragment& fragment) {
-    std::string out;
-    out.reserve(fragment.text.size());
-    for (std::size_t at = 0; at < fragment.text.size();) {
-      const std::size_t begin = at;
-      const bool parted = is_bert_ideograph(next_character(fragment.text, at));
-      if (parted) out += ' ';
-      out.append(fragment.text, begin, at - begin);
-      if (parted) out += ' ';
-    }
-    fragment.text = std::move(out);
-  }
-
-  bool clean_, ideographs_, lowercase_, accents_;
-};
+std::optional<NormalForm> form_named(std::string_view type) {
+  if (type == "NFC") return NormalForm::nfc;
+  if (type == "NFD") return NormalForm::nfd;
+  if (type == "NFKC") return NormalForm::nfkc;
+  if (type == "NFKD") return NormalForm::nfkd;
+  return {};
+}
 
 }  // namespace
 
 void Normalizer::apply(Fragment& fragment) const {
   const std::size_t most = most_grown(fragment.text.size());
   for (const auto& step : steps_) {
-    step->apply(fragment);
+    step(fragment);
     check_grown(fragment.text.size(), most, where_);
   }
 }
@@ -168,26 +101,33 @@ void Normalizer::add(const Component& component) {
   if (steps_.size() == kMostSteps) component.refuse(fmt::format("more than {} steps", kMostSteps));
   if (type == "Sequence") {
     for (const Component& part : component.list("normalizers")) add(part);
-  } else if (type == "NFC") {
-    steps_.push_back(std::make_unique<FormStep>(NormalForm::nfc));
-  } else if (type == "NFD") {
-    steps_.push_back(std::make_unique<FormStep>(NormalForm::nfd));
-  } else if (type == "NFKC") {
-    steps_.push_back(std::make_unique<FormStep>(NormalForm::nfkc));
-  } else if (type == "NFKD") {
-    steps_.push_back(std::make_unique<FormStep>(NormalForm::nfkd));
+  } else if (const auto form = form_named(type)) {
+    steps_.emplace_back([form](Fragment& fragment) { fragment.text = normalized(*form, fragment.text); });
   } else if (type == "Lowercase") {
-    steps_.push_back(std::make_unique<LowercaseStep>());
+    steps_.emplace_back(lowercase);
   } else if (type == "Prepend") {
-    steps_.push_back(std::make_unique<PrependStep>(component.text("prepend")));
+    steps_.emplace_back([text = component.text("prepend")](Fragment& fragment) {
+      if (!fragment.text.empty() && !fragment.continues) fragment.text.insert(0, text);
+    });
   } else if (type == "Replace") {
-    steps_.push_back(std::make_unique<ReplaceStep>(component));
+    steps_.emplace_back([search = Search(component), content = component.text("content")](Fragment& fragment) {
+      replace(fragment, search, content);
+    });
   } else if (type == "Strip") {
-    steps_.push_back(std::make_unique<StripStep>(component.flag("strip_left"), component.flag("strip_right")));
+    steps_.emplace_back([left = component.flag("strip_left"), right = component.flag("strip_right")](Fragment& fragment) {
+      strip(fragment, left, right);
+    });
   } else if (type == "BertNormalizer") {
-    steps_.push_back(std::make_unique<BertStep>(component));
+    const bool cleans = component.flag("clean_text"), ideographs = component.flag("handle_chinese_chars");
+    const bool lowers = component.flag("lowercase"), accents = component.maybe("strip_accents").value_or(lowers);
+    steps_.emplace_back([=](Fragment& fragment) {
+      if (cleans) clean(fragment);
+      if (ideographs) part_ideographs(fragment);
+      if (accents) remove_accents(fragment);
+      if (lowers) lowercase(fragment);
+    });
   } else if (type == "ByteLevel") {
-    steps_.push_back(std::make_unique<BytesStep>());
+    steps_.emplace_back([](Fragment& fragment) { fragment.text = in_byte_characters(fragment.text); });
   } else {
     component.refuse_type();
   }

@@ -1,7 +1,7 @@
 // The normalizer of a tokenizer.json: how text changes before it is cut.
 #pragma once
 
-#include <memory>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -14,12 +14,6 @@ struct Fragment {
   std::string text;
   bool at_start = false;   // its first character comes from the first one of the whole text
   bool continues = false;  // it goes on where a long text was cut: nothing is put in front of it
-};
-
-class NormalizerStep {
- public:
-  virtual ~NormalizerStep() = default;
-  virtual void apply(Fragment& fragment) const = 0;
 };
 
 class Normalizer {
@@ -35,7 +29,7 @@ class Normalizer {
   void add(const Component& component);
 
   std::string where_;
-  std::vector<std::unique_ptr<NormalizerStep>> steps_;
+  std::vector<std::function<void(Fragment&)>> steps_;
 };
 
 }  // namespace plimsoll

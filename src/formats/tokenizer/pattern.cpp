@@ -76,8 +76,9 @@ struct Pattern::State {
   }
 };
 
-Pattern::Pattern(std::string_view onigurumas, std::string where) : state_(new State) {
-  State& state = *state_;
+Pattern::Pattern(std::string_view onigurumas, std::string where) {
+  const auto made = std::make_shared<State>();
+  State& state = *made;
   state.where = std::move(where);
   if (onigurumas.size() > kMaxPattern) {
     throw tokenizer_error(state.where, fmt::format("its pattern has {} bytes", onigurumas.size()),
@@ -108,11 +109,8 @@ Pattern::Pattern(std::string_view onigurumas, std::string where) : state_(new St
     state.stack.reset(pcre2_jit_stack_create(32 << 10, 1 << 20, nullptr));
     if (state.stack) pcre2_jit_stack_assign(state.context.get(), nullptr, state.stack.get());
   }
+  state_ = made;
 }
-
-Pattern::~Pattern() = default;
-Pattern::Pattern(Pattern&&) noexcept = default;
-Pattern& Pattern::operator=(Pattern&&) noexcept = default;
 
 void Pattern::find_all(std::string_view text, std::vector<Match>& matches) const {
   matches.clear();

@@ -19,9 +19,6 @@ class Pattern {
  public:
   // `where` names the part of the file, for messages.
   Pattern(std::string_view onigurumas, std::string where);
-  ~Pattern();
-  Pattern(Pattern&&) noexcept;
-  Pattern& operator=(Pattern&&) noexcept;
 
   // All matches from left to right, as Oniguruma's users iterate: an empty match right behind a match does not count. `text` is
   // valid UTF-8. Replaces what `matches` held.
@@ -29,7 +26,7 @@ class Pattern {
 
  private:
   struct State;
-  std::unique_ptr<State> state_;
+  std::shared_ptr<const State> state_;
 };
 
 // The pattern for PCRE2, compiled with UTF, UCP and MULTILINE and the newline LF.

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <optional>
 #include <utility>
 
 #include "base/error.h"
@@ -13,6 +12,31 @@
 
 namespace plimsoll {
 
+namespace {
+
+// GPT-2's, which ByteLevel uses.
+constexpr std::string_view kWords = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
+// \w of Rust, which Whitespace uses: joiners belong to it, superscript digits do not. Runs of it, and of other characters.
+#define PLIMSOLL_WORD R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\x{200c}\x{200d})"
+constexpr const char* kWordOrSymbols = "[" PLIMSOLL_WORD "]+|[^" PLIMSOLL_WORD R"(\s]+)";
+#undef PLIMSOLL_WORD
+
+std::uint32_t narrow(std::size_t offset) { return static_cast<std::uint32_t>(offset); }
+
+using Step = std::function<void(Pieces&)>;
+// Finds the matches in a text; replaces what `matches` held.
+using Find = std::function<void(std::string_view text, std::vector<Match>& matches)>;
+
+// The fate of the parts of a text that a search finds.
+enum class SplitBehavior { removed, isolated, merged_with_previous, merged_with_next, contiguous };
+
+// A part of a text, and whether it was found.
+struct SplitPart {
+  Match range;
+  bool matched = false;
+};
+
+// All of a text of `size` bytes as matches and what lies between them; `invert` tells the two the other way round.
 void split_parts(std::size_t size, const std::vector<Match>& matches, bool invert, std::vector<SplitPart>& parts) {
   parts.clear();
   std::size_t done = 0;
@@ -24,96 +48,67 @@ void split_parts(std::size_t size, const std::vector<Match>& matches, bool inver
   if (done != size) parts.push_back({{done, size}, invert});
 }
 
-std::vector<Match> split_pieces(const std::vector<SplitPart>& parts, SplitBehavior behavior) {
-  std::vector<Match> pieces;
-  pieces.reserve(parts.size());
+// Merges the parts as the behavior says, in place; some may be empty.
+void merge_parts(std::vector<SplitPart>& parts, SplitBehavior behavior) {
+  const bool next = behavior == SplitBehavior::merged_with_next;
+  const bool merges = next || behavior == SplitBehavior::merged_with_previous;
+  if (behavior == SplitBehavior::removed) std::erase_if(parts, [](const SplitPart& part) { return part.matched; });
+  if (next) std::ranges::reverse(parts);
+  std::size_t kept = 0;
   bool before = false;  // the part before matched
-  switch (behavior) {
-    case SplitBehavior::removed:
-      for (const SplitPart& part : parts) {
-        if (!part.matched) pieces.push_back(part.range);
-      }
-      break;
-    case SplitBehavior::isolated:
-      for (const SplitPart& part : parts) pieces.push_back(part.range);
-      break;
-    case SplitBehavior::contiguous:
-      for (const SplitPart& part : parts) {
-        if (part.matched == before && !pieces.empty()) {
-          pieces.back().end = part.range.end;
-        } else {
-          pieces.push_back(part.range);
-        }
-        before = part.matched;
-      }
-      break;
-    case SplitBehavior::merged_with_previous:
-      for (const SplitPart& part : parts) {
-        if (part.matched && !before && !pieces.empty()) {
-          pieces.back().end = part.range.end;
-        } else {
-          pieces.push_back(part.range);
-        }
-        before = part.matched;
-      }
-      break;
-    case SplitBehavior::merged_with_next:
-      for (auto part = parts.rbegin(); part != parts.rend(); ++part) {
-        if (part->matched && !before && !pieces.empty()) {
-          pieces.back().begin = part->range.begin;
-        } else {
-          pieces.push_back(part->range);
-        }
-        before = part->matched;
-      }
-      std::ranges::reverse(pieces);
-      break;
-  }
-  return pieces;
-}
-
-namespace {
-
-// GPT-2's, which ByteLevel uses.
-constexpr std::string_view kWords = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
-
-std::uint32_t narrow(std::size_t offset) { return static_cast<std::uint32_t>(offset); }
-
-// Cuts every piece; `find(text, matches)` finds in one.
-template <class Find>
-void split(Pieces& pieces, Find&& find, SplitBehavior behavior, bool invert) {
-  std::vector<Piece> out;
-  std::vector<Match> matches;
-  std::vector<SplitPart> parts;
-  out.reserve(pieces.pieces.size());
-  for (const Piece& piece : pieces.pieces) {
-    const std::string_view text = pieces.of(piece);
-    find(text, matches);
-    split_parts(text.size(), matches, invert, parts);
-    const auto put = [&](const Match& range) {
-      if (range.begin == range.end) return;
-      const bool first = range.begin == 0;
-      out.push_back({piece.begin + narrow(range.begin), piece.begin + narrow(range.end), piece.at_start && first,
-                     piece.continues && first});
-    };
-    if (behavior == SplitBehavior::isolated) {
-      for (const SplitPart& part : parts) put(part.range);
+  for (const SplitPart part : parts) {
+    const bool joins = behavior == SplitBehavior::contiguous ? part.matched == before : merges && part.matched && !before;
+    before = part.matched;
+    if (kept == 0 || !joins) {
+      parts[kept++] = part;
+    } else if (Match& last = parts[kept - 1].range; next) {
+      last.begin = part.range.begin;
     } else {
-      for (const Match& range : split_pieces(parts, behavior)) put(range);
+      last.end = part.range.end;
     }
   }
-  pieces.pieces = std::move(out);
+  parts.resize(kept);
+  if (next) std::ranges::reverse(parts);
+}
+
+// Cuts every piece at what `find` finds in it.
+Step split_at(Find find, SplitBehavior behavior, bool invert = false) {
+  return [=](Pieces& pieces) {
+    std::vector<Piece> out;
+    std::vector<Match> matches;
+    std::vector<SplitPart> parts;
+    out.reserve(pieces.pieces.size());
+    for (const Piece& piece : pieces.pieces) {
+      const std::string_view text = pieces.of(piece);
+      find(text, matches);
+      split_parts(text.size(), matches, invert, parts);
+      merge_parts(parts, behavior);
+      for (const auto& [range, matched] : parts) {
+        if (range.begin == range.end) continue;
+        const bool first = range.begin == 0;
+        out.push_back({piece.begin + narrow(range.begin), piece.begin + narrow(range.end), piece.at_start && first,
+                       piece.continues && first});
+      }
+    }
+    pieces.pieces = std::move(out);
+  };
 }
 
 // Finds single characters of a class.
 template <class Is>
-auto characters(Is is) {
+Find characters(Is is) {
   return [is](std::string_view text, std::vector<Match>& matches) {
     matches.clear();
     for (std::size_t at = 0; at < text.size();) {
       const std::size_t begin = at;
       if (is(next_character(text, at))) matches.push_back({begin, at});
     }
+  };
+}
+
+Find matches_of(std::string_view pattern, const Component& component) {
+  return [pattern = Pattern(pattern, component.where())](std::string_view text, std::vector<Match>& matches) {
+    pattern.find_all(text, matches);
   };
 }
 
@@ -131,32 +126,13 @@ void rewrite(Pieces& pieces, Write&& write) {
   pieces.text = std::move(out);
 }
 
-class BytesStep : public PreTokenizerStep {
- public:
-  explicit BytesStep(const Component& component) : prefix_(component.flag("add_prefix_space")) {
-    component.flag("trim_offsets", true);
-    if (component.flag("use_regex", true)) words_.emplace(kWords, component.where());
-  }
-
-  void apply(Pieces& pieces) const override {
-    if (prefix_) {
-      rewrite(pieces, [](const Piece& piece, std::string_view text, std::string& out) {
-        if (!text.starts_with(' ') && !piece.continues) out += ' ';
-        out += text;
-      });
-    }
-    if (words_) {
-      split(
-          pieces, [&](std::string_view text, std::vector<Match>& matches) { words_->find_all(text, matches); },
-          SplitBehavior::isolated, false);
-    }
-    pieces.bytes = true;
-  }
-
- private:
-  bool prefix_;
-  std::optional<Pattern> words_;
-};
+// A space before every piece that has none.
+void add_spaces(Pieces& pieces) {
+  rewrite(pieces, [](const Piece& piece, std::string_view text, std::string& out) {
+    if (!text.starts_with(' ') && !piece.continues) out += ' ';
+    out += text;
+  });
+}
 
 SplitBehavior behavior_of(const Component& component, const std::string& name) {
   constexpr std::array<std::pair<std::string_view, SplitBehavior>, 5> kNames{
@@ -171,62 +147,13 @@ SplitBehavior behavior_of(const Component& component, const std::string& name) {
   component.refuse(fmt::format("its behavior is '{}'", name));
 }
 
-class SplitStep : public PreTokenizerStep {
- public:
-  explicit SplitStep(const Component& component)
-      : search_(component), behavior_(behavior_of(component, component.text("behavior"))), invert_(component.flag("invert")) {}
-  void apply(Pieces& pieces) const override {
-    split(
-        pieces, [&](std::string_view text, std::vector<Match>& matches) { search_.find_all(text, matches); }, behavior_, invert_);
-  }
+// The spaces of a piece as marks, with one more before some pieces.
+struct Metaspace {
+  std::string mark;
+  bool always = false, first = false;  // the pieces that get a mark: all, or that at the begin of a text
 
- private:
-  Search search_;
-  SplitBehavior behavior_;
-  bool invert_;
-};
-
-// Cuts at characters of a class.
-template <class Is>
-class CharacterStep : public PreTokenizerStep {
- public:
-  CharacterStep(Is is, SplitBehavior behavior) : is_(is), behavior_(behavior) {}
-  void apply(Pieces& pieces) const override { split(pieces, characters(is_), behavior_, false); }
-
- private:
-  Is is_;
-  SplitBehavior behavior_;
-};
-
-template <class Is>
-std::unique_ptr<PreTokenizerStep> at_characters(Is is, SplitBehavior behavior) {
-  return std::make_unique<CharacterStep<Is>>(is, behavior);
-}
-
-// Words and runs of other characters; white space goes.
-class WordStep : public PreTokenizerStep {
- public:
-  explicit WordStep(const Component& component) : words_(word_or_symbols(), component.where()) {}
-  void apply(Pieces& pieces) const override {
-    split(
-        pieces, [&](std::string_view text, std::vector<Match>& matches) { words_.find_all(text, matches); },
-        SplitBehavior::removed, true);
-  }
-
- private:
-  // \w of Rust, which Whitespace uses: joiners belong to it, superscript digits do not.
-  static std::string word_or_symbols() {
-    const std::string word = R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\x{200c}\x{200d})";
-    return fmt::format(R"([{0}]+|[^{0}\s]+)", word);
-  }
-  Pattern words_;
-};
-
-class MetaspaceStep : public PreTokenizerStep {
- public:
-  explicit MetaspaceStep(const Component& component) : split_(component.flag("split", true)) {
-    mark_character_ = component.character("replacement");
-    append_character(mark_, mark_character_);
+  explicit Metaspace(const Component& component) {
+    append_character(mark, component.character("replacement"));
     std::string scheme = component.text("prepend_scheme", "always");
     if (component.maybe("add_prefix_space") == false) {
       if (component.text("prepend_scheme", "never") != "never")
@@ -235,31 +162,19 @@ class MetaspaceStep : public PreTokenizerStep {
     }
     if (scheme != "always" && scheme != "first" && scheme != "never")
       component.refuse(fmt::format("its prepend_scheme is '{}'", scheme));
-    always_ = scheme == "always";
-    first_ = scheme == "first";
+    always = scheme == "always";
+    first = scheme == "first";
   }
 
-  void apply(Pieces& pieces) const override {
+  void operator()(Pieces& pieces) const {
     rewrite(pieces, [&](const Piece& piece, std::string_view text, std::string& out) {
       const std::size_t begin = out.size();
-      const bool prefixed = (always_ || (first_ && piece.at_start)) && !piece.continues;
-      if (prefixed && !text.starts_with(' ') && !text.starts_with(mark_)) out += mark_;
-      for (std::size_t at = 0; at < text.size();) {
-        const std::size_t space = std::min(text.find(' ', at), text.size());
-        out += text.substr(at, space - at);
-        if (space < text.size()) out += mark_;
-        at = space + 1;
-      }
-      ensure(out.size() > begin, "MetaspaceStep", "a piece is empty");
+      const bool prefixed = (always || (first && piece.at_start)) && !piece.continues;
+      if (prefixed && !text.starts_with(' ') && !text.starts_with(mark)) out += mark;
+      for (const char c : text) c == ' ' ? out += mark : out += c;
+      ensure(out.size() > begin, "Metaspace", "a piece is empty");
     });
-    if (!split_) return;
-    split(pieces, characters([mark = mark_character_](char32_t c) { return c == mark; }), SplitBehavior::merged_with_next, false);
   }
-
- private:
-  std::string mark_;
-  char32_t mark_character_ = 0;
-  bool always_ = false, first_ = false, split_;
 };
 
 }  // namespace
@@ -275,7 +190,7 @@ Pieces PreTokenizer::cut(Fragment fragment) const {
     if (std::exchange(pieces.bytes, false)) {
       rewrite(pieces, [](const Piece&, std::string_view text, std::string& out) { out += in_byte_characters(text); });
     }
-    step->apply(pieces);
+    step(pieces);
     check_grown(pieces.text.size(), most, where_);
   }
   return pieces;
@@ -287,24 +202,38 @@ void PreTokenizer::add(const Component& component) {
   if (type == "Sequence") {
     for (const Component& part : component.list("pretokenizers")) add(part);
   } else if (type == "ByteLevel") {
-    steps_.push_back(std::make_unique<BytesStep>(component));
+    if (component.flag("add_prefix_space")) steps_.emplace_back(add_spaces);
+    component.flag("trim_offsets", true);
+    if (component.flag("use_regex", true)) {
+      steps_.push_back(split_at(matches_of(kWords, component), SplitBehavior::isolated));
+    }
+    steps_.emplace_back([](Pieces& pieces) { pieces.bytes = true; });
     byte_level_ = true;
   } else if (type == "Split") {
-    steps_.push_back(std::make_unique<SplitStep>(component));
+    const auto find = [search = Search(component)](std::string_view text, std::vector<Match>& matches) {
+      search.find_all(text, matches);
+    };
+    const SplitBehavior behavior = behavior_of(component, component.text("behavior"));
+    steps_.push_back(split_at(find, behavior, component.flag("invert")));
   } else if (type == "Digits") {
     const bool single = component.flag("individual_digits");
-    steps_.push_back(at_characters(is_numeric, single ? SplitBehavior::isolated : SplitBehavior::contiguous));
+    steps_.push_back(split_at(characters(is_numeric), single ? SplitBehavior::isolated : SplitBehavior::contiguous));
   } else if (type == "Metaspace") {
-    steps_.push_back(std::make_unique<MetaspaceStep>(component));
+    const bool splits = component.flag("split", true);
+    const char32_t mark = component.character("replacement");
+    steps_.emplace_back(Metaspace(component));
+    if (splits) {
+      steps_.push_back(split_at(characters([mark](char32_t c) { return c == mark; }), SplitBehavior::merged_with_next));
+    }
   } else if (type == "Whitespace") {
-    steps_.push_back(std::make_unique<WordStep>(component));
+    steps_.push_back(split_at(matches_of(kWordOrSymbols, component), SplitBehavior::removed, /*invert=*/true));
   } else if (type == "WhitespaceSplit") {
-    steps_.push_back(at_characters(is_white_space, SplitBehavior::removed));
+    steps_.push_back(split_at(characters(is_white_space), SplitBehavior::removed));
   } else if (type == "Punctuation") {
-    steps_.push_back(at_characters(is_punctuation, behavior_of(component, component.text("behavior", "Isolated"))));
+    steps_.push_back(split_at(characters(is_punctuation), behavior_of(component, component.text("behavior", "Isolated"))));
   } else if (type == "BertPreTokenizer") {
-    steps_.push_back(at_characters(is_white_space, SplitBehavior::removed));
-    steps_.push_back(at_characters(is_punctuation, SplitBehavior::isolated));
+    steps_.push_back(split_at(characters(is_white_space), SplitBehavior::removed));
+    steps_.push_back(split_at(characters(is_punctuation), SplitBehavior::isolated));
   } else {
     component.refuse_type();
   }

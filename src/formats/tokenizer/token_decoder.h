@@ -1,7 +1,7 @@
 // The decoder of a tokenizer.json: the texts of tokens become one text.
 #pragma once
 
-#include <memory>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -9,14 +9,6 @@
 #include "formats/tokenizer/component.h"
 
 namespace plimsoll {
-
-class DecoderStep {
- public:
-  virtual ~DecoderStep() = default;
-  virtual void apply(std::vector<std::string>& tokens) const = 0;
-  // A token in the middle of a text, as bytes that may be a part of a character.
-  virtual void apply_inside(std::string& token) const = 0;
-};
 
 class TokenDecoder {
  public:
@@ -30,10 +22,17 @@ class TokenDecoder {
   std::string inside(std::string token) const;
 
  private:
+  struct Step {
+    std::function<void(std::vector<std::string>& tokens)> apply;
+    // A token in the middle of a text, as bytes that may be a part of a character.
+    std::function<void(std::string& token)> apply_inside;
+  };
   void add(const Component& component);
+  // A step that changes each token by itself.
+  void add_each(std::function<void(std::string&)> change);
 
   std::string where_;
-  std::vector<std::unique_ptr<DecoderStep>> steps_;
+  std::vector<Step> steps_;
   std::size_t separate_ = 0;  // steps that see tokens apart
   bool fused_ = false, given_ = false;
 };

@@ -152,7 +152,7 @@ class PartEvents : public Events {
 
   // Into the JSON that stays.
   Json* put(Json&& json) {
-    if (++values_ > kMostValues) refuse(fmt::format("it has more than {} values beside tokens and merges", kMostValues));
+    if (++values_ > kMostValues) refuse(fmt::format("it has more than {} values in addition to tokens and merges", kMostValues));
     Json& parent = open_.empty() ? *file_.parts : *open_.back();
     if (parent.is_array()) {
       parent.push_back(std::move(json));

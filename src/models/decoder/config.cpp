@@ -34,6 +34,11 @@ Activation read_activation(const ConfigReader& reader) {
                       R"(one of "silu", "gelu", "gelu_new", "gelu_pytorch_tanh")");
 }
 
+// Values of rope_type.
+constexpr std::pair<const char*, RotaryScaling> kScalings[] = {
+    {"default", RotaryScaling::none},    {"linear", RotaryScaling::linear}, {"dynamic", RotaryScaling::dynamic},
+    {"llama3", RotaryScaling::by_bands}, {"yarn", RotaryScaling::yarn},     {"longrope", RotaryScaling::longrope}};
+
 // Keys of the rotary embedding: a dictionary rope_parameters (transformers 5), or rope_scaling and keys of the file (4).
 class RopeReader {
  public:
@@ -54,12 +59,12 @@ class RopeReader {
     }
     rope.scaling = scaling();
     const bool two_contexts =
-        rope.scaling == RotaryScaling::llama3 || rope.scaling == RotaryScaling::yarn || rope.scaling == RotaryScaling::longrope;
+        rope.scaling == RotaryScaling::by_bands || rope.scaling == RotaryScaling::yarn || rope.scaling == RotaryScaling::longrope;
     if (two_contexts) rope.original = original(config.context);
     const bool by_ratio = rope.scaling == RotaryScaling::longrope;
     rope.factor = rope.scaling == RotaryScaling::none || by_ratio ? within("factor", 0, 1e-6, 1e6) : needed("factor");
     if (rope.scaling == RotaryScaling::none) rope.factor = 0;
-    if (rope.scaling == RotaryScaling::llama3) read_llama3(rope);
+    if (rope.scaling == RotaryScaling::by_bands) read_bands(rope);
     if (rope.scaling == RotaryScaling::yarn) read_yarn(rope);
     if (rope.scaling == RotaryScaling::longrope) read_longrope(config);
     if (two_contexts && rope.original < 2) throw refuse("original_max_position_embeddings is 1", "2 or more");
@@ -101,10 +106,7 @@ class RopeReader {
       if (rope_.empty() || !has(rope_, "factor")) return RotaryScaling::none;
       throw refuse("rope_type is missing", "one of default, linear, dynamic, llama3, yarn, longrope");
     }
-    constexpr std::pair<const char*, RotaryScaling> kKinds[] = {
-        {"default", RotaryScaling::none},  {"linear", RotaryScaling::linear}, {"dynamic", RotaryScaling::dynamic},
-        {"llama3", RotaryScaling::llama3}, {"yarn", RotaryScaling::yarn},     {"longrope", RotaryScaling::longrope}};
-    for (const auto& [name, kind] : kKinds) {
+    for (const auto& [name, kind] : kScalings) {
       if (*found == name) return kind;
     }
     throw refuse(fmt::format("rope_type is {}", ConfigReader::shown(*found)),
@@ -121,7 +123,7 @@ class RopeReader {
     return static_cast<std::int64_t>(value);
   }
 
-  void read_llama3(ops::RotaryAttributes& rope) const {
+  void read_bands(ops::RotaryAttributes& rope) const {
     rope.low = needed("low_freq_factor"), rope.high = needed("high_freq_factor");
     if (rope.low <= rope.high) return;
     throw refuse(fmt::format("low_freq_factor is {} and high_freq_factor is {}", rope.low, rope.high), "the lower one first");
@@ -170,18 +172,6 @@ std::int64_t read_padding(const ConfigReader& reader, std::int64_t vocab) {
   if (value.is_number_integer() && value >= 0 && value < vocab) return value.get<std::int64_t>();
   throw reader.refuse(fmt::format("pad_token_id is {}", ConfigReader::shown(value)),
                       fmt::format("null or a token from 0 to {}", vocab - 1));
-}
-
-const char* scaling_name(RotaryScaling scaling) {
-  switch (scaling) {
-    case RotaryScaling::none: return "default";
-    case RotaryScaling::linear: return "linear";
-    case RotaryScaling::dynamic: return "dynamic";
-    case RotaryScaling::llama3: return "llama3";
-    case RotaryScaling::yarn: return "yarn";
-    case RotaryScaling::longrope: return "longrope";
-  }
-  return "";
 }
 
 }  // namespace
@@ -283,7 +273,8 @@ void write_decoder(const DecoderKind& kind, const DecoderConfig& config, const s
   json["hidden_act"] = "silu";
   json["rms_norm_eps"] = c.norm_epsilon;
   json["rope_theta"] = c.rope.theta;
-  json["rope_parameters"] = {{"rope_type", scaling_name(c.rope.scaling)}, {"rope_theta", c.rope.theta}};
+  const char* const type = std::ranges::find(kScalings, c.rope.scaling, [](const auto& each) { return each.second; })->first;
+  json["rope_parameters"] = {{"rope_type", type}, {"rope_theta", c.rope.theta}};
   json["attention_bias"] = c.qkv_bias;
   json["mlp_bias"] = c.mlp_bias;
   json["attention_dropout"] = c.attention_dropout;

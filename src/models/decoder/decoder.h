@@ -71,7 +71,7 @@ struct DecoderKind {
   std::string_view kind;          // model_type
   std::string_view architecture;  // the class in transformers
   DecoderConfig (*read)(const ConfigReader&) = nullptr;
-  DecoderConfig (*fresh)() = nullptr;  // the start for keys of [model]
+  DecoderConfig (*fresh)() = nullptr;  // the start for keys of [model]; null: the defaults above
   DecoderGguf gguf;
 };
 
@@ -107,9 +107,9 @@ void decoder_gguf_config(const DecoderKind& kind, const GgufModelKeys& keys, nlo
 GgufLayout decoder_gguf_layout(const DecoderKind& kind, const GgufModelKeys& keys);
 GgufModel decoder_gguf(const DecoderKind& kind, const ModelConfig& config);
 // Llama 3's divisors of the angles, one for each pair.
-std::vector<float> llama3_divisors(const ops::RotaryAttributes& rope, std::int64_t pairs);
+std::vector<float> band_divisors(const ops::RotaryAttributes& rope, std::int64_t pairs);
 // Empty if no scaling of Llama 3 has these divisors. `original`: the context before the scaling; 0: unknown.
-std::optional<ops::RotaryAttributes> llama3_rope_of(std::span<const float> divisors, double theta, std::int64_t original);
+std::optional<ops::RotaryAttributes> rope_of_divisors(std::span<const float> divisors, double theta, std::int64_t original);
 
 template <const DecoderKind& kKind>
 inline constexpr GgufForm kDecoderGguf{
@@ -121,7 +121,7 @@ template <const DecoderKind& kKind, const Family& kSelf>
 constexpr Family make_decoder_family(std::string_view title) {
   return {.kind = kKind.kind,
           .title = title,
-          .defaults = [] { return ModelConfig(kSelf, kKind.fresh()); },
+          .defaults = [] { return ModelConfig(kSelf, kKind.fresh != nullptr ? kKind.fresh() : DecoderConfig()); },
           .presets = nullptr,
           .keys = decoder_keys,
           .read = [](const ConfigReader& reader) { return ModelConfig(kSelf, kKind.read(reader)); },

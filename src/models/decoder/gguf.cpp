@@ -49,7 +49,7 @@ double rounded(double value) { return std::round(value * 1000) / 1000; }
 
 }  // namespace
 
-std::vector<float> llama3_divisors(const ops::RotaryAttributes& rope, std::int64_t pairs) {
+std::vector<float> band_divisors(const ops::RotaryAttributes& rope, std::int64_t pairs) {
   std::vector<float> divisors(static_cast<std::size_t>(pairs));
   for (std::size_t pair = 0; pair < divisors.size(); ++pair) {
     divisors[pair] = static_cast<float>(divisor_of(wavelength(pair, divisors.size(), rope.theta), rope));
@@ -59,7 +59,7 @@ std::vector<float> llama3_divisors(const ops::RotaryAttributes& rope, std::int64
 
 // Between the two thresholds the inverse of a divisor is linear in the inverse of the wavelength. The line gives original / low
 // and high / low; without the original context, low is 1.
-std::optional<ops::RotaryAttributes> llama3_rope_of(std::span<const float> divisors, double theta, std::int64_t original) {
+std::optional<ops::RotaryAttributes> rope_of_divisors(std::span<const float> divisors, double theta, std::int64_t original) {
   ops::RotaryAttributes rope;
   rope.theta = theta, rope.low = 1, rope.high = 4, rope.original = original > 0 ? original : 8192;
   for (const float divisor : divisors) rope.factor = std::max(rope.factor, std::stod(fmt::format("{}", divisor)));
@@ -135,7 +135,7 @@ OrderedJson rope_scaling(const GgufModelKeys& keys, double theta, std::int64_t h
   const std::int64_t original = keys.size("rope.scaling.original_context_length").value_or(0);
   const std::vector<float> divisors = rope_divisors(keys.file(), head_size / 2);
   if (std::ranges::any_of(divisors, [](float divisor) { return divisor != 1; })) {
-    const auto rope = llama3_rope_of(divisors, theta, original);
+    const auto rope = rope_of_divisors(divisors, theta, original);
     if (yarn || linear || !rope) {
       throw keys.file().malformed("rope_freqs.weight holds other divisors than those of Llama 3",
                                   "the angles of Llama 3, or none");
@@ -182,14 +182,14 @@ void put_rope(const DecoderConfig& c, const std::string& prefix, GgufModel& mode
       model.keys.put(prefix + "rope.scaling.type", "linear");
       model.keys.put_number(prefix + "rope.scaling.factor", rope.factor);
       return;
-    case RotaryScaling::llama3:
-      model.rope_divisors = llama3_divisors(rope, c.head_size / 2);
+    case RotaryScaling::by_bands:
+      model.rope_divisors = band_divisors(rope, c.head_size / 2);
       model.keys.put_whole(prefix + "rope.scaling.original_context_length", rope.original);
       return;
     case RotaryScaling::yarn: {
       const ops::RotaryAttributes usual;
       if (!rope.truncate || rope.attention_factor > 0 || rope.mscale != 0 || rope.mscale_all_dim != 0) {
-        throw refuse("its YaRN has settings of its own beside the factor", "YaRN of its usual settings");
+        throw refuse("its YaRN has settings in addition to the factor", "YaRN of its usual settings");
       }
       model.keys.put(prefix + "rope.scaling.type", "yarn");
       model.keys.put_number(prefix + "rope.scaling.factor", rope.factor);

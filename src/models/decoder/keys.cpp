@@ -15,24 +15,6 @@ using S = Setting;
 
 DecoderConfig of(const M& config) { return config.as<DecoderConfig>().settled(); }
 
-template <std::int64_t DecoderConfig::*kField>
-std::string size_text(const M& config) {
-  return toml_text(of(config).*kField);
-}
-
-template <std::int64_t DecoderConfig::*kField, std::int64_t kMost>
-ModelKey size_key(std::string_view name, bool required, std::string_view comment, std::string_view example,
-                  std::int64_t (*step)(const M&) = nullptr) {
-  return {.name = name,
-          .size = true,
-          .required = required,
-          .comment = comment,
-          .example = example,
-          .set = set_size<kField, 1, kMost>,
-          .text = size_text<kField>,
-          .step = step};
-}
-
 // Heads divide the width unless their size is given; their sizes stay even.
 std::int64_t width_step(const M& config) {
   const DecoderConfig& c = config.as<DecoderConfig>();

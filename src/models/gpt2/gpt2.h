@@ -26,6 +26,8 @@ struct Gpt2Config {
   bool byte_vocabulary = false;  // token ids are the bytes of the text; there is no vocab.json
   bool tied = true;              // the token table is also the head
 
+  const Gpt2Config& settled() const { return *this; }  // no size stands for a rule
+
   friend bool operator==(const Gpt2Config&, const Gpt2Config&) = default;
   template <class V>
   void fields(V&& v) const {

@@ -14,11 +14,6 @@ using S = Setting;
 
 const Gpt2Config& of(const M& config) { return config.as<Gpt2Config>(); }
 
-template <std::int64_t Gpt2Config::*kField>
-std::string size_text(const M& config) {
-  return toml_text(of(config).*kField);
-}
-
 M set_dropout(const M& config, const S& setting) {
   return config.with<Gpt2Config>(
       [&](Gpt2Config& c) { c.embedding_dropout = c.attention_dropout = c.residual_dropout = number(setting, 0, kBelowOne); });
@@ -49,29 +44,10 @@ std::string nearest_heads(std::int64_t width, std::int64_t heads) {
 
 std::span<const ModelKey> gpt2_keys() {
   static const std::array kKeys{
-      ModelKey{.name = "layers",
-               .size = true,
-               .required = true,
-               .comment = "number of blocks",
-               .example = "12",
-               .set = set_size<&Gpt2Config::layers, 1, kMaxLayers>,
-               .text = size_text<&Gpt2Config::layers>,
-               .step = every<1>},
-      ModelKey{.name = "width",
-               .size = true,
-               .required = true,
-               .comment = "numbers per token between the blocks, a multiple of the heads",
-               .example = "768",
-               .set = set_size<&Gpt2Config::width, 1, kMaxWidth>,
-               .text = size_text<&Gpt2Config::width>,
-               .step = [](const M& config) { return of(config).heads; }},
-      ModelKey{.name = "heads",
-               .size = true,
-               .required = true,
-               .comment = "attention heads of a block",
-               .example = "12",
-               .set = set_size<&Gpt2Config::heads, 1, kMaxHeads>,
-               .text = size_text<&Gpt2Config::heads>},
+      size_key<&Gpt2Config::layers, kMaxLayers>("layers", true, "number of blocks", "12", every<1>),
+      size_key<&Gpt2Config::width, kMaxWidth>("width", true, "numbers per token between the blocks, a multiple of the heads",
+                                              "768", [](const M& config) { return of(config).heads; }),
+      size_key<&Gpt2Config::heads, kMaxHeads>("heads", true, "attention heads of a block", "12"),
       ModelKey{.name = "vocab",
                .required = true,
                .comment = "number of different tokens; 256 for bytes",

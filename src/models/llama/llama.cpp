@@ -1,5 +1,5 @@
-#include "models/llama/llama.h"
-
+// Llama 2, 3 and 3.x, SmolLM2 and all other models of model_type "llama". Source: transformers, models/llama.
+#include "models/all.h"
 #include "models/decoder/decoder.h"
 
 namespace plimsoll {
@@ -12,13 +12,11 @@ DecoderConfig read(const ConfigReader& reader) {
   return config;
 }
 
-DecoderConfig fresh() { return {}; }
-
 constexpr DecoderKind kKind{
     "llama",
     "LlamaForCausalLM",
     read,
-    fresh,
+    nullptr,
     {.architecture = "llama", .interleaved = true, .window = true, .attention_bias = true, .mlp_bias = true}};
 
 }  // namespace

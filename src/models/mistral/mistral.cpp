@@ -1,7 +1,7 @@
-#include "models/mistral/mistral.h"
-
+// Mistral: a sliding window on every layer if the file has one. Source: transformers, models/mistral.
 #include <nlohmann/json.hpp>
 
+#include "models/all.h"
 #include "models/decoder/decoder.h"
 
 namespace plimsoll {
@@ -16,10 +16,8 @@ DecoderConfig read(const ConfigReader& reader) {
   return config;
 }
 
-DecoderConfig fresh() { return {}; }
-
 constexpr DecoderKind kKind{
-    "mistral", "MistralForCausalLM", read, fresh, {.architecture = "llama", .interleaved = true, .window = true}};
+    "mistral", "MistralForCausalLM", read, nullptr, {.architecture = "llama", .interleaved = true, .window = true}};
 
 }  // namespace
 

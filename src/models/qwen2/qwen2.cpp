@@ -1,5 +1,5 @@
-#include "models/qwen2/qwen2.h"
-
+// Qwen2 and Qwen2.5: biases of queries, keys and values. Source: transformers, models/qwen2.
+#include "models/all.h"
 #include "models/decoder/decoder.h"
 
 namespace plimsoll {

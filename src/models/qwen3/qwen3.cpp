@@ -1,5 +1,5 @@
-#include "models/qwen3/qwen3.h"
-
+// Qwen3 without experts: RMS norms of each head of queries and keys. Source: transformers, models/qwen3.
+#include "models/all.h"
 #include "models/decoder/decoder.h"
 
 namespace plimsoll {

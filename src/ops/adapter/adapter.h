@@ -12,23 +12,14 @@ namespace plimsoll::ops {
 struct MagnitudeAttributes {
   bool bias = false;        // x has one, which is taken off before and added after
   bool accumulate = false;  // of the gradient
-  friend bool operator==(const MagnitudeAttributes&, const MagnitudeAttributes&) = default;
-  template <class V>
-  void fields(V&& v) const {
-    v("bias", bias), v("accumulate", accumulate);
-  }
+  PLIMSOLL_FIELDS(bias, accumulate)
 };
 
 struct RowNormAttributes {
   double scale = 1;
   bool inputs_first = false;               // W is stored as [inputs, outputs]
   std::optional<BlockMatrix> blocks = {};  // of a W that is stored in them
-  friend bool operator==(const RowNormAttributes&, const RowNormAttributes&) = default;
-  template <class V>
-  void fields(V&& v) const {
-    v("scale", scale), v("inputs_first", inputs_first);
-    if (blocks) v("blocks", *blocks);
-  }
+  PLIMSOLL_FIELDS(scale, inputs_first, blocks)
 };
 
 // x and y are fp32, bf16 or fp16, all others fp32.

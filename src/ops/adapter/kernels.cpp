@@ -5,14 +5,12 @@
 #include <cstring>
 
 #include "base/error.h"
-#include "ops/elementwise/tiles.h"
-#include "tensor/half.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/adapter/kernels.cpp"
 #include "hwy/foreach_target.h"
 
-#include "device/cpu/narrow-inl.h"
+#include "device/cpu/map-inl.h"
 #include "hwy/highway.h"
 
 #ifndef PLIMSOLL_OPS_ADAPTER_KERNELS_ONCE_
@@ -22,10 +20,6 @@ namespace plimsoll::cpu::adapter {
 inline constexpr std::int64_t kColumns = 256;  // of one task
 inline constexpr std::int64_t kPiece = 1024;   // elements of a row that are summed in fp32 lanes
 
-struct Sum {
-  ConstElements x, y;
-  Elements out;
-};
 struct Forward {
   MagnitudeRows shape;
   ConstElements x;
@@ -45,59 +39,33 @@ struct Part {
   double* sums;  // of each row
 };
 
-// Calls f with a number of the type.
-template <class F>
-void with_type(DType type, F f) {
-  if (type == DType::bf16) return f(std::uint16_t{});
-  if (type == DType::f16) return f(F16{});
-  f(0.0F);
-}
-
 }  // namespace plimsoll::cpu::adapter
 #endif
 
 HWY_BEFORE_NAMESPACE();
 namespace plimsoll::cpu::HWY_NAMESPACE {
 
-// Elements [begin, end) as fp32, in pieces: f(place in the array, numbers, count).
 template <class T>
 HWY_INLINE void widen_piece(const T* p, std::int64_t count, float* HWY_RESTRICT out) {
-  std::int64_t i = 0;
-  for (; i + kLanes <= count; i += kLanes) store(load(p + i), out + i);
-  if (i < count) store_part(load_part(p + i, count - i), out + i, count - i);
+  map_range(
+      0, count, [](Floats v) HWY_ATTR { return v; }, out, p);
 }
 
-void add_elements(const adapter::Sum& n, std::int64_t begin, std::int64_t end) {
-  adapter::with_type(n.out.type, [&]<class T>(T) HWY_ATTR {
-    const T *x = n.x.as<T>(), *y = n.y.as<T>();
-    T* out = n.out.as<T>();
-    std::int64_t i = begin;
-    for (; i + kLanes <= end; i += kLanes) {
-      fetch_ahead(x + i);
-      fetch_ahead(y + i);
-      store(hn::Add(load(x + i), load(y + i)), out + i);
-    }
-    if (i < end) store_part(hn::Add(load_part(x + i, end - i), load_part(y + i, end - i)), out + i, end - i);
-  });
+void sum_paths(std::int64_t n, ConstElements x, ConstElements y, Elements out) {
+  const auto add = [](Floats a, Floats b) HWY_ATTR { return hn::Add(a, b); };
+  with_type(out.type, [&]<class T>(T) HWY_ATTR { map_all<Work::much>(n, add, out.as<T>(), x.as<T>(), y.as<T>()); });
 }
 
 void scale_columns(const adapter::Forward& n, std::int64_t row, std::int64_t begin, std::int64_t end) {
-  adapter::with_type(n.y.type, [&]<class T>(T) HWY_ATTR {
-    const T* x = n.x.as<T>() + row * n.shape.width;
-    T* y = n.y.as<T>() + row * n.shape.width;
-    const auto scaled = [&](Floats v, Floats m, Floats norm, Floats bias)
-                            HWY_ATTR { return hn::MulAdd(hn::Sub(v, bias), hn::Div(m, norm), bias); };
-    const float* bias = n.shape.bias;
-    std::int64_t i = begin;
-    for (; i + kLanes <= end; i += kLanes) {
-      const Floats offset = bias == nullptr ? hn::Zero(F32()) : load(bias + i);
-      store(scaled(load(x + i), load(n.m + i), load(n.shape.norms + i), offset), y + i);
-    }
-    if (i == end) return;
-    const std::int64_t rest = end - i;
-    const Floats offset = bias == nullptr ? hn::Zero(F32()) : load_part(bias + i, rest);
-    store_part(scaled(load_part(x + i, rest), load_part(n.m + i, rest), load_part(n.shape.norms + i, rest, 1), offset), y + i,
-               rest);
+  with_type(n.y.type, [&]<class T>(T) HWY_ATTR {
+    const std::int64_t first = row * n.shape.width + begin;
+    for_vectors(end - begin, [&](std::int64_t i, auto vector) HWY_ATTR {
+      const float *bias = n.shape.bias, *m = n.m + begin, *norms = n.shape.norms + begin;
+      const Floats offset = bias == nullptr ? hn::Zero(F32()) : load_at(bias + begin + i, vector);
+      const Floats scale = hn::Div(load_at(m + i, vector), load_at(norms + i, vector));
+      const Floats v = load_at(n.x.as<T>() + first + i, vector);
+      store_at(hn::MulAdd(hn::Sub(v, offset), scale, offset), n.y.as<T>() + first + i, vector);
+    });
   });
 }
 
@@ -107,8 +75,8 @@ void sum_columns(const adapter::Backward& n, std::int64_t begin, std::int64_t en
   double sums[adapter::kColumns] = {};
   float dy[adapter::kColumns], x[adapter::kColumns];
   for (std::int64_t row = 0; row < n.shape.rows; ++row) {
-    adapter::with_type(n.dy.type, [&]<class T>(T) HWY_ATTR { widen_piece(n.dy.as<T>() + row * width + begin, count, dy); });
-    adapter::with_type(n.x.type, [&]<class T>(T) HWY_ATTR { widen_piece(n.x.as<T>() + row * width + begin, count, x); });
+    with_type(n.dy.type, [&]<class T>(T) HWY_ATTR { widen_piece(n.dy.as<T>() + row * width + begin, count, dy); });
+    with_type(n.x.type, [&]<class T>(T) HWY_ATTR { widen_piece(n.x.as<T>() + row * width + begin, count, x); });
     for (std::int64_t i = 0; i < count; ++i) {
       const double offset = n.shape.bias == nullptr ? 0.0 : static_cast<double>(n.shape.bias[begin + i]);
       sums[i] += static_cast<double>(dy[i]) * (static_cast<double>(x[i]) - offset);
@@ -124,9 +92,8 @@ void sum_columns(const adapter::Backward& n, std::int64_t begin, std::int64_t en
 void read_w(const adapter::Part& n, std::int64_t first, std::int64_t count, float* HWY_RESTRICT out) {
   const StoredMatrix& w = n.norms.w;
   if (w.blocks) return decode_blocks(*w.blocks, n.w, first, {out, static_cast<std::size_t>(count)});
-  adapter::with_type(w.dtype, [&]<class T>(T) HWY_ATTR {
-    widen_piece(reinterpret_cast<const T*>(n.w.codes) + (first - n.w.first), count, out);
-  });
+  with_type(w.dtype,
+            [&]<class T>(T) HWY_ATTR { widen_piece(reinterpret_cast<const T*>(n.w.codes) + (first - n.w.first), count, out); });
 }
 
 HWY_INLINE double dot(const float* HWY_RESTRICT x, const float* HWY_RESTRICT y, std::int64_t count) {
@@ -192,7 +159,7 @@ HWY_AFTER_NAMESPACE();
 namespace plimsoll::cpu {
 namespace {
 
-HWY_EXPORT(add_elements);
+HWY_EXPORT(sum_paths);
 HWY_EXPORT(scale_columns);
 HWY_EXPORT(sum_columns);
 HWY_EXPORT(add_row);
@@ -200,31 +167,20 @@ HWY_EXPORT(add_lines);
 
 }  // namespace
 
-void sum_paths(std::int64_t n, ConstElements x, ConstElements y, Elements out) {
-  const adapter::Sum sum{x, y, out};
-  for_tiles(n, [&](std::int64_t begin, std::int64_t end) {
-    HWY_DYNAMIC_DISPATCH(add_elements)
-    (sum, begin, end);
-  });
-}
+void sum_paths(std::int64_t n, ConstElements x, ConstElements y, Elements out) { HWY_DYNAMIC_DISPATCH(sum_paths)(n, x, y, out); }
 
 void magnitude(const MagnitudeRows& shape, ConstElements x, const float* m, Elements y) {
   const adapter::Forward forward{shape, x, m, y};
-  for_row_tiles(shape.rows, shape.width, [&](std::int64_t row, std::int64_t begin, std::int64_t end) {
-    HWY_DYNAMIC_DISPATCH(scale_columns)
-    (forward, row, begin, end);
-  });
+  const auto scale = HWY_DYNAMIC_DISPATCH(scale_columns);
+  for_row_tiles(shape.rows, shape.width,
+                [&](std::int64_t row, std::int64_t begin, std::int64_t end) { scale(forward, row, begin, end); });
 }
 
 void magnitude_backward(const MagnitudeRows& shape, ConstElements dy, ConstElements x, bool accumulate, float* dm) {
   const adapter::Backward backward{shape, dy, x, accumulate, dm};
+  const auto sum = HWY_DYNAMIC_DISPATCH(sum_columns);
   for_tiles(
-      shape.width,
-      [&](std::int64_t begin, std::int64_t end) {
-        HWY_DYNAMIC_DISPATCH(sum_columns)
-        (backward, begin, end);
-      },
-      adapter::kColumns);
+      shape.width, [&](std::int64_t begin, std::int64_t end) { sum(backward, begin, end); }, adapter::kColumns);
 }
 
 void RowNorms::begin(std::byte* scratch) const {
@@ -295,20 +251,15 @@ void RowNorms::add_elements(const BlockPieces& pieces, std::int64_t count, std::
   const adapter::Part part{*this, pieces, count, reinterpret_cast<double*>(scratch)};
   const std::int64_t first = pieces.first, last = first + count;
   if (inputs_first) {
-    for_tiles(
-        rows,
-        [&](std::int64_t begin, std::int64_t end) {
-          HWY_DYNAMIC_DISPATCH(add_lines)
-          (part, begin, end);
-        },
-        adapter::kColumns);
-    return;
+    const auto add = HWY_DYNAMIC_DISPATCH(add_lines);
+    return for_tiles(
+        rows, [&](std::int64_t begin, std::int64_t end) { add(part, begin, end); }, adapter::kColumns);
   }
+  const auto add = HWY_DYNAMIC_DISPATCH(add_row);
   const std::int64_t first_row = first / columns;
   for_rows(ceil_div(last, columns) - first_row, columns, [&](std::int64_t i) {
     const std::int64_t row = first_row + i;
-    HWY_DYNAMIC_DISPATCH(add_row)
-    (part, row, std::max(first, row * columns), std::min(last, (row + 1) * columns));
+    add(part, row, std::max(first, row * columns), std::min(last, (row + 1) * columns));
   });
 }
 

@@ -1,9 +1,8 @@
 #include <fmt/core.h>
 
-#include "graph/gradient.h"
 #include "ops/adapter/adapter.h"
-#include "ops/check.h"
 #include "ops/families.h"
+#include "ops/rules.h"
 
 namespace plimsoll::ops {
 namespace {
@@ -13,12 +12,6 @@ std::vector<ValueType> infer_sum(const Attributes&, TypeSpan inputs) {
   require_computable(inputs[0], "sum_paths");
   require_same(inputs[0], inputs[1], "sum_paths");
   return {inputs[0]};
-}
-
-ValueType row_of(const ValueType& x, std::string_view where) {
-  require_computable(x, where);
-  require(x.shape.rank() >= 1 && x.shape.last() >= 1, where, "x is " + to_text(x), "(rows, n), or more axes before the last");
-  return {DType::f32, Shape{x.shape.last()}};
 }
 
 std::vector<ValueType> infer_magnitude(const Attributes& any, TypeSpan inputs) {
@@ -56,21 +49,10 @@ std::vector<ValueType> infer_row_norms(const Attributes& any, TypeSpan inputs) {
   return {inputs[0]};
 }
 
-template <int kFlops>
-Cost cost(const Attributes&, TypeSpan inputs, TypeSpan outputs) {
-  return {kFlops * static_cast<double>(inputs[0].shape.elements()), bytes_touched(inputs, outputs)};
-}
-
 Cost cost_of_norms(const Attributes&, TypeSpan inputs, TypeSpan outputs) {
   const Shape &a = inputs[2].shape, &b = inputs[3].shape;
   const double rank = static_cast<double>(a[0]), elements = static_cast<double>(a[1]) * static_cast<double>(b[0]);
   return {(2 * rank + 4) * elements, bytes_touched(inputs, outputs)};
-}
-
-void gradient_of_sum(GradientContext& context) {
-  for (const std::size_t i : {0, 1}) {
-    if (context.wants(i)) context.contribute(i, context.gradient(0));
-  }
 }
 
 void gradient_of_magnitude(GradientContext& context) {
@@ -85,9 +67,7 @@ void gradient_of_magnitude(GradientContext& context) {
     if (a.bias) inputs.push_back(context.input(3));
     context.contribute(1, kMagnitudeBackward, a, std::move(inputs));
   }
-  if (!context.wants(0)) return;
-  const std::vector<ValueId> inputs{dy, context.input(1), context.input(2)};
-  context.contribute(0, context.builder().add1(kMagnitude, MagnitudeAttributes{}, inputs, "grad"));
+  context.contribute_if_wanted(0, kMagnitude, MagnitudeAttributes{}, {dy, context.input(1), context.input(2)});
 }
 
 // Tiles. The bytes of blocks come in any cut; where scales lie behind all codes, these are read first.
@@ -97,16 +77,6 @@ RangeRule ranges_of_norms(const Attributes& any, TypeSpan) {
   return {1, {1}, scales_apart(blocks->format) ? 2 : 1};
 }
 
-std::optional<StoredReader> reads_stored(const Attributes& any, std::size_t input, const std::optional<BlockMatrix>& blocks) {
-  return reads_table<RowNormAttributes>(kRowNorms, any, input, blocks);
-}
-
-std::vector<std::size_t> first(const Attributes&) { return {0}; }
-std::vector<std::size_t> second(const Attributes&) { return {1}; }
-std::vector<std::size_t> both(const Attributes&) { return {0, 1}; }
-std::vector<Alias> over_first(const Attributes&) { return {{0, 0, AliasKind::may_overwrite}}; }
-std::vector<Alias> over_either(const Attributes&) { return {{0, 0, AliasKind::may_overwrite}, {1, 0, AliasKind::may_overwrite}}; }
-std::vector<Alias> updates_first(const Attributes&) { return {{0, 0, AliasKind::updates}}; }
 std::vector<Alias> into_last(const Attributes& any) {
   const auto& a = any.as<MagnitudeAttributes>();
   if (!a.accumulate) return {};
@@ -117,33 +87,33 @@ std::vector<Alias> into_last(const Attributes& any) {
 
 const OpDef kSumPaths{.name = "sum_paths",
                       .infer = infer_sum,
-                      .cost = cost<1>,
+                      .cost = cost_per_element<1>,
                       .gradient = gradient_of_sum,
-                      .aliases = over_either,
-                      .either = both,
+                      .aliases = over<0, 1>,
+                      .either = inputs_at<0, 1>,
                       .elementwise = true,
                       .alike = true};
 const OpDef kMagnitude{.name = "magnitude",
                        .infer = infer_magnitude,
-                       .cost = cost<4>,
+                       .cost = cost_per_element<4>,
                        .gradient = gradient_of_magnitude,
-                       .aliases = over_first,
-                       .either = first,
+                       .aliases = over<0>,
+                       .either = inputs_at<0>,
                        .alike = true};
 const OpDef kMagnitudeBackward{.name = "magnitude_backward",
                                .infer = infer_magnitude_backward,
-                               .cost = cost<4>,
+                               .cost = cost_per_element<4>,
                                .not_differentiable = kFirstOrderOnly,
                                .aliases = into_last,
-                               .either = both};
+                               .either = inputs_at<0, 1>};
 const OpDef kRowNorms{.name = "row_norms",
                       .infer = infer_row_norms,
                       .cost = cost_of_norms,
                       .not_differentiable = kUpdateOnly,
-                      .aliases = updates_first,
+                      .aliases = updates<0>,
                       .ranges = ranges_of_norms,
-                      .reads_stored = reads_stored,
-                      .either = second,
+                      .reads_stored = reads_table<&kRowNorms, RowNormAttributes>,
+                      .either = inputs_at<1>,
                       .replayable = false};
 
 OpList adapter_ops() { return {{&kSumPaths}, {&kMagnitude}, {&kMagnitudeBackward}, {&kRowNorms}}; }

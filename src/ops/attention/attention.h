@@ -28,7 +28,6 @@ struct QkvLayout {
   // Throws E-SHAPE where the operands have other shapes, or where there are fewer than these and `more` inputs, or more.
   void require(TypeSpan inputs, std::size_t more, std::string_view where) const;
 
-  friend bool operator==(const QkvLayout&, const QkvLayout&) = default;
   template <class V>
   void fields(V&& v) const {
     v("heads", heads);
@@ -45,7 +44,6 @@ struct AttentionAttributes {
   double dropout = 0;
   NoiseKey key{};
   DType output = DType::f32;  // of the output, or of all gradients; the log-sum-exp and all arithmetic are fp32
-  friend bool operator==(const AttentionAttributes&, const AttentionAttributes&) = default;
   template <class V>
   void fields(V&& v) const {
     layout.fields(v);
@@ -60,7 +58,6 @@ struct AttentionBackwardAttributes {
   AttentionAttributes forward;        // its output: the type of the gradients
   bool q = true, k = true, v = true;  // gradients that the op makes, all of a packed operand
   bool makes(std::size_t operand) const { return operand == 0 ? q : operand == 1 ? k : v; }
-  friend bool operator==(const AttentionBackwardAttributes&, const AttentionBackwardAttributes&) = default;
   template <class V>
   void fields(V&& visit) const {
     forward.fields(visit);

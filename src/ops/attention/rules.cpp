@@ -5,31 +5,26 @@
 #include <utility>
 
 #include "base/philox.h"
-#include "graph/gradient.h"
 #include "ops/attention/attention.h"
 #include "ops/attention/cuda.h"
-#include "ops/check.h"
 #include "ops/families.h"
+#include "ops/rules.h"
 
 namespace plimsoll::ops {
 namespace {
 
 constexpr std::string_view kForward = "attention", kBackward = "attention_backward";
 
-void require_number(DType dtype, std::string_view where, std::string_view what) {
-  require(is_float(dtype) && dtype != DType::f64, where, fmt::format("{} is {}", what, name(dtype)), "fp32, bf16 or fp16");
-}
-
 // `more`: inputs after the operands, segments aside.
 void check(const AttentionAttributes& a, std::size_t more, TypeSpan inputs, std::string_view where) {
   a.layout.require(inputs, more + std::size_t{a.segments}, where);
   require(a.window >= 0 && a.scale >= 0, where, fmt::format("the window is {}, the scale {}", a.window, a.scale),
           "neither is negative");
-  for (const ValueType& operand : inputs.first(a.layout.operands())) require_number(operand.dtype, where, "an operand");
+  for (const ValueType& operand : inputs.first(a.layout.operands())) require_computable(operand.dtype, where, "an operand");
   const Shape& first = inputs[0].shape;
   require_sample_ids(inputs[a.layout.operands()], first, where);
   if (a.segments) require_type(inputs.back(), {DType::i32, {first[0], first[1]}}, where, "segments");
-  require_number(a.output, where, "the result");
+  require_computable(a.output, where, "the result");
 }
 
 ValueType log_sums(const AttentionAttributes& a, const Shape& first) {
@@ -52,7 +47,7 @@ std::vector<ValueType> infer_backward(const Attributes& any, TypeSpan inputs) {
   const Shape& first = inputs[0].shape;
   for (const std::size_t i : {out, out + 2}) {
     const char* what = i == out ? "the output" : "the output's gradient";
-    require_number(inputs[i].dtype, kBackward, what);
+    require_computable(inputs[i].dtype, kBackward, what);
     require_type(inputs[i], {inputs[i].dtype, a.layout.queries(first)}, kBackward, what);
   }
   require_type(inputs[out + 1], log_sums(a, first), kBackward, "the log-sum-exp");
@@ -112,12 +107,6 @@ std::vector<std::size_t> either_of_backward(const Attributes& any) {
   return {0, 2, 4};
 }
 
-Attributes rounded(const Attributes& any, DType to) {
-  AttentionAttributes attributes = any.as<AttentionAttributes>();
-  attributes.output = to;
-  return attributes;
-}
-
 Attributes rounded_backward(const Attributes& any, DType to) {
   AttentionBackwardAttributes attributes = any.as<AttentionBackwardAttributes>();
   attributes.forward.output = to;
@@ -131,7 +120,7 @@ const OpDef kAttention{.name = kForward,
                        .cost = cost,
                        .gradient = gradient,
                        .either = either,
-                       .rounded = rounded,
+                       .rounded = with_output<AttentionAttributes>,
                        .costly = true,
                        .random = true};
 const OpDef kAttentionBackward{.name = kBackward,

@@ -15,10 +15,9 @@ struct BlockMatmulAttributes {
   bool bias = false;                  // third input [n], added to every row
   DType output = DType::f32;          // or the type of x
   bool few_rows = false;              // as of a matmul
-  friend bool operator==(const BlockMatmulAttributes&, const BlockMatmulAttributes&) = default;
   template <class V>
   void fields(V&& v) const {
-    if (blocks) v("blocks", *blocks);
+    v("blocks", blocks);
     v("transposed", transposed), v("bias", bias), v("output", output);
     if (few_rows) v("few_rows", few_rows);
   }

@@ -2,11 +2,10 @@
 
 #include <utility>
 
-#include "graph/gradient.h"
 #include "ops/block_matmul/block_matmul.h"
-#include "ops/check.h"
 #include "ops/families.h"
 #include "ops/reduce/reduce.h"
+#include "ops/rules.h"
 
 namespace plimsoll::ops {
 namespace {
@@ -49,18 +48,8 @@ void gradient(GradientContext& context) {
                        "it has no gradient: freeze it, or store it as fp32");
   }
   if (attributes.bias && context.wants(2)) context.contribute(2, kSumRows, AccumulateAttributes{}, {dy});
-  if (!context.wants(0)) return;
   attributes = {.blocks = attributes.blocks, .transposed = !attributes.transposed};
-  context.contribute(0, context.builder().add1(kBlockMatmul, attributes, {dy, context.input(1)}, "grad"));
-}
-
-std::vector<std::size_t> narrow(const Attributes&) { return {0}; }
-std::vector<std::size_t> either(const Attributes&) { return {1}; }
-
-Attributes rounded(const Attributes& any, DType to) {
-  auto attributes = any.as<BlockMatmulAttributes>();
-  attributes.output = to;
-  return attributes;
+  context.contribute_if_wanted(0, kBlockMatmul, attributes, {dy, context.input(1)});
 }
 
 std::optional<LinearOperands> linear_layer(const Attributes& any) {
@@ -86,9 +75,9 @@ const OpDef kBlockMatmul{.name = "block_matmul",
                          .cost = cost,
                          .gradient = gradient,
                          .linear = linear_layer,
-                         .narrow = narrow,
-                         .either = either,
-                         .rounded = rounded,
+                         .narrow = inputs_at<0>,
+                         .either = inputs_at<1>,
+                         .rounded = with_output<BlockMatmulAttributes>,
                          .costly = true};
 
 OpList block_matmul_ops() { return {{&kBlockMatmul}}; }

@@ -13,7 +13,6 @@ namespace plimsoll::ops {
 
 struct CacheRowsAttributes {
   std::int64_t begin = 0;  // column of the rows
-  friend bool operator==(const CacheRowsAttributes&, const CacheRowsAttributes&) = default;
   template <class V>
   void fields(V&& v) const {
     if (begin > 0) v("begin", begin);
@@ -24,7 +23,6 @@ struct CachedAttentionAttributes {
   QkvLayout layout;
   std::int64_t window = 0;  // positions that a query sees, its own included; 0: all in the cache
   double scale = 0;         // of the scores; 0: 1 / sqrt(head_size)
-  friend bool operator==(const CachedAttentionAttributes&, const CachedAttentionAttributes&) = default;
   template <class V>
   void fields(V&& v) const {
     layout.fields(v);
@@ -35,11 +33,7 @@ struct CachedAttentionAttributes {
 
 struct ColumnsAttributes {
   std::int64_t begin = 0, end = 0;  // of the last axis
-  friend bool operator==(const ColumnsAttributes&, const ColumnsAttributes&) = default;
-  template <class V>
-  void fields(V&& v) const {
-    v("begin", begin), v("end", end);
-  }
+  PLIMSOLL_FIELDS(begin, end)
 };
 
 // cache_rows: (rows [b, t, w], lengths i32 [b], cache [b, slots, c]) -> cache: the columns [begin, begin + c) of each sample's

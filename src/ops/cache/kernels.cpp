@@ -7,7 +7,7 @@
 
 #include "base/ceil_div.h"
 #include "device/cpu/parallel.h"
-#include "ops/elementwise/tiles.h"
+#include "device/cpu/tiles.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/cache/kernels.cpp"

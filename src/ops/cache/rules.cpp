@@ -2,8 +2,8 @@
 
 #include "ops/attributes.h"
 #include "ops/cache/cache.h"
-#include "ops/check.h"
 #include "ops/families.h"
+#include "ops/rules.h"
 
 namespace plimsoll::ops {
 namespace {
@@ -26,8 +26,6 @@ std::vector<ValueType> infer_rows(const Attributes& any, TypeSpan inputs) {
   require_cache(inputs[2], rows[0], cache.rank() == 3 && begin + cache[2] <= rows[2] ? cache[2] : rows[2] - begin, "cache_rows");
   return {inputs[2]};
 }
-
-std::vector<Alias> over_third(const Attributes&) { return {{2, 0, AliasKind::updates}}; }
 
 Cost cost_of_copy(const Attributes&, TypeSpan inputs, TypeSpan) {
   const Shape& rows = inputs[0].shape;
@@ -94,7 +92,7 @@ const OpDef kCacheRows{.name = "cache_rows",
                        .infer = infer_rows,
                        .cost = cost_of_copy,
                        .not_differentiable = kForward,
-                       .aliases = over_third,
+                       .aliases = updates<2>,
                        .replayable = false};
 const OpDef kCachedAttention{.name = "cached_attention",
                              .infer = infer_attention,

@@ -7,11 +7,7 @@ namespace plimsoll::ops {
 
 struct CastAttributes {
   DType to = DType::f32;
-  friend bool operator==(const CastAttributes&, const CastAttributes&) = default;
-  template <class V>
-  void fields(V&& v) const {
-    v("to", to);
-  }
+  PLIMSOLL_FIELDS(to)
 };
 
 extern const OpDef kCast;

@@ -1,9 +1,8 @@
 #include <fmt/core.h>
 
-#include "graph/gradient.h"
 #include "ops/cast/cast.h"
-#include "ops/check.h"
 #include "ops/families.h"
+#include "ops/rules.h"
 
 namespace plimsoll::ops {
 namespace {
@@ -21,10 +20,6 @@ std::vector<ValueType> infer(const Attributes& any, TypeSpan inputs) {
   return {{to, inputs[0].shape}};
 }
 
-Cost cost(const Attributes&, TypeSpan inputs, TypeSpan outputs) {
-  return {static_cast<double>(inputs[0].shape.elements()), bytes_touched(inputs, outputs)};
-}
-
 void gradient(GradientContext& context) {
   if (!context.wants(0)) return;
   const DType from = context.builder().type(context.input(0)).dtype;
@@ -33,7 +28,7 @@ void gradient(GradientContext& context) {
 
 }  // namespace
 
-const OpDef kCast{.name = "cast", .infer = infer, .cost = cost, .gradient = gradient};
+const OpDef kCast{.name = "cast", .infer = infer, .cost = cost_per_element<1>, .gradient = gradient};
 
 OpList cast_ops() { return {{&kCast}}; }
 

@@ -10,11 +10,7 @@ namespace plimsoll::ops {
 // al., 2016, as in PyTorch).
 struct CrossEntropyAttributes {
   double label_smoothing = 0;
-  friend bool operator==(const CrossEntropyAttributes&, const CrossEntropyAttributes&) = default;
-  template <class V>
-  void fields(V&& v) const {
-    v("label_smoothing", label_smoothing);
-  }
+  PLIMSOLL_FIELDS(label_smoothing)
 };
 
 // Backward: (logits, labels, scale) -> d_logits, the gradient of sum(losses) * scale.

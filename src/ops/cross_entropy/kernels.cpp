@@ -7,7 +7,7 @@
 #include <limits>
 
 #include "base/error.h"
-#include "ops/elementwise/tiles.h"
+#include "device/cpu/tiles.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/cross_entropy/kernels.cpp"

@@ -1,9 +1,8 @@
 #include <fmt/core.h>
 
-#include "graph/gradient.h"
-#include "ops/check.h"
 #include "ops/cross_entropy/cross_entropy.h"
 #include "ops/families.h"
+#include "ops/rules.h"
 
 namespace plimsoll::ops {
 namespace {
@@ -33,27 +32,20 @@ std::vector<ValueType> infer_backward(const Attributes& attributes, TypeSpan inp
   return {inputs[0]};
 }
 
-Cost cost(const Attributes&, TypeSpan inputs, TypeSpan outputs) {
-  return {20.0 * static_cast<double>(inputs[0].shape.elements()), bytes_touched(inputs, outputs)};
-}
-
 void gradient(GradientContext& context) {
   require_root(context);
-  if (!context.wants(0)) return;
-  context.contribute(0, context.builder().add1(kCrossEntropyBackward, context.node().attributes,
-                                               {context.input(0), context.input(1), context.input(2)}, "grad"));
+  context.contribute_if_wanted(0, kCrossEntropyBackward, context.node().attributes,
+                               {context.input(0), context.input(1), context.input(2)});
 }
-
-std::vector<Alias> over_logits(const Attributes&) { return {{0, 0, AliasKind::may_overwrite}}; }
 
 }  // namespace
 
-const OpDef kCrossEntropy{.name = "cross_entropy", .infer = infer, .cost = cost, .gradient = gradient};
+const OpDef kCrossEntropy{.name = "cross_entropy", .infer = infer, .cost = cost_per_element<20>, .gradient = gradient};
 const OpDef kCrossEntropyBackward{.name = "cross_entropy_backward",
                                   .infer = infer_backward,
-                                  .cost = cost,
+                                  .cost = cost_per_element<20>,
                                   .not_differentiable = kFirstOrderOnly,
-                                  .aliases = over_logits};
+                                  .aliases = over<0>};
 
 OpList cross_entropy_ops() { return {{&kCrossEntropy}, {&kCrossEntropyBackward}}; }
 

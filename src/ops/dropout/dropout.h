@@ -11,11 +11,7 @@ namespace plimsoll::ops {
 struct DropoutAttributes {
   double probability = 0;
   NoiseKey key{};
-  friend bool operator==(const DropoutAttributes&, const DropoutAttributes&) = default;
-  template <class V>
-  void fields(V&& v) const {
-    v("probability", probability), v("key", key);
-  }
+  PLIMSOLL_FIELDS(probability, key)
 };
 
 extern const OpDef kDropout;

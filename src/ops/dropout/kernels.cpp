@@ -6,9 +6,10 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/dropout/kernels.cpp"
 #include "hwy/foreach_target.h"
+
+#include "device/cpu/map-inl.h"
 #include "hwy/highway.h"
 #include "ops/attention/dropout_mask-inl.h"
-#include "ops/elementwise/map-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace plimsoll::cpu::HWY_NAMESPACE {

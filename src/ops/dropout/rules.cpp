@@ -1,10 +1,9 @@
 #include <fmt/core.h>
 
 #include "base/philox.h"
-#include "graph/gradient.h"
-#include "ops/check.h"
 #include "ops/dropout/dropout.h"
 #include "ops/families.h"
+#include "ops/rules.h"
 
 namespace plimsoll::ops {
 namespace {
@@ -19,10 +18,6 @@ std::vector<ValueType> infer(const Attributes& any, TypeSpan inputs) {
   return {inputs[0]};
 }
 
-Cost cost(const Attributes&, TypeSpan inputs, TypeSpan outputs) {
-  return {30.0 * static_cast<double>(inputs[0].shape.elements()), bytes_touched(inputs, outputs)};
-}
-
 void gradient(GradientContext& context) {
   if (!context.wants(0)) return;
   const Node& node = context.node();
@@ -31,15 +26,13 @@ void gradient(GradientContext& context) {
   context.contribute(0, outputs[0]);
 }
 
-std::vector<Alias> aliases(const Attributes&) { return {{0, 0, AliasKind::may_overwrite}}; }
-
 }  // namespace
 
 const OpDef kDropout{.name = "dropout",
                      .infer = infer,
-                     .cost = cost,
+                     .cost = cost_per_element<30>,
                      .gradient = gradient,
-                     .aliases = aliases,
+                     .aliases = over<0>,
                      .elementwise = true,
                      .random = true};
 

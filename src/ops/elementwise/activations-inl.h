@@ -6,8 +6,8 @@
 #define PLIMSOLL_OPS_ELEMENTWISE_ACTIVATIONS_INL_H_
 #endif
 
+#include "device/cpu/map-inl.h"
 #include "hwy/highway.h"
-#include "ops/elementwise/map-inl.h"
 #include "ops/softmax/exp-inl.h"
 
 HWY_BEFORE_NAMESPACE();

@@ -14,30 +14,18 @@ std::unique_ptr<Kernel> bind_binary(const KernelRequest& request) {
   return make_kernel([n = elements(request)](const KernelCall& call) { kFunction(n, call.in(0), call.in(1), call.out(0)); });
 }
 
-template <class T>
-using Unary = void (*)(std::int64_t, const T*, T*);
-template <class T>
-using Binary = void (*)(std::int64_t, const T*, const T*, T*);
-
-// Binds the function of the width.
-template <Unary<float> kWide, Unary<std::uint16_t> kBf16, Unary<F16> kF16>
+template <void (*kFunction)(std::int64_t, cpu::ConstElements, cpu::Elements)>
 std::unique_ptr<Kernel> bind_activation(const KernelRequest& request) {
-  const auto bind = [n = elements(request)]<class T>(Unary<T> function) {
-    return make_kernel([n, function](const KernelCall& call) { function(n, call.in<T>(0), call.out<T>(0)); });
-  };
-  if (request.inputs[0].dtype == DType::bf16) return bind(kBf16);
-  if (request.inputs[0].dtype == DType::f16) return bind(kF16);
-  return bind(kWide);
+  return make_kernel([n = elements(request), type = request.inputs[0].dtype](const KernelCall& call) {
+    kFunction(n, {call.inputs[0], type}, {call.outputs[0], type});
+  });
 }
 
-template <Binary<float> kWide, Binary<std::uint16_t> kBf16, Binary<F16> kF16>
+template <void (*kFunction)(std::int64_t, cpu::ConstElements, cpu::ConstElements, cpu::Elements)>
 std::unique_ptr<Kernel> bind_activation_backward(const KernelRequest& request) {
-  const auto bind = [n = elements(request)]<class T>(Binary<T> function) {
-    return make_kernel([n, function](const KernelCall& call) { function(n, call.in<T>(0), call.in<T>(1), call.out<T>(0)); });
-  };
-  if (request.inputs[0].dtype == DType::bf16) return bind(kBf16);
-  if (request.inputs[0].dtype == DType::f16) return bind(kF16);
-  return bind(kWide);
+  return make_kernel([n = elements(request), type = request.inputs[0].dtype](const KernelCall& call) {
+    kFunction(n, {call.inputs[0], type}, {call.inputs[1], type}, {call.outputs[0], type});
+  });
 }
 
 std::unique_ptr<Kernel> bind_scale(const KernelRequest& request) {
@@ -70,11 +58,10 @@ CpuKernels elementwise_cpu_kernels() {
   return {{&ops::kAdd, nullptr, bind_binary<cpu::add>},
           {&ops::kMultiply, nullptr, bind_binary<cpu::multiply>},
           {&ops::kScale, nullptr, bind_scale},
-          {&ops::kGelu, nullptr, bind_activation<cpu::gelu_tanh_forward, cpu::gelu_tanh_forward, cpu::gelu_tanh_forward>},
-          {&ops::kGeluBackward, nullptr,
-           bind_activation_backward<cpu::gelu_tanh_backward, cpu::gelu_tanh_backward, cpu::gelu_tanh_backward>},
-          {&ops::kRelu, nullptr, bind_activation<cpu::relu_forward, cpu::relu_forward, cpu::relu_forward>},
-          {&ops::kReluBackward, nullptr, bind_activation_backward<cpu::relu_backward, cpu::relu_backward, cpu::relu_backward>},
+          {&ops::kGelu, nullptr, bind_activation<cpu::gelu_tanh_forward>},
+          {&ops::kGeluBackward, nullptr, bind_activation_backward<cpu::gelu_tanh_backward>},
+          {&ops::kRelu, nullptr, bind_activation<cpu::relu_forward>},
+          {&ops::kReluBackward, nullptr, bind_activation_backward<cpu::relu_backward>},
           {&ops::kAccumulate, nullptr, bind_accumulate},
           {&ops::kAccumulateRounded, nullptr, bind_accumulate_rounded}};
 }

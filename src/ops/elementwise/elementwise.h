@@ -8,11 +8,7 @@ namespace plimsoll::ops {
 
 struct ScaleAttributes {
   double factor = 1;
-  friend bool operator==(const ScaleAttributes&, const ScaleAttributes&) = default;
-  template <class V>
-  void fields(V&& v) const {
-    v("factor", factor);
-  }
+  PLIMSOLL_FIELDS(factor)
 };
 
 extern const OpDef kAdd, kMultiply, kScale, kGelu, kGeluBackward, kRelu, kReluBackward;
@@ -23,11 +19,7 @@ extern const OpDef kAccumulate;
 // random; noise belongs to (key, element, update, micro-step), the latter two of which are the step. No key: to the nearest.
 struct RoundingAttributes {
   NoiseKey rounding{};
-  friend bool operator==(const RoundingAttributes&, const RoundingAttributes&) = default;
-  template <class V>
-  void fields(V&& v) const {
-    v("rounding", rounding);
-  }
+  PLIMSOLL_FIELDS(rounding)
 };
 extern const OpDef kAccumulateRounded;
 

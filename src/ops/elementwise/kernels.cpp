@@ -4,9 +4,9 @@
 #define HWY_TARGET_INCLUDE "ops/elementwise/kernels.cpp"
 #include "hwy/foreach_target.h"
 
+#include "device/cpu/map-inl.h"
 #include "hwy/highway.h"
 #include "ops/elementwise/activations-inl.h"
-#include "ops/elementwise/map-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace plimsoll::cpu::HWY_NAMESPACE {
@@ -41,48 +41,32 @@ void broadcast_last(std::int64_t rows, std::int64_t n, float factor, const float
   });
 }
 
-template <class T>
-HWY_INLINE void relu_forward_of(std::int64_t n, const T* x, T* y) {
+// The map of arrays of one type.
+template <Work kWork, class F, class... In>
+HWY_INLINE void map_elements(std::int64_t n, F f, Elements out, In... in) {
+  with_type(out.type, [&]<class T>(T) HWY_ATTR { map_all<kWork>(n, f, out.as<T>(), in.template as<T>()...); });
+}
+
+void relu_forward(std::int64_t n, ConstElements x, Elements y) {
   // Not Max, which would turn NaN into zero.
-  map_all(
+  map_elements<Work::little>(
       n, [](Floats v) HWY_ATTR { return hn::IfThenZeroElse(hn::Lt(v, set(0)), v); }, y, x);
 }
 
-template <class T>
-HWY_INLINE void relu_backward_of(std::int64_t n, const T* dy, const T* x, T* dx) {
-  map_all(
+void relu_backward(std::int64_t n, ConstElements dy, ConstElements x, Elements dx) {
+  map_elements<Work::little>(
       n, [](Floats g, Floats v) HWY_ATTR { return hn::IfThenElseZero(hn::Gt(v, set(0)), g); }, dx, dy, x);
 }
 
-template <class T>
-HWY_INLINE void gelu_tanh_forward_of(std::int64_t n, const T* x, T* y) {
-  map_all<Work::much>(
+void gelu_tanh_forward(std::int64_t n, ConstElements x, Elements y) {
+  map_elements<Work::much>(
       n, [](Floats v) HWY_ATTR { return gelu_tanh(v).value; }, y, x);
 }
 
-template <class T>
-HWY_INLINE void gelu_tanh_backward_of(std::int64_t n, const T* dy, const T* x, T* dx) {
-  map_all<Work::much>(
+void gelu_tanh_backward(std::int64_t n, ConstElements dy, ConstElements x, Elements dx) {
+  map_elements<Work::much>(
       n, [](Floats g, Floats v) HWY_ATTR { return hn::Mul(g, gelu_tanh(v).derivative); }, dx, dy, x);
 }
-
-// HWY_EXPORT knows no overloads.
-void relu_forward_f32(std::int64_t n, const float* x, float* y) { relu_forward_of(n, x, y); }
-void relu_backward_f32(std::int64_t n, const float* dy, const float* x, float* dx) { relu_backward_of(n, dy, x, dx); }
-void relu_forward_bf16(std::int64_t n, const std::uint16_t* x, std::uint16_t* y) { relu_forward_of(n, x, y); }
-void relu_forward_f16(std::int64_t n, const F16* x, F16* y) { relu_forward_of(n, x, y); }
-void relu_backward_bf16(std::int64_t n, const std::uint16_t* dy, const std::uint16_t* x, std::uint16_t* dx) {
-  relu_backward_of(n, dy, x, dx);
-}
-void relu_backward_f16(std::int64_t n, const F16* dy, const F16* x, F16* dx) { relu_backward_of(n, dy, x, dx); }
-void gelu_tanh_forward_f32(std::int64_t n, const float* x, float* y) { gelu_tanh_forward_of(n, x, y); }
-void gelu_tanh_backward_f32(std::int64_t n, const float* dy, const float* x, float* dx) { gelu_tanh_backward_of(n, dy, x, dx); }
-void gelu_tanh_forward_bf16(std::int64_t n, const std::uint16_t* x, std::uint16_t* y) { gelu_tanh_forward_of(n, x, y); }
-void gelu_tanh_forward_f16(std::int64_t n, const F16* x, F16* y) { gelu_tanh_forward_of(n, x, y); }
-void gelu_tanh_backward_bf16(std::int64_t n, const std::uint16_t* dy, const std::uint16_t* x, std::uint16_t* dx) {
-  gelu_tanh_backward_of(n, dy, x, dx);
-}
-void gelu_tanh_backward_f16(std::int64_t n, const F16* dy, const F16* x, F16* dx) { gelu_tanh_backward_of(n, dy, x, dx); }
 
 }  // namespace plimsoll::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -95,18 +79,10 @@ HWY_EXPORT(multiply);
 HWY_EXPORT(scale);
 HWY_EXPORT(fill);
 HWY_EXPORT(broadcast_last);
-HWY_EXPORT(relu_forward_f32);
-HWY_EXPORT(relu_forward_bf16);
-HWY_EXPORT(relu_forward_f16);
-HWY_EXPORT(relu_backward_f32);
-HWY_EXPORT(relu_backward_bf16);
-HWY_EXPORT(relu_backward_f16);
-HWY_EXPORT(gelu_tanh_forward_f32);
-HWY_EXPORT(gelu_tanh_forward_bf16);
-HWY_EXPORT(gelu_tanh_forward_f16);
-HWY_EXPORT(gelu_tanh_backward_f32);
-HWY_EXPORT(gelu_tanh_backward_bf16);
-HWY_EXPORT(gelu_tanh_backward_f16);
+HWY_EXPORT(relu_forward);
+HWY_EXPORT(relu_backward);
+HWY_EXPORT(gelu_tanh_forward);
+HWY_EXPORT(gelu_tanh_backward);
 
 void add(std::int64_t n, const float* a, const float* b, float* out) { HWY_DYNAMIC_DISPATCH(add)(n, a, b, out); }
 void multiply(std::int64_t n, const float* a, const float* b, float* out) { HWY_DYNAMIC_DISPATCH(multiply)(n, a, b, out); }
@@ -115,31 +91,13 @@ void fill(std::int64_t n, float value, float* out) { HWY_DYNAMIC_DISPATCH(fill)(
 void broadcast_last(std::int64_t rows, std::int64_t n, float factor, const float* x, float* out) {
   HWY_DYNAMIC_DISPATCH(broadcast_last)(rows, n, factor, x, out);
 }
-void relu_forward(std::int64_t n, const float* x, float* y) { HWY_DYNAMIC_DISPATCH(relu_forward_f32)(n, x, y); }
-void relu_backward(std::int64_t n, const float* dy, const float* x, float* dx) {
-  HWY_DYNAMIC_DISPATCH(relu_backward_f32)(n, dy, x, dx);
+void relu_forward(std::int64_t n, ConstElements x, Elements y) { HWY_DYNAMIC_DISPATCH(relu_forward)(n, x, y); }
+void relu_backward(std::int64_t n, ConstElements dy, ConstElements x, Elements dx) {
+  HWY_DYNAMIC_DISPATCH(relu_backward)(n, dy, x, dx);
 }
-void relu_forward(std::int64_t n, const std::uint16_t* x, std::uint16_t* y) { HWY_DYNAMIC_DISPATCH(relu_forward_bf16)(n, x, y); }
-void relu_backward(std::int64_t n, const std::uint16_t* dy, const std::uint16_t* x, std::uint16_t* dx) {
-  HWY_DYNAMIC_DISPATCH(relu_backward_bf16)(n, dy, x, dx);
-}
-void gelu_tanh_forward(std::int64_t n, const float* x, float* y) { HWY_DYNAMIC_DISPATCH(gelu_tanh_forward_f32)(n, x, y); }
-void gelu_tanh_backward(std::int64_t n, const float* dy, const float* x, float* dx) {
-  HWY_DYNAMIC_DISPATCH(gelu_tanh_backward_f32)(n, dy, x, dx);
-}
-void gelu_tanh_forward(std::int64_t n, const std::uint16_t* x, std::uint16_t* y) {
-  HWY_DYNAMIC_DISPATCH(gelu_tanh_forward_bf16)(n, x, y);
-}
-void gelu_tanh_backward(std::int64_t n, const std::uint16_t* dy, const std::uint16_t* x, std::uint16_t* dx) {
-  HWY_DYNAMIC_DISPATCH(gelu_tanh_backward_bf16)(n, dy, x, dx);
-}
-void relu_forward(std::int64_t n, const F16* x, F16* y) { HWY_DYNAMIC_DISPATCH(relu_forward_f16)(n, x, y); }
-void gelu_tanh_forward(std::int64_t n, const F16* x, F16* y) { HWY_DYNAMIC_DISPATCH(gelu_tanh_forward_f16)(n, x, y); }
-void relu_backward(std::int64_t n, const F16* dy, const F16* x, F16* dx) {
-  HWY_DYNAMIC_DISPATCH(relu_backward_f16)(n, dy, x, dx);
-}
-void gelu_tanh_backward(std::int64_t n, const F16* dy, const F16* x, F16* dx) {
-  HWY_DYNAMIC_DISPATCH(gelu_tanh_backward_f16)(n, dy, x, dx);
+void gelu_tanh_forward(std::int64_t n, ConstElements x, Elements y) { HWY_DYNAMIC_DISPATCH(gelu_tanh_forward)(n, x, y); }
+void gelu_tanh_backward(std::int64_t n, ConstElements dy, ConstElements x, Elements dx) {
+  HWY_DYNAMIC_DISPATCH(gelu_tanh_backward)(n, dy, x, dx);
 }
 
 }  // namespace plimsoll::cpu

@@ -1,5 +1,4 @@
-#include "graph/gradient.h"
-#include "ops/check.h"
+#include "ops/rules.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/families.h"
 
@@ -21,19 +20,11 @@ std::vector<ValueType> infer_activation(const Attributes&, TypeSpan inputs) {
   return {inputs[0]};
 }
 
-std::vector<std::size_t> first(const Attributes&) { return {0}; }
-std::vector<std::size_t> both(const Attributes&) { return {0, 1}; }
-
 std::vector<ValueType> infer_binary(const Attributes&, TypeSpan inputs) {
   require_inputs(inputs, 2, "elementwise");
   require_dtype(inputs, DType::f32, "elementwise");
   require_same(inputs[0], inputs[1], "elementwise");
   return {inputs[0]};
-}
-
-template <int kFlops>
-Cost cost(const Attributes&, TypeSpan inputs, TypeSpan outputs) {
-  return {kFlops * static_cast<double>(outputs[0].shape.elements()), bytes_touched(inputs, outputs)};
 }
 
 std::vector<ValueType> infer_rounded(const Attributes&, TypeSpan inputs) {
@@ -44,37 +35,20 @@ std::vector<ValueType> infer_rounded(const Attributes&, TypeSpan inputs) {
   return {inputs[2]};
 }
 
-std::vector<Alias> into_third(const Attributes&) { return {{2, 0, AliasKind::accumulates}}; }
-
-std::vector<Alias> over_first(const Attributes&) { return {{0, 0, AliasKind::may_overwrite}}; }
-std::vector<Alias> over_either(const Attributes&) { return {{0, 0, AliasKind::may_overwrite}, {1, 0, AliasKind::may_overwrite}}; }
-
-void gradient_of_add(GradientContext& context) {
-  for (const std::size_t i : {0, 1}) {
-    if (context.wants(i)) context.contribute(i, context.gradient(0));
-  }
-}
-
 void gradient_of_multiply(GradientContext& context) {
   for (const std::size_t i : {0, 1}) {
-    if (!context.wants(i)) continue;
-    const ValueId other = context.input(1 - i);
-    context.contribute(i, context.builder().add1(kMultiply, NoAttributes{}, {context.gradient(0), other}, "grad"));
+    context.contribute_if_wanted(i, kMultiply, NoAttributes{}, {context.gradient(0), context.input(1 - i)});
   }
 }
 
 void gradient_of_scale(GradientContext& context) {
-  if (!context.wants(0)) return;
-  context.contribute(0, context.builder().add1(kScale, context.node().attributes, {context.gradient(0)}, "grad"));
+  context.contribute_if_wanted(0, kScale, context.node().attributes, {context.gradient(0)});
 }
 
 template <const OpDef* kBackward>
 void gradient_of_activation(GradientContext& context) {
-  if (!context.wants(0)) return;
-  context.contribute(0, context.builder().add1(*kBackward, NoAttributes{}, {context.gradient(0), context.input(0)}, "grad"));
+  context.contribute_if_wanted(0, *kBackward, NoAttributes{}, {context.gradient(0), context.input(0)});
 }
-
-std::vector<Alias> into_second(const Attributes&) { return {{1, 0, AliasKind::accumulates}}; }
 
 OpDef elementwise(std::string_view name, OpDef op) {
   op.name = name;
@@ -85,43 +59,44 @@ OpDef elementwise(std::string_view name, OpDef op) {
 }  // namespace
 
 const OpDef kAdd =
-    elementwise("add", {.infer = infer_binary, .cost = cost<1>, .gradient = gradient_of_add, .aliases = over_either});
-const OpDef kMultiply =
-    elementwise("multiply", {.infer = infer_binary, .cost = cost<1>, .gradient = gradient_of_multiply, .aliases = over_either});
+    elementwise("add", {.infer = infer_binary, .cost = cost_per_element<1>, .gradient = gradient_of_sum, .aliases = over<0, 1>});
+const OpDef kMultiply = elementwise(
+    "multiply", {.infer = infer_binary, .cost = cost_per_element<1>, .gradient = gradient_of_multiply, .aliases = over<0, 1>});
 const OpDef kScale =
-    elementwise("scale", {.infer = infer_unary, .cost = cost<1>, .gradient = gradient_of_scale, .aliases = over_first});
+    elementwise("scale", {.infer = infer_unary, .cost = cost_per_element<1>, .gradient = gradient_of_scale, .aliases = over<0>});
 const OpDef kGelu = elementwise("gelu", {.infer = infer_activation<1>,
-                                         .cost = cost<20>,
+                                         .cost = cost_per_element<20>,
                                          .gradient = gradient_of_activation<&kGeluBackward>,
-                                         .aliases = over_first,
-                                         .either = first,
+                                         .aliases = over<0>,
+                                         .either = inputs_at<0>,
                                          .alike = true});
 const OpDef kGeluBackward = elementwise("gelu_backward", {.infer = infer_activation<2>,
-                                                          .cost = cost<30>,
+                                                          .cost = cost_per_element<30>,
                                                           .not_differentiable = kFirstOrderOnly,
-                                                          .aliases = over_either,
-                                                          .either = both,
+                                                          .aliases = over<0, 1>,
+                                                          .either = inputs_at<0, 1>,
                                                           .alike = true});
 const OpDef kRelu = elementwise("relu", {.infer = infer_activation<1>,
-                                         .cost = cost<1>,
+                                         .cost = cost_per_element<1>,
                                          .gradient = gradient_of_activation<&kReluBackward>,
-                                         .aliases = over_first,
-                                         .either = first,
+                                         .aliases = over<0>,
+                                         .either = inputs_at<0>,
                                          .alike = true});
 const OpDef kReluBackward = elementwise("relu_backward", {.infer = infer_activation<2>,
-                                                          .cost = cost<1>,
+                                                          .cost = cost_per_element<1>,
                                                           .not_differentiable = kFirstOrderOnly,
-                                                          .aliases = over_either,
-                                                          .either = both,
+                                                          .aliases = over<0, 1>,
+                                                          .either = inputs_at<0, 1>,
                                                           .alike = true});
 const OpDef kAccumulate = elementwise(
-    "accumulate", {.infer = infer_binary, .cost = cost<1>, .not_differentiable = kFirstOrderOnly, .aliases = into_second});
+    "accumulate",
+    {.infer = infer_binary, .cost = cost_per_element<1>, .not_differentiable = kFirstOrderOnly, .aliases = accumulates_into<1>});
 
 const OpDef kAccumulateRounded{.name = "accumulate_rounded",
                                .infer = infer_rounded,
-                               .cost = cost<3>,
+                               .cost = cost_per_element<3>,
                                .not_differentiable = kFirstOrderOnly,
-                               .aliases = into_third};
+                               .aliases = accumulates_into<2>};
 
 OpList elementwise_ops() {
   return {{&kAdd},        {&kMultiply},         {&kScale}, {&kGelu}, {&kGeluBackward}, {&kRelu}, {&kReluBackward},

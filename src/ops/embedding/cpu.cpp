@@ -17,11 +17,6 @@ cpu::TableRows rows_of(const NodeRange& range, std::int64_t all, std::int64_t wi
   return {range.begin / width, range.elements / width};
 }
 
-cpu::TableNumbers table_of(const KernelCall& call, std::size_t input, DType dtype) {
-  if (dtype == DType::bf16) return call.in<std::uint16_t>(input);
-  return call.in(input);
-}
-
 std::unique_ptr<Kernel> bind_blocks(const KernelRequest& request, const BlockMatrix& blocks) {
   const cpu::StoredMatrix matrix{request.inputs[1].dtype, blocks};
   return make_kernel([shape = shape_of(request.outputs[0].shape), matrix](const KernelCall& call) {
@@ -36,10 +31,10 @@ std::unique_ptr<Kernel> bind(const KernelRequest& request) {
   return make_kernel(
       [shape = shape_of(request.outputs[0].shape), all = request.inputs[1].shape[0], types](const KernelCall& call) {
         cpu::AddedPositions positions;
-        if (types.size() > 2) positions.table = table_of(call, 2, types[2]);
+        if (types.size() > 2) positions.table = {call.inputs[2], types[2]};
         if (types.size() > 3) positions.rows = call.in<std::int32_t>(3);
-        cpu::embedding_forward(shape, rows_of(call.range, all, shape.width), call.in<std::int32_t>(0),
-                               table_of(call, 1, types[1]), positions, call.out(0));
+        cpu::embedding_forward(shape, rows_of(call.range, all, shape.width), call.in<std::int32_t>(0), {call.inputs[1], types[1]},
+                               positions, call.out(0));
       });
 }
 

@@ -18,12 +18,11 @@ struct EmbeddingAttributes {
   LearnedPositions positions = LearnedPositions::in_order;
   std::int64_t padding = -1;               // the row of the table that gets no gradient; -1: none
   std::optional<BlockMatrix> blocks = {};  // of the table
-  friend bool operator==(const EmbeddingAttributes&, const EmbeddingAttributes&) = default;
   template <class V>
   void fields(V&& v) const {
     if (positions != LearnedPositions::in_order) v("positions", positions);
     if (padding >= 0) v("padding", padding);
-    if (blocks) v("blocks", *blocks);
+    v("blocks", blocks);
   }
 };
 
@@ -31,7 +30,6 @@ struct EmbeddingBackwardAttributes {
   std::int64_t rows = 0;      // of the table
   bool accumulate = false;    // last input: the accumulator, updated in place
   std::int64_t padding = -1;  // of token_gradient: the token without a gradient; -1: none
-  friend bool operator==(const EmbeddingBackwardAttributes&, const EmbeddingBackwardAttributes&) = default;
   template <class V>
   void fields(V&& v) const {
     v("rows", rows), v("accumulate", accumulate);
@@ -42,7 +40,6 @@ struct EmbeddingBackwardAttributes {
 struct TokenSlotsAttributes {
   std::int64_t slots = 0;     // most of a window
   std::int64_t padding = -1;  // the token that gets no slot, which is -1; -1: none
-  friend bool operator==(const TokenSlotsAttributes&, const TokenSlotsAttributes&) = default;
   template <class V>
   void fields(V&& v) const {
     v("slots", slots);
@@ -52,19 +49,15 @@ struct TokenSlotsAttributes {
 
 struct AddRowsAttributes {
   bool slots = false;  // last input: the slot of each row
-  friend bool operator==(const AddRowsAttributes&, const AddRowsAttributes&) = default;
-  template <class V>
-  void fields(V&& v) const {
-    v("slots", slots);
-  }
+  PLIMSOLL_FIELDS(slots)
 };
 
-// embedding: (tokens i32 [b, t], table [rows, c], [positions [>= t, c]], [position of each token i32 [b, t]]) -> y [b, t, c]
+// embedding: (tokens i32 [b, t], table [rows, c], [positions [>= t, c]], [position of each token i32 [b, t]]) -> y [b, t, c].
 //
-// The gradient of a table that other ops read too is kept apart until the update, so that additions keep the order of the
-// micro-batches. Where a window looks up few rows they have slots: token_slots gives each token [b, t] the slot of its row, in
-// the order in which rows are first seen in the window. The map [rows + 1] holds for each row one more than its slot, or 0, and
-// last the number of slots. add_rows: accumulator [rows, c] += rows, all of them [rows, c], or those with a slot [slots, c].
+// The gradient of a table with other readers has an accumulator of its own until the update. So additions keep the order of the
+// micro-batches. Where a window looks up few rows, each of these has a slot. token_slots gives each token [b, t] the slot of its
+// row; slots follow the order in which a window first looks up rows. The map [rows + 1] holds one more than the slot of each row,
+// or 0, and last the number of slots. add_rows: accumulator [rows, c] += all rows [rows, c], or those with a slot [slots, c].
 extern const OpDef kEmbedding, kTokenGradient, kPositionGradient, kTokenSlots, kAddRows;
 
 // `positions` are the learned ones, `given` the position of each token; both may be invalid.

@@ -5,8 +5,9 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/embedding/kernels.cpp"
 #include "hwy/foreach_target.h"
+
+#include "device/cpu/map-inl.h"
 #include "hwy/highway.h"
-#include "ops/elementwise/map-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace plimsoll::cpu::HWY_NAMESPACE {
@@ -35,15 +36,13 @@ HWY_INLINE void look_up(const EmbeddingShape& shape, TableRows rows, const std::
   });
 }
 
-void embedding_forward(const EmbeddingShape& shape, TableRows rows, const std::int32_t* tokens, TableNumbers table,
+void embedding_forward(const EmbeddingShape& shape, TableRows rows, const std::int32_t* tokens, ConstElements table,
                        const AddedPositions& positions, float* out) {
-  const auto with_positions = [&](const auto* entries) HWY_ATTR {
-    const TableNumbers& learned = positions.table;
-    if (learned.narrow != nullptr) return look_up(shape, rows, tokens, entries, learned.narrow, positions.rows, out);
-    look_up(shape, rows, tokens, entries, learned.exact, positions.rows, out);
-  };
-  if (table.narrow != nullptr) return with_positions(table.narrow);
-  with_positions(table.exact);
+  with_f32_or_bf16(table.type, [&]<class T>(T) HWY_ATTR {
+    with_f32_or_bf16(positions.table.type, [&]<class P>(P) HWY_ATTR {
+      look_up(shape, rows, tokens, table.as<T>(), positions.table.as<P>(), positions.rows, out);
+    });
+  });
 }
 
 void embedding_token_gradient(const EmbeddingShape& shape, TableRows rows, const std::int32_t* tokens, const float* d_out,
@@ -107,7 +106,7 @@ HWY_EXPORT(embedding_token_gradient);
 HWY_EXPORT(embedding_position_gradient);
 HWY_EXPORT(add_rows);
 
-void embedding_forward(const EmbeddingShape& shape, TableRows rows, const std::int32_t* tokens, TableNumbers table,
+void embedding_forward(const EmbeddingShape& shape, TableRows rows, const std::int32_t* tokens, ConstElements table,
                        const AddedPositions& positions, float* out) {
   HWY_DYNAMIC_DISPATCH(embedding_forward)(shape, rows, tokens, table, positions, out);
 }

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "device/cpu/elements.h"
 #include "device/cpu/stored_matrix.h"
 
 namespace plimsoll::cpu {
@@ -21,24 +22,15 @@ struct TableRows {
   bool contains(std::int32_t token) const { return token >= begin && token < begin + count; }
 };
 
-// fp32 or bf16, or none.
-struct TableNumbers {
-  TableNumbers() = default;
-  TableNumbers(const float* data) : exact(data) {}           // NOLINT: a pointer is all that it is
-  TableNumbers(const std::uint16_t* data) : narrow(data) {}  // NOLINT
-  const float* exact = nullptr;
-  const std::uint16_t* narrow = nullptr;
-};
-
 // Learned positions, added to the entries of the table.
 struct AddedPositions {
-  TableNumbers table;                  // [rows, width]
-  const std::int32_t* rows = nullptr;  // of each token, [batch, tokens]; null: its place in the sample
+  ConstElements table = {nullptr, DType::f32};  // [rows, width]; null: none
+  const std::int32_t* rows = nullptr;           // of each token, [batch, tokens]; null: its place in the sample
 };
 
 // table [rows, width] -> out [batch, tokens, width] = table[token] + position, in fp32. Rows of `out` whose token is not in
 // `rows` stay.
-void embedding_forward(const EmbeddingShape& shape, TableRows rows, const std::int32_t* tokens, TableNumbers table,
+void embedding_forward(const EmbeddingShape& shape, TableRows rows, const std::int32_t* tokens, ConstElements table,
                        const AddedPositions& positions, float* out);
 // table in blocks -> out = table[token].
 void embedding_forward(const EmbeddingShape& shape, const std::int32_t* tokens, const StoredMatrix& matrix,

@@ -2,11 +2,10 @@
 
 #include <utility>
 
-#include "graph/gradient.h"
-#include "ops/check.h"
 #include "ops/embedding/cuda.h"
 #include "ops/embedding/embedding.h"
 #include "ops/families.h"
+#include "ops/rules.h"
 
 namespace plimsoll::ops {
 namespace {
@@ -87,13 +86,7 @@ std::vector<std::size_t> either(const Attributes& any) {
 
 std::optional<StoredReader> reads_stored(const Attributes& any, std::size_t input, const std::optional<BlockMatrix>& blocks) {
   if (any.as<EmbeddingAttributes>().positions != LearnedPositions::none) return {};
-  return reads_table<EmbeddingAttributes>(kEmbedding, any, input, blocks);
-}
-
-// Ranges are as large as those of the loss, with which the table may be shared. Blocks are whole: their scales lie apart.
-RangeRule ranges(const Attributes& any, TypeSpan inputs) {
-  if (any.as<EmbeddingAttributes>().blocks) return {};
-  return {kTableRows * inputs[1].shape.last(), {1}};
+  return reads_table<&kEmbedding, EmbeddingAttributes>(any, input, blocks);
 }
 
 RangeRule ranges_of_token_gradient(const Attributes& any, TypeSpan inputs) {
@@ -124,12 +117,6 @@ Cost cost_of_gradient(const Attributes&, TypeSpan inputs, TypeSpan) {
   return {bytes / 4, 3 * bytes};
 }
 
-template <std::size_t kGradient>
-std::vector<Alias> aliases_of_gradient(const Attributes& any) {
-  if (!any.as<EmbeddingBackwardAttributes>().accumulate) return {};
-  return {{kGradient + 1, 0, AliasKind::accumulates}};
-}
-
 std::vector<ValueType> infer_slots(const Attributes& any, TypeSpan inputs) {
   require_inputs(inputs, 2, "token_slots");
   require(inputs[0].dtype == DType::i32 && inputs[0].shape.rank() == 2, "token_slots", "tokens are " + to_text(inputs[0]),
@@ -138,10 +125,6 @@ std::vector<ValueType> infer_slots(const Attributes& any, TypeSpan inputs) {
           "the map is " + to_text(inputs[1]), "pass i32(rows + 1), and at least one slot");
   return {inputs[0], inputs[1]};
 }
-
-std::vector<Alias> aliases_of_slots(const Attributes&) { return {{1, 1, AliasKind::accumulates}}; }
-
-Cost cost_of_slots(const Attributes&, TypeSpan inputs, TypeSpan outputs) { return {0, bytes_touched(inputs, outputs)}; }
 
 std::vector<ValueType> infer_add_rows(const Attributes& any, TypeSpan inputs) {
   const bool slots = any.as<AddRowsAttributes>().slots;
@@ -153,8 +136,6 @@ std::vector<ValueType> infer_add_rows(const Attributes& any, TypeSpan inputs) {
   if (slots) require_type(inputs[2], {DType::i32, Shape{all[0] + 1}}, "add_rows", "the slots");
   return {inputs[0]};
 }
-
-std::vector<Alias> aliases_of_add_rows(const Attributes&) { return {{0, 0, AliasKind::updates}}; }
 
 RangeRule ranges_of_add_rows(const Attributes& any, TypeSpan) {
   RangeRule rule;
@@ -175,30 +156,30 @@ const OpDef kEmbedding{.name = "embedding",
                        .infer = infer,
                        .cost = cost,
                        .gradient = gradient,
-                       .ranges = ranges,
+                       .ranges = ranges_of_table<EmbeddingAttributes>,
                        .reads_stored = reads_stored,
                        .either = either};
 const OpDef kTokenGradient{.name = "token_gradient",
                            .infer = infer_gradient<1>,
                            .cost = cost_of_gradient<1>,
                            .not_differentiable = kFirstOrderOnly,
-                           .aliases = aliases_of_gradient<1>,
+                           .aliases = accumulates_if<EmbeddingBackwardAttributes, 2>,
                            .ranges = ranges_of_token_gradient};
 const OpDef kPositionGradient{.name = "position_gradient",
                               .infer = infer_gradient<0>,
                               .cost = cost_of_gradient<0>,
                               .not_differentiable = kFirstOrderOnly,
-                              .aliases = aliases_of_gradient<0>};
+                              .aliases = accumulates_if<EmbeddingBackwardAttributes, 1>};
 const OpDef kTokenSlots{.name = "token_slots",
                         .infer = infer_slots,
-                        .cost = cost_of_slots,
+                        .cost = cost_per_element<0>,
                         .not_differentiable = kFirstOrderOnly,
-                        .aliases = aliases_of_slots};
+                        .aliases = accumulates_into<1, 1>};
 const OpDef kAddRows{.name = "add_rows",
                      .infer = infer_add_rows,
                      .cost = cost_of_add_rows,
                      .not_differentiable = kFirstOrderOnly,
-                     .aliases = aliases_of_add_rows,
+                     .aliases = updates<0>,
                      .ranges = ranges_of_add_rows};
 
 OpList embedding_ops() {

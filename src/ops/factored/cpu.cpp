@@ -16,7 +16,7 @@ struct Operands {
   ops::FactoredAttributes a;
   At at;
   cpu::FactoredShape shape;
-  bool narrow_gradient, narrow_parameter;  // bf16
+  DType gradient_type, parameter_type = DType::f32;
 
   Operands(const KernelRequest& request, At (*where)(const ops::FactoredAttributes&))
       : a(request.attributes->as<ops::FactoredAttributes>()), at(where(a)) {
@@ -24,16 +24,12 @@ struct Operands {
     const Shape& whole = gradient.shape;
     shape =
         a.factored ? cpu::FactoredShape{ops::rows_of(whole), whole.last(), true} : cpu::FactoredShape{1, whole.elements(), false};
-    narrow_gradient = gradient.dtype == DType::bf16;
-    narrow_parameter = at.parameter != At::kAbsent && request.inputs[at.parameter].dtype == DType::bf16;
+    gradient_type = gradient.dtype;
+    if (at.parameter != At::kAbsent) parameter_type = request.inputs[at.parameter].dtype;
   }
 
   // To be read, and, of an op that changes it, to be written: its number is the same among the outputs.
-  cpu::StateNumbers parameter(std::span<std::byte* const> operands) const {
-    std::byte* numbers = operands[at.parameter];
-    if (narrow_parameter) return reinterpret_cast<std::uint16_t*>(numbers);
-    return reinterpret_cast<float*>(numbers);
-  }
+  cpu::Elements parameter(std::span<std::byte* const> operands) const { return {operands[at.parameter], parameter_type}; }
   float* average(const KernelCall& call) const { return at.average == At::kAbsent ? nullptr : call.out(at.average); }
   cpu::FactoredRange range(const KernelCall& call) const {
     return call.range.whole() ? cpu::FactoredRange{0, shape.elements()}
@@ -44,9 +40,7 @@ struct Operands {
     return a.factored ? cpu::Variance{state(0), state(1)} : cpu::Variance{nullptr, state(0)};
   }
   cpu::FactoredGradient gradient(const KernelCall& call) const {
-    const cpu::GradientNumbers numbers =
-        narrow_gradient ? cpu::GradientNumbers(call.in<std::uint16_t>(at.gradient)) : cpu::GradientNumbers(call.in(at.gradient));
-    return {numbers, scale(call), static_cast<float>(a.clip_value)};
+    return {{call.inputs[at.gradient], gradient_type}, scale(call), static_cast<float>(a.clip_value)};
   }
   float scale(const KernelCall& call) const { return at.coefficient == At::kAbsent ? 1.0F : *call.in(at.coefficient); }
   double scalar(const KernelCall& call, ops::UpdateScalar scalar) const { return call.in<double>(at.scalars)[scalar]; }

@@ -21,12 +21,7 @@ struct FactoredAttributes {
   double average_blend = 0;
   NoiseKey rounding{};  // of a parameter of bf16
   std::size_t states() const { return factored ? 2 : 1; }
-  friend bool operator==(const FactoredAttributes&, const FactoredAttributes&) = default;
-  template <class V>
-  void fields(V&& v) const {
-    v("factored", factored), v("weight_decay", weight_decay), v("clipped", clipped), v("clip_value", clip_value),
-        v("average_blend", average_blend), v("rounding", rounding);
-  }
+  PLIMSOLL_FIELDS(factored, weight_decay, clipped, clip_value, average_blend, rounding)
 };
 
 // The positions of the operands of the three ops, in the one place that knows their order. A changed operand has the same number

@@ -9,10 +9,10 @@
 #include "hwy/foreach_target.h"
 
 #include "base/ceil_div.h"
+#include "device/cpu/cast.h"
+#include "device/cpu/map-inl.h"
 #include "hwy/highway.h"
 #include "ops/attributes.h"
-#include "ops/cast/kernels.h"
-#include "ops/elementwise/map-inl.h"
 #include "ops/update/taken-inl.h"
 
 #ifndef PLIMSOLL_OPS_FACTORED_KERNELS_ONCE
@@ -36,33 +36,29 @@ void for_segments(const FactoredShape& shape, std::int64_t begin, std::int64_t e
   }
 }
 
-template <class G>
 struct RowSegment {
-  const G* g;
+  ConstElements g;
   float* column_sums;
   std::int64_t count;
   float scale, clip_value;
 };
 
-template <class G>
 struct UpdateSegment {
-  const G* g;
+  ConstElements g;
   const float* columns;
   std::int64_t count;
   float scale, clip_value, row;  // row: what column variances are multiplied by
 };
 
-template <class G>
 struct ApplySegment {
-  UpdateSegment<G> update;
+  UpdateSegment update;
   float *p, *average;
   float keep, size, blend;
   bool first;
 };
 
-template <class G>
 struct ElementSegment {
-  const G* g;
+  ConstElements g;
   float* variance;
   std::int64_t count;
   float scale, clip_value, blend;
@@ -74,89 +70,71 @@ struct ElementSegment {
 HWY_BEFORE_NAMESPACE();
 namespace plimsoll::cpu::HWY_NAMESPACE {
 
+HWY_INLINE float sum_of_lanes(Floats v) { return hn::GetLane(hn::SumOfLanes(F32(), v)); }
+
 // Adds squares to the sums of the columns; returns their sum.
-template <class G>
-HWY_INLINE float add_squares_of(const factored::RowSegment<G>& s) {
+float add_squares(const factored::RowSegment& s) {
   const Taken taken(s.scale, s.clip_value);
-  Floats sum = hn::Zero(F32());
-  const auto add = [&](Floats g, Floats columns) HWY_ATTR {
-    const Floats x = taken(g), square = hn::Mul(x, x);
-    sum = hn::Add(sum, square);
-    return hn::Add(columns, square);
-  };
-  std::int64_t i = 0;
-  for (; i + kLanes <= s.count; i += kLanes) store(add(load(s.g + i), load(s.column_sums + i)), s.column_sums + i);
-  if (i < s.count) {
-    store_part(add(load_part(s.g + i, s.count - i), load_part(s.column_sums + i, s.count - i)), s.column_sums + i, s.count - i);
-  }
-  return hn::GetLane(hn::SumOfLanes(F32(), sum));
+  return with_f32_or_bf16(s.g.type, [&]<class G>(G) HWY_ATTR {
+    Floats sum = hn::Zero(F32());
+    for_vectors(s.count, [&](std::int64_t i, auto vector) HWY_ATTR {
+      const Floats x = taken(load_at(s.g.as<G>() + i, vector)), square = hn::Mul(x, x);
+      sum = hn::Add(sum, square);
+      store_at(hn::Add(load_at(s.column_sums + i, vector), square), s.column_sums + i, vector);
+    });
+    return sum_of_lanes(sum);
+  });
 }
 
-template <class G>
-HWY_INLINE void move_variance_of(const factored::ElementSegment<G>& s) {
+void move_variance(const factored::ElementSegment& s) {
   const Taken taken(s.scale, s.clip_value);
-  const auto move = [=](Floats g, Floats variance) HWY_ATTR {
+  const auto move = [=, &s](Floats g, Floats variance) HWY_ATTR {
     const Floats x = taken(g);
     return hn::MulAdd(set(s.blend), hn::Sub(hn::Mul(x, x), variance), variance);
   };
-  map_range(0, s.count, move, s.variance, s.g, const_cast<const float*>(s.variance));
+  with_f32_or_bf16(s.g.type, [&]<class G>(G) HWY_ATTR {
+    map_range(0, s.count, move, s.variance, s.g.as<G>(), const_cast<const float*>(s.variance));
+  });
 }
 
-template <class P>
-HWY_INLINE float sum_of_squares_of(const P* x, std::int64_t count) {
-  Floats sum = hn::Zero(F32());
-  std::int64_t i = 0;
-  for (; i + kLanes <= count; i += kLanes) sum = hn::MulAdd(load(x + i), load(x + i), sum);
-  if (i < count) {
-    const Floats last = load_part(x + i, count - i);
-    sum = hn::MulAdd(last, last, sum);
-  }
-  return hn::GetLane(hn::SumOfLanes(F32(), sum));
+float sum_of_squares(ConstElements x, std::int64_t count) {
+  return with_f32_or_bf16(x.type, [&]<class P>(P) HWY_ATTR {
+    Floats sum = hn::Zero(F32());
+    for_vectors(count, [&](std::int64_t i, auto vector) HWY_ATTR {
+      const Floats v = load_at(x.as<P>() + i, vector);
+      sum = hn::MulAdd(v, v, sum);
+    });
+    return sum_of_lanes(sum);
+  });
 }
 
-template <class G>
-HWY_INLINE Floats update_of(const factored::UpdateSegment<G>& s, Floats g, Floats columns) {
+HWY_INLINE Floats update_of(const factored::UpdateSegment& s, Floats g, Floats columns) {
   const Floats variance = hn::Max(hn::Mul(set(s.row), columns), set(factored::kLeast * factored::kLeast));
   return hn::Div(Taken(s.scale, s.clip_value)(g), hn::Sqrt(variance));
 }
 
-template <class G>
-HWY_INLINE float sum_of_updates_of(const factored::UpdateSegment<G>& s) {
-  Floats sum = hn::Zero(F32());
-  std::int64_t i = 0;
-  for (; i + kLanes <= s.count; i += kLanes) {
-    const Floats u = update_of(s, load(s.g + i), load(s.columns + i));
-    sum = hn::MulAdd(u, u, sum);
-  }
-  if (i < s.count) {
-    const Floats u = update_of(s, load_part(s.g + i, s.count - i), load_part(s.columns + i, s.count - i));
-    sum = hn::MulAdd(u, u, sum);
-  }
-  return hn::GetLane(hn::SumOfLanes(F32(), sum));
+float sum_of_updates(const factored::UpdateSegment& s) {
+  return with_f32_or_bf16(s.g.type, [&]<class G>(G) HWY_ATTR {
+    Floats sum = hn::Zero(F32());
+    for_vectors(s.count, [&](std::int64_t i, auto vector) HWY_ATTR {
+      const Floats u = update_of(s, load_at(s.g.as<G>() + i, vector), load_at(s.columns + i, vector));
+      sum = hn::MulAdd(u, u, sum);
+    });
+    return sum_of_lanes(sum);
+  });
 }
 
-template <class G>
-HWY_INLINE void apply_update_of(const factored::ApplySegment<G>& s) {
+void apply_update(const factored::ApplySegment& s) {
   const auto step = [&s](Floats g, Floats columns, Floats p)
                         HWY_ATTR { return hn::NegMulAdd(set(s.size), update_of(s.update, g, columns), hn::Mul(p, set(s.keep))); };
-  map_range(0, s.update.count, step, s.p, s.update.g, s.update.columns, const_cast<const float*>(s.p));
+  with_f32_or_bf16(s.update.g.type, [&]<class G>(G) HWY_ATTR {
+    map_range(0, s.update.count, step, s.p, s.update.g.as<G>(), s.update.columns, const_cast<const float*>(s.p));
+  });
   if (s.average == nullptr) return;
   const auto follow = [&s](Floats average, Floats p)
                           HWY_ATTR { return s.first ? p : hn::MulAdd(set(s.blend), hn::Sub(p, average), average); };
   map_range(0, s.update.count, follow, s.average, const_cast<const float*>(s.average), const_cast<const float*>(s.p));
 }
-
-// HWY_EXPORT knows no templates.
-float sum_of_squares_f32(const float* x, std::int64_t count) { return sum_of_squares_of(x, count); }
-float sum_of_squares_bf16(const std::uint16_t* x, std::int64_t count) { return sum_of_squares_of(x, count); }
-float add_squares_f32(const factored::RowSegment<float>& s) { return add_squares_of(s); }
-float add_squares_bf16(const factored::RowSegment<std::uint16_t>& s) { return add_squares_of(s); }
-void move_variance_f32(const factored::ElementSegment<float>& s) { return move_variance_of(s); }
-void move_variance_bf16(const factored::ElementSegment<std::uint16_t>& s) { return move_variance_of(s); }
-float sum_of_updates_f32(const factored::UpdateSegment<float>& s) { return sum_of_updates_of(s); }
-float sum_of_updates_bf16(const factored::UpdateSegment<std::uint16_t>& s) { return sum_of_updates_of(s); }
-void apply_update_f32(const factored::ApplySegment<float>& s) { return apply_update_of(s); }
-void apply_update_bf16(const factored::ApplySegment<std::uint16_t>& s) { return apply_update_of(s); }
 
 }  // namespace plimsoll::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -164,42 +142,17 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace plimsoll::cpu {
 
-HWY_EXPORT(add_squares_f32);
-HWY_EXPORT(add_squares_bf16);
-HWY_EXPORT(move_variance_f32);
-HWY_EXPORT(move_variance_bf16);
-HWY_EXPORT(sum_of_squares_f32);
-HWY_EXPORT(sum_of_squares_bf16);
-HWY_EXPORT(sum_of_updates_f32);
-HWY_EXPORT(sum_of_updates_bf16);
-HWY_EXPORT(apply_update_f32);
-HWY_EXPORT(apply_update_bf16);
+HWY_EXPORT(add_squares);
+HWY_EXPORT(move_variance);
+HWY_EXPORT(sum_of_squares);
+HWY_EXPORT(sum_of_updates);
+HWY_EXPORT(apply_update);
 
 namespace {
 
 using factored::for_segments;
 using factored::kRowTile;
 using factored::kWidened;
-
-float add_squares(const factored::RowSegment<float>& s) { return HWY_DYNAMIC_DISPATCH(add_squares_f32)(s); }
-float add_squares(const factored::RowSegment<std::uint16_t>& s) { return HWY_DYNAMIC_DISPATCH(add_squares_bf16)(s); }
-void move_variance(const factored::ElementSegment<float>& s) { HWY_DYNAMIC_DISPATCH(move_variance_f32)(s); }
-void move_variance(const factored::ElementSegment<std::uint16_t>& s) { HWY_DYNAMIC_DISPATCH(move_variance_bf16)(s); }
-float sum_of_squares(StateNumbers p, std::int64_t offset, std::int64_t count) {
-  if (p.narrow != nullptr) return HWY_DYNAMIC_DISPATCH(sum_of_squares_bf16)(p.narrow + offset, count);
-  return HWY_DYNAMIC_DISPATCH(sum_of_squares_f32)(p.exact + offset, count);
-}
-float sum_of_updates(const factored::UpdateSegment<float>& s) { return HWY_DYNAMIC_DISPATCH(sum_of_updates_f32)(s); }
-float sum_of_updates(const factored::UpdateSegment<std::uint16_t>& s) { return HWY_DYNAMIC_DISPATCH(sum_of_updates_bf16)(s); }
-void apply_update(const factored::ApplySegment<float>& s) { HWY_DYNAMIC_DISPATCH(apply_update_f32)(s); }
-void apply_update(const factored::ApplySegment<std::uint16_t>& s) { HWY_DYNAMIC_DISPATCH(apply_update_bf16)(s); }
-
-// Calls body with the gradient as it lies in memory.
-template <class Body>
-void with_numbers(const FactoredGradient& g, Body&& body) {
-  if (g.numbers.narrow != nullptr) return body(g.numbers.narrow);
-  body(g.numbers.exact);
-}
 
 // Sums of squares of the rows in fp64, then those of the columns over each tile of rows in fp32.
 struct Sums {
@@ -265,13 +218,12 @@ Bytes update_variance_scratch(const FactoredShape& shape) {
 void update_variance(const FactoredShape& shape, const FactoredRange& range, const Variance& variance, const FactoredGradient& g,
                      double blend, std::byte* scratch) {
   if (!shape.factored) {
-    return with_numbers(g, [&]<class G>(const G* numbers) {
-      for_tiles(range.count, [&](std::int64_t begin, std::int64_t end) {
-        move_variance(factored::ElementSegment<G>{numbers + begin, variance.columns + begin, end - begin, g.scale, g.clip_value,
-                                                  static_cast<float>(blend)});
-      });
+    const auto move = HWY_DYNAMIC_DISPATCH(move_variance);
+    return for_tiles(range.count, [&](std::int64_t begin, std::int64_t end) {
+      move({g.numbers.from(begin), variance.columns + begin, end - begin, g.scale, g.clip_value, static_cast<float>(blend)});
     });
   }
+  const auto add_squares = HWY_DYNAMIC_DISPATCH(add_squares);
   const Sums sums(shape, scratch);
   const std::int64_t end = range.begin + range.count, tile_elements = kRowTile * shape.columns;
   const std::int64_t first = range.begin / tile_elements, last = ceil_div(end, tile_elements);
@@ -283,13 +235,10 @@ void update_variance(const FactoredShape& shape, const FactoredRange& range, con
       std::fill_n(columns, shape.columns, 0.0F);
       std::fill_n(sums.rows + tile * kRowTile, rows, 0.0);
     }
-    with_numbers(g, [&]<class G>(const G* numbers) {
-      for_segments(shape, from, std::min(end, (tile + 1) * tile_elements), range.begin,
-                   [&](std::int64_t row, std::int64_t column, std::int64_t offset, std::int64_t count) {
-                     sums.rows[row] +=
-                         add_squares(factored::RowSegment<G>{numbers + offset, columns + column, count, g.scale, g.clip_value});
-                   });
-    });
+    for_segments(shape, from, std::min(end, (tile + 1) * tile_elements), range.begin,
+                 [&](std::int64_t row, std::int64_t column, std::int64_t offset, std::int64_t count) {
+                   sums.rows[row] += add_squares({g.numbers.from(offset), columns + column, count, g.scale, g.clip_value});
+                 });
   });
   if (end == shape.elements()) close_variance(shape, variance, sums, blend);
 }
@@ -298,23 +247,22 @@ Bytes update_size_scratch(const FactoredShape& shape) {
   return Bytes{ceil_div(shape.elements(), ops::kNormTile) * static_cast<std::int64_t>(sizeof(Sizes))};
 }
 
-Sizes update_size(const FactoredShape& shape, const FactoredRange& range, StateNumbers p, const Variance& variance,
+Sizes update_size(const FactoredShape& shape, const FactoredRange& range, Elements p, const Variance& variance,
                   const FactoredGradient& g, Sizes before, std::byte* scratch) {
   Sizes* tiles = reinterpret_cast<Sizes*>(scratch);
+  const auto sum_of_squares = HWY_DYNAMIC_DISPATCH(sum_of_squares);
+  const auto sum_of_updates = HWY_DYNAMIC_DISPATCH(sum_of_updates);
   const RowFactor factor(shape, variance);
   const std::int64_t end = range.begin + range.count, count = ceil_div(range.count, ops::kNormTile);
   parallel_for(count, [&](std::int64_t tile) {
     const std::int64_t from = range.begin + tile * ops::kNormTile;
     tiles[tile] = {};
-    with_numbers(g, [&]<class G>(const G* numbers) {
-      for_segments(shape, from, std::min(end, from + ops::kNormTile), range.begin,
-                   [&](std::int64_t row, std::int64_t column, std::int64_t offset, std::int64_t part) {
-                     tiles[tile].parameter += sum_of_squares(p, offset, part);
-                     tiles[tile].update +=
-                         sum_of_updates(factored::UpdateSegment<G>{numbers + offset, columns_of(shape, variance, column, offset),
-                                                                   part, g.scale, g.clip_value, factor(row)});
-                   });
-    });
+    for_segments(shape, from, std::min(end, from + ops::kNormTile), range.begin,
+                 [&](std::int64_t row, std::int64_t column, std::int64_t offset, std::int64_t part) {
+                   tiles[tile].parameter += sum_of_squares(p.from(offset), part);
+                   tiles[tile].update += sum_of_updates({g.numbers.from(offset), columns_of(shape, variance, column, offset),
+                                                         part, g.scale, g.clip_value, factor(row)});
+                 });
   });
   for (std::int64_t tile = 0; tile < count; ++tile) {
     before.parameter += tiles[tile].parameter;
@@ -323,7 +271,7 @@ Sizes update_size(const FactoredShape& shape, const FactoredRange& range, StateN
   return before;
 }
 
-Change adafactor(const FactoredShape& shape, const FactoredRange& range, StateNumbers p, float* average, const Variance& variance,
+Change adafactor(const FactoredShape& shape, const FactoredRange& range, Elements p, float* average, const Variance& variance,
                  const FactoredGradient& g, const AdafactorStep& step, const StochasticRounding& rounding) {
   constexpr double kLeastSize = 1e-3;
   const double n = static_cast<double>(shape.elements());
@@ -332,30 +280,29 @@ Change adafactor(const FactoredShape& shape, const FactoredRange& range, StateNu
   const double held = std::max(1.0, std::sqrt(step.sizes.update / n));
   const RowFactor factor(shape, variance);
   const std::int64_t end = range.begin + range.count;
+  const auto apply_update = HWY_DYNAMIC_DISPATCH(apply_update);
   // Elements [from, stop), with which `parameter` begins.
   const auto update = [&](std::int64_t from, std::int64_t stop, float* parameter) {
-    with_numbers(g, [&]<class G>(const G* numbers) {
-      for_segments(
-          shape, from, stop, range.begin, [&](std::int64_t row, std::int64_t column, std::int64_t offset, std::int64_t count) {
-            apply_update(factored::ApplySegment<G>{
-                {numbers + offset, columns_of(shape, variance, column, offset), count, g.scale, g.clip_value, factor(row)},
-                parameter + (offset - (from - range.begin)),
-                average == nullptr ? nullptr : average + offset,
-                static_cast<float>(1 - step.lr * step.weight_decay),
-                static_cast<float>(size / held),
-                static_cast<float>(step.average_blend),
-                step.first});
-          });
-    });
+    for_segments(
+        shape, from, stop, range.begin, [&](std::int64_t row, std::int64_t column, std::int64_t offset, std::int64_t count) {
+          apply_update(
+              {{g.numbers.from(offset), columns_of(shape, variance, column, offset), count, g.scale, g.clip_value, factor(row)},
+               parameter + (offset - (from - range.begin)),
+               average == nullptr ? nullptr : average + offset,
+               static_cast<float>(1 - step.lr * step.weight_decay),
+               static_cast<float>(size / held),
+               static_cast<float>(step.average_blend),
+               step.first});
+        });
   };
   parallel_for(ceil_div(range.count, ops::kNormTile), [&](std::int64_t tile) {
     const std::int64_t from = range.begin + tile * ops::kNormTile, stop = std::min(end, from + ops::kNormTile);
-    if (p.narrow == nullptr) return update(from, stop, p.exact + (from - range.begin));
+    if (p.type == DType::f32) return update(from, stop, p.as<float>() + (from - range.begin));
     alignas(64) std::array<float, kWidened> wide;
     for (std::int64_t at = from; at < stop; at += kWidened) {
       const std::int64_t count = std::min(kWidened, stop - at);
-      std::uint16_t* narrow = p.narrow + (at - range.begin);
-      cast_bf16_to_f32(count, narrow, wide.data());
+      auto* narrow = p.as<std::uint16_t>() + (at - range.begin);
+      cast(count, narrow, wide.data());
       update(at, at + count, wide.data());
       accumulate_rounded(count, wide.data(), /*add=*/false, narrow, {rounding.key, rounding.update, at});
     }

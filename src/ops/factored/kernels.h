@@ -24,7 +24,7 @@ struct FactoredRange {
 
 // The gradient as an update takes it: times scale, then within -clip_value and clip_value where that is not 0.
 struct FactoredGradient {
-  GradientNumbers numbers;  // of the range
+  ConstElements numbers;  // of the range
   float scale = 1, clip_value = 0;
 };
 
@@ -45,7 +45,7 @@ struct Sizes {
 };
 Bytes update_size_scratch(const FactoredShape& shape);
 // `before` and those of the range, with which p begins.
-Sizes update_size(const FactoredShape& shape, const FactoredRange& range, StateNumbers p, const Variance& variance,
+Sizes update_size(const FactoredShape& shape, const FactoredRange& range, Elements p, const Variance& variance,
                   const FactoredGradient& g, Sizes before, std::byte* scratch);
 
 struct AdafactorStep {
@@ -57,7 +57,7 @@ struct AdafactorStep {
 };
 
 // p, of fp32, or of bf16 and rounded, and its average (null: none) begin with the range. How all of p changes, without the decay.
-Change adafactor(const FactoredShape& shape, const FactoredRange& range, StateNumbers p, float* average, const Variance& variance,
+Change adafactor(const FactoredShape& shape, const FactoredRange& range, Elements p, float* average, const Variance& variance,
                  const FactoredGradient& g, const AdafactorStep& step, const StochasticRounding& rounding = {});
 
 }  // namespace plimsoll::cpu

@@ -14,18 +14,13 @@ std::string attribute_text(Activation activation);
 
 struct GatedAttributes {
   Activation activation = Activation::silu;
-  friend bool operator==(const GatedAttributes&, const GatedAttributes&) = default;
-  template <class V>
-  void fields(V&& v) const {
-    v("activation", activation);
-  }
+  PLIMSOLL_FIELDS(activation)
 };
 
 // The gradients that the backward op makes, one at least.
 struct GatedBackwardAttributes {
   Activation activation = Activation::silu;
   bool gate = true, up = true;
-  friend bool operator==(const GatedBackwardAttributes&, const GatedBackwardAttributes&) = default;
   template <class V>
   void fields(V&& v) const {
     v("activation", activation);

@@ -6,22 +6,14 @@
 #define HWY_TARGET_INCLUDE "ops/gated/kernels.cpp"
 #include "hwy/foreach_target.h"
 
+#include "device/cpu/map-inl.h"
 #include "hwy/highway.h"
 #include "ops/elementwise/activations-inl.h"
-#include "ops/elementwise/map-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace plimsoll::cpu::HWY_NAMESPACE {
 
 using ops::Activation;
-
-// Calls f with a number of the type that is in memory.
-template <class F>
-HWY_INLINE void with_type_of(DType type, F f) {
-  if (type == DType::bf16) return f(std::uint16_t{});
-  if (type == DType::f16) return f(F16{});
-  f(0.0F);
-}
 
 template <Activation kActivation>
 HWY_INLINE Curve curve(Floats x) {
@@ -33,7 +25,7 @@ HWY_INLINE Curve curve(Floats x) {
 template <Activation kActivation>
 HWY_INLINE void forward_of(std::int64_t n, ConstElements gate, ConstElements up, Elements out) {
   const auto product = [](Floats g, Floats u) HWY_ATTR { return hn::Mul(curve<kActivation>(g).value, u); };
-  with_type_of(out.type, [&]<class T>(T) HWY_ATTR { map_all<Work::much>(n, product, out.as<T>(), gate.as<T>(), up.as<T>()); });
+  with_type(out.type, [&]<class T>(T) HWY_ATTR { map_all<Work::much>(n, product, out.as<T>(), gate.as<T>(), up.as<T>()); });
 }
 
 void gated_forward(std::int64_t n, Activation activation, ConstElements gate, ConstElements up, Elements out) {
@@ -57,27 +49,22 @@ HWY_INLINE GatedGradients gradients(Floats d, Floats g, Floats u) {
 template <Activation kActivation, class T>
 HWY_INLINE void backward_range(std::int64_t begin, std::int64_t end, const T* d_out, const T* gate, const T* up, T* d_gate,
                                T* d_up) {
-  std::int64_t i = begin;
-  for (; i + kLanes <= end; i += kLanes) {
+  for_vectors(end - begin, [&](std::int64_t from_begin, auto vector) HWY_ATTR {
+    const std::int64_t i = begin + from_begin;
     fetch_ahead(d_out + i);
     fetch_ahead(gate + i);
     fetch_ahead(up + i);
-    const GatedGradients made = gradients<kActivation>(load(d_out + i), load(gate + i), load(up + i));
-    if (d_gate != nullptr) store(made.gate, d_gate + i);
-    if (d_up != nullptr) store(made.up, d_up + i);
-  }
-  if (i == end) return;
-  const std::int64_t rest = end - i;
-  const GatedGradients made =
-      gradients<kActivation>(load_part(d_out + i, rest), load_part(gate + i, rest), load_part(up + i, rest));
-  if (d_gate != nullptr) store_part(made.gate, d_gate + i, rest);
-  if (d_up != nullptr) store_part(made.up, d_up + i, rest);
+    const GatedGradients made =
+        gradients<kActivation>(load_at(d_out + i, vector), load_at(gate + i, vector), load_at(up + i, vector));
+    if (d_gate != nullptr) store_at(made.gate, d_gate + i, vector);
+    if (d_up != nullptr) store_at(made.up, d_up + i, vector);
+  });
 }
 
 template <Activation kActivation>
 HWY_INLINE void backward_of(std::int64_t n, ConstElements d_out, ConstElements gate, ConstElements up, Elements d_gate,
                             Elements d_up) {
-  with_type_of(d_out.type, [&]<class T>(T) HWY_ATTR {
+  with_type(d_out.type, [&]<class T>(T) HWY_ATTR {
     for_tiles(n, [&](std::int64_t begin, std::int64_t end) HWY_ATTR {
       backward_range<kActivation>(begin, end, d_out.as<T>(), gate.as<T>(), up.as<T>(), d_gate.as<T>(), d_up.as<T>());
     });

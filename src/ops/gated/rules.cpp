@@ -1,5 +1,4 @@
-#include "graph/gradient.h"
-#include "ops/check.h"
+#include "ops/rules.h"
 #include "ops/families.h"
 #include "ops/gated/gated.h"
 
@@ -26,11 +25,6 @@ std::vector<ValueType> infer_backward(const Attributes& any, TypeSpan inputs) {
   return std::vector<ValueType>(made.gate && made.up ? 2 : 1, type);
 }
 
-template <int kFlops>
-Cost cost(const Attributes&, TypeSpan inputs, TypeSpan outputs) {
-  return {kFlops * static_cast<double>(outputs[0].shape.elements()), bytes_touched(inputs, outputs)};
-}
-
 void gradient(GradientContext& context) {
   const GatedBackwardAttributes made{context.node().attributes.as<GatedAttributes>().activation, context.wants(0),
                                      context.wants(1)};
@@ -43,11 +37,6 @@ void gradient(GradientContext& context) {
   if (made.gate) context.contribute(0, outputs.front());
   if (made.up) context.contribute(1, outputs.back());
 }
-
-std::vector<std::size_t> both(const Attributes&) { return {0, 1}; }
-std::vector<std::size_t> all_three(const Attributes&) { return {0, 1, 2}; }
-
-std::vector<Alias> over_either(const Attributes&) { return {{0, 0, AliasKind::may_overwrite}, {1, 0, AliasKind::may_overwrite}}; }
 
 // The kernel has read all that it needs of an element before it writes one.
 std::vector<Alias> aliases_of_backward(const Attributes& any) {
@@ -72,18 +61,18 @@ std::string attribute_text(Activation activation) {
 
 const OpDef kGated{.name = "gated",
                    .infer = infer,
-                   .cost = cost<20>,
+                   .cost = cost_per_element<20>,
                    .gradient = gradient,
-                   .aliases = over_either,
-                   .either = both,
+                   .aliases = over<0, 1>,
+                   .either = inputs_at<0, 1>,
                    .elementwise = true,
                    .alike = true};
 const OpDef kGatedBackward{.name = "gated_backward",
                            .infer = infer_backward,
-                           .cost = cost<30>,
+                           .cost = cost_per_element<30>,
                            .not_differentiable = kFirstOrderOnly,
                            .aliases = aliases_of_backward,
-                           .either = all_three,
+                           .either = inputs_at<0, 1, 2>,
                            .rounds = 2,
                            .elementwise = true,
                            .alike = true};

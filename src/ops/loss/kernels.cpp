@@ -9,8 +9,8 @@
 
 #include "base/ceil_div.h"
 #include "base/error.h"
+#include "device/cpu/cast.h"
 #include "device/cpu/parallel.h"
-#include "ops/cast/kernels.h"
 #include "ops/elementwise/kernels.h"
 #include "ops/loss/kernels_rows.h"
 
@@ -139,8 +139,8 @@ struct LinearCrossEntropy::Run {
   float* losses;
   SoftmaxState* states;
   float* logits;
-  std::byte* weights;     // the present tile of w, converted
-  std::uint16_t* slopes;  // that of the logits' gradient, rounded
+  std::byte* weights;  // the present tile of w, converted
+  std::byte* slopes;   // that of the logits' gradient, rounded
   std::byte* library;
   float of_target, of_each;     // the weights of the target's logit, and of every one
   std::int64_t v_begin, v_end;  // the tiles of the vocabulary that are here
@@ -165,7 +165,7 @@ struct LinearCrossEntropy::Run {
     states = reinterpret_cast<SoftmaxState*>(scratch);
     logits = reinterpret_cast<float*>(scratch + layout.logits);
     weights = scratch + layout.weights;
-    slopes = reinterpret_cast<std::uint16_t*>(scratch + layout.slopes);
+    slopes = scratch + layout.slopes;
     library = scratch + layout.gemm;
   }
 
@@ -192,7 +192,7 @@ struct LinearCrossEntropy::Run {
     if (!loss.shape_.converts_table()) return w + w_offset(v) * size_of(operands());
     if (table.dtype == DType::f32) {
       const std::byte* tile = w + w_offset(v) * size_of(table.dtype);
-      return rounded(columns * width(), reinterpret_cast<const float*>(tile), reinterpret_cast<std::uint16_t*>(weights));
+      return rounded(columns * width(), reinterpret_cast<const float*>(tile), weights);
     }
     read_part(table, w, {w_offset(v) / width(), columns, 0, width(), width()}, operands(), weights);
     return weights;
@@ -201,9 +201,8 @@ struct LinearCrossEntropy::Run {
     if (operands() == DType::f32) return tile(t, v);
     return rounded(tiling.rows(t) * tiling.columns(v), tile(t, v), slopes);
   }
-  const void* rounded(std::int64_t n, const float* x, std::uint16_t* y) const {
-    const auto narrow = operands() == DType::bf16 ? cast_f32_to_bf16 : cast_f32_to_f16;
-    narrow(n, x, y);
+  const void* rounded(std::int64_t n, const float* x, std::byte* y) const {
+    cast(n, x, {y, operands()});
     return y;
   }
 

@@ -9,7 +9,7 @@
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
 
-#include "device/cpu/floats-inl.h"
+#include "device/cpu/narrow-inl.h"
 #include "ops/softmax/exp-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -53,9 +53,7 @@ void add_logits(const float* logits, std::int64_t columns, SoftmaxState& state) 
 
 float sum_of(const float* logits, std::int64_t columns) {
   auto sum = hn::Zero(F32());
-  std::int64_t i = 0;
-  for (; i + kLanes <= columns; i += kLanes) sum = hn::Add(sum, hn::LoadU(F32(), logits + i));
-  if (i < columns) sum = hn::Add(sum, load_part(logits + i, columns - i, 0));
+  for_vectors(columns, [&](std::int64_t i, auto vector) HWY_ATTR { sum = hn::Add(sum, load_at(logits + i, vector)); });
   return hn::GetLane(hn::SumOfLanes(F32(), sum));
 }
 

@@ -18,13 +18,12 @@ struct LossAttributes {
   bool h = true, w = true;                        // backward: the gradients that it makes
   std::optional<BlockMatrix> blocks = {};         // of a w that is stored in them, and has no gradient
   std::size_t of_w() const { return h ? 2 : 1; }  // the output that is d_w
-  friend bool operator==(const LossAttributes&, const LossAttributes&) = default;
   template <class V>
   void fields(V&& v) const {
     v("label_smoothing", label_smoothing), v("z_loss", z_loss), v("accumulate", accumulate);
     if (!h) v("h", h);
     if (!w) v("w", w);
-    if (blocks) v("blocks", *blocks);
+    v("blocks", blocks);
   }
 };
 

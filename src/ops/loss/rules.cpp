@@ -1,10 +1,9 @@
 #include <fmt/core.h>
 
-#include "graph/gradient.h"
-#include "ops/check.h"
 #include "ops/families.h"
 #include "ops/loss/cuda.h"
 #include "ops/loss/loss.h"
+#include "ops/rules.h"
 
 namespace plimsoll::ops {
 namespace {
@@ -16,11 +15,9 @@ Shape table_of(const LossAttributes& attributes, TypeSpan inputs) {
 
 void check(const LossAttributes& attributes, TypeSpan inputs) {
   const Shape &h = inputs[0].shape, w = table_of(attributes, inputs);
-  const DType dtype = inputs[0].dtype;
-  require(dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::f16, "linear_cross_entropy",
-          fmt::format("h is {}", to_text(inputs[0])), "fp32, bf16 or fp16");
+  require_computable(inputs[0], "linear_cross_entropy", "h");
   const DType table = inputs[1].dtype;
-  const bool fits = attributes.blocks || table == DType::f32 || table == DType::bf16 || table == dtype;
+  const bool fits = attributes.blocks || table == DType::f32 || table == DType::bf16 || table == inputs[0].dtype;
   require(fits, "linear_cross_entropy", fmt::format("w is {}", to_text(inputs[1])), "fp32 or bf16, or the width of h");
   require(h.rank() == 3 && w.rank() == 2 && h.last() == w.last(), "linear_cross_entropy",
           fmt::format("h is {} and w {}", to_text(h), to_text(w)), "pass (batch, tokens, width) and (vocabulary, width)");
@@ -75,30 +72,18 @@ void gradient(GradientContext& context) {
   std::vector<std::string> names{"losses"};
   if (attributes.h) names.emplace_back("grad");
   if (attributes.w) names.emplace_back("weight.grad");
-  const auto outputs = context.builder().add(kLinearCrossEntropyBackward, attributes, std::move(inputs), std::move(names));
-  context.replace(0, outputs[0]);
+  const auto outputs = context.replace(kLinearCrossEntropyBackward, attributes, std::move(inputs), std::move(names));
   if (attributes.h) context.contribute(0, outputs[1]);
   if (attributes.w) context.contribute(1, outputs[attributes.of_w()]);
 }
 
 // The table is rounded tile by tile, if it is not narrow itself.
-std::vector<std::size_t> narrow(const Attributes&) { return {0}; }
-std::vector<std::size_t> either(const Attributes&) { return {1}; }
-
-std::optional<StoredReader> reads_stored(const Attributes& any, std::size_t input, const std::optional<BlockMatrix>& blocks) {
-  return reads_table<LossAttributes>(kLinearCrossEntropy, any, input, blocks);
-}
-
-// Blocks are whole.
-RangeRule ranges(const Attributes& any, TypeSpan inputs) {
-  if (any.as<LossAttributes>().blocks) return {};
-  return {kTableRows * inputs[1].shape.last(), {1}};
-}
 
 // First for the losses, then for the gradients.
 RangeRule ranges_of_backward(const Attributes& any, TypeSpan inputs) {
-  if (any.as<LossAttributes>().blocks) return {};
-  RangeRule rule{kTableRows * inputs[1].shape.last(), {1}, 2};
+  RangeRule rule = ranges_of_table<LossAttributes>(any, inputs);
+  if (rule.inputs.empty()) return rule;
+  rule.passes = 2;
   if (any.as<LossAttributes>().accumulate) rule.inputs.push_back(4);
   return rule;
 }
@@ -115,10 +100,10 @@ const OpDef kLinearCrossEntropy{.name = "linear_cross_entropy",
                                 .infer = infer,
                                 .cost = cost,
                                 .gradient = gradient,
-                                .ranges = ranges,
-                                .reads_stored = reads_stored,
-                                .narrow = narrow,
-                                .either = either,
+                                .ranges = ranges_of_table<LossAttributes>,
+                                .reads_stored = reads_table<&kLinearCrossEntropy, LossAttributes>,
+                                .narrow = inputs_at<0>,
+                                .either = inputs_at<1>,
                                 .costly = true,
                                 .chunked = true};
 const OpDef kLinearCrossEntropyBackward{.name = "linear_cross_entropy_backward",
@@ -127,8 +112,8 @@ const OpDef kLinearCrossEntropyBackward{.name = "linear_cross_entropy_backward",
                                         .not_differentiable = kFirstOrderOnly,
                                         .aliases = aliases_of_backward,
                                         .ranges = ranges_of_backward,
-                                        .narrow = narrow,
-                                        .either = either,
+                                        .narrow = inputs_at<0>,
+                                        .either = inputs_at<1>,
                                         .costly = true,
                                         .chunked = true};
 

@@ -17,7 +17,6 @@ struct MatmulAttributes {
   bool accumulate = false;    // last input, added in place: the output is its new version
   DType output = DType::f32;  // or the type of a and b, where nothing is accumulated
   bool few_rows = false;      // where the product has few rows, the kernel for these runs it (take_few_rows)
-  friend bool operator==(const MatmulAttributes&, const MatmulAttributes&) = default;
   template <class V>
   void fields(V&& v) const {
     v("transpose_a", transpose_a), v("transpose_b", transpose_b), v("batched", batched), v("bias", bias),

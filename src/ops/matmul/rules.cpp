@@ -1,12 +1,11 @@
 #include <fmt/core.h>
 
-#include "graph/gradient.h"
 #include "ops/block_matmul/block_matmul.h"
-#include "ops/check.h"
 #include "ops/families.h"
 #include "ops/matmul/cuda.h"
 #include "ops/matmul/matmul.h"
 #include "ops/reduce/reduce.h"
+#include "ops/rules.h"
 #include "ops/shape/shape_ops.h"
 
 namespace plimsoll::ops {
@@ -37,8 +36,7 @@ std::vector<ValueType> infer(const Attributes& any, TypeSpan inputs) {
   const auto& attributes = any.as<MatmulAttributes>();
   require_inputs(inputs, 2 + std::size_t{attributes.bias} + std::size_t{attributes.accumulate}, "matmul");
   const DType operands = inputs[0].dtype;
-  require(is_float(operands) && operands != DType::f64, "matmul", fmt::format("an operand is {}", to_text(inputs[0])),
-          "fp32, bf16 or fp16");
+  require_computable(inputs[0], "matmul", "an operand");
   require_dtype(inputs.first(2), operands, "matmul");
   require_dtype(inputs.subspan(2), DType::f32, "matmul");
   const MatmulExtents extents = matmul_extents(attributes, inputs);
@@ -108,8 +106,6 @@ std::optional<StoredReader> reads_stored(const Attributes& any, std::size_t inpu
           .blocks = blocks, .transposed = a.transpose_b, .bias = a.bias, .output = a.output, .few_rows = a.few_rows}};
 }
 
-std::vector<std::size_t> narrow(const Attributes&) { return {0, 1}; }
-
 Attributes rounded(const Attributes& any, DType to) {
   MatmulAttributes attributes = any.as<MatmulAttributes>();
   if (!attributes.accumulate) attributes.output = to;
@@ -141,7 +137,7 @@ const OpDef kMatmul{.name = "matmul",
                     .aliases = aliases,
                     .linear = linear_layer,
                     .reads_stored = reads_stored,
-                    .narrow = narrow,
+                    .narrow = inputs_at<0, 1>,
                     .rounded = rounded,
                     .costly = true};
 

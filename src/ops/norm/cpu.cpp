@@ -7,16 +7,10 @@ namespace {
 
 std::unique_ptr<Kernel> bind(const KernelRequest& request) {
   const auto epsilon = static_cast<float>(request.attributes->as<ops::LayerNormAttributes>().epsilon);
-  const auto bind_to = [&]<class T>(T) {
-    return make_kernel([x = Rows(request.inputs[0]), epsilon](const KernelCall& call) {
-      cpu::layer_norm_forward(x.rows, x.width, epsilon, call.in(0), call.in(1), call.in(2), call.out<T>(0), call.out(1),
-                              call.out(2));
-    });
-  };
-  const DType output = request.outputs[0].dtype;
-  if (output == DType::bf16) return bind_to(std::uint16_t{});
-  if (output == DType::f16) return bind_to(F16{});
-  return bind_to(0.0F);
+  return make_kernel([x = Rows(request.inputs[0]), type = request.outputs[0].dtype, epsilon](const KernelCall& call) {
+    cpu::layer_norm_forward(x.rows, x.width, epsilon, call.in(0), call.in(1), call.in(2), {call.outputs[0], type}, call.out(1),
+                            call.out(2));
+  });
 }
 
 struct Gradients {

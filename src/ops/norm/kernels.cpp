@@ -28,9 +28,7 @@ struct Forward {
   std::int64_t rows, width;
   float epsilon;
   const float *x, *gamma, *beta;
-  float* y;
-  std::uint16_t* bf16_y;  // instead, where it is not null
-  F16* f16_y;             // likewise
+  Elements y;
   float *mean, *rstd;
 };
 
@@ -107,13 +105,7 @@ void forward_rows(const norm::Forward& n, std::int64_t begin, std::int64_t end) 
     const float* x = n.x + r * n.width;
     const float mean = row_sum(n.width, x) * inverse;
     const float rstd = 1.0f / std::sqrt(row_squares(n.width, x, mean) * inverse + n.epsilon);
-    if (n.bf16_y != nullptr) {
-      normalise_row(n, x, mean, rstd, n.bf16_y + r * n.width);
-    } else if (n.f16_y != nullptr) {
-      normalise_row(n, x, mean, rstd, n.f16_y + r * n.width);
-    } else {
-      normalise_row(n, x, mean, rstd, n.y + r * n.width);
-    }
+    with_type(n.y.type, [&]<class T>(T) HWY_ATTR { normalise_row(n, x, mean, rstd, n.y.as<T>() + r * n.width); });
     n.mean[r] = mean;
     n.rstd[r] = rstd;
   }
@@ -233,25 +225,12 @@ HWY_EXPORT(combine_columns);
 
 }  // namespace
 
-static void run_forward(const norm::Forward& n) {
-  parallel_for(ceil_div(n.rows, norm::kForwardRows), [&](std::int64_t task) {
-    HWY_DYNAMIC_DISPATCH(forward_rows)(n, task * norm::kForwardRows, std::min(n.rows, (task + 1) * norm::kForwardRows));
+void layer_norm_forward(std::int64_t rows, std::int64_t width, float epsilon, const float* x, const float* gamma,
+                        const float* beta, Elements y, float* mean, float* rstd) {
+  const norm::Forward n{rows, width, epsilon, x, gamma, beta, y, mean, rstd};
+  parallel_for(ceil_div(rows, norm::kForwardRows), [&](std::int64_t task) {
+    HWY_DYNAMIC_DISPATCH(forward_rows)(n, task * norm::kForwardRows, std::min(rows, (task + 1) * norm::kForwardRows));
   });
-}
-
-void layer_norm_forward(std::int64_t rows, std::int64_t width, float epsilon, const float* x, const float* gamma,
-                        const float* beta, float* y, float* mean, float* rstd) {
-  run_forward({rows, width, epsilon, x, gamma, beta, y, nullptr, nullptr, mean, rstd});
-}
-
-void layer_norm_forward(std::int64_t rows, std::int64_t width, float epsilon, const float* x, const float* gamma,
-                        const float* beta, std::uint16_t* y, float* mean, float* rstd) {
-  run_forward({rows, width, epsilon, x, gamma, beta, nullptr, y, nullptr, mean, rstd});
-}
-
-void layer_norm_forward(std::int64_t rows, std::int64_t width, float epsilon, const float* x, const float* gamma,
-                        const float* beta, F16* y, float* mean, float* rstd) {
-  run_forward({rows, width, epsilon, x, gamma, beta, nullptr, nullptr, y, mean, rstd});
 }
 
 Bytes layer_norm_backward_scratch(std::int64_t rows, std::int64_t width, std::int64_t sums) {

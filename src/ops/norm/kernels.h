@@ -1,24 +1,20 @@
 // Layer norm over the last axis on the CPU (Ba et al., 2016): y = (x - mean) * rstd * gamma + beta with rstd = 1 / sqrt(var +
-// epsilon). Buffers are fp32, dense, row-major, x, y, dy, dx [rows, width], gamma and beta [width], mean and rstd [rows]; the
-// caller owns all. Rows are reduced in tiles fixed by the shape, so results do not depend on the number of threads.
+// epsilon). Buffers are fp32 unless stated otherwise, dense, row-major, x, y, dy, dx [rows, width], gamma and beta [width], mean
+// and rstd [rows]; the caller owns all. Rows are reduced in tiles fixed by the shape, so results do not depend on the number of
+// threads.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
 #include "base/bytes.h"
-#include "tensor/half.h"
+#include "device/cpu/elements.h"
 
 namespace plimsoll::cpu {
 
-// The variance comes from a second pass over the row. y may be x.
+// The variance comes from a second pass over the row. y is fp32, bf16 or fp16, rounded to nearest even; it may be x.
 void layer_norm_forward(std::int64_t rows, std::int64_t width, float epsilon, const float* x, const float* gamma,
-                        const float* beta, float* y, float* mean, float* rstd);
-// y is bf16 or fp16, rounded to nearest even.
-void layer_norm_forward(std::int64_t rows, std::int64_t width, float epsilon, const float* x, const float* gamma,
-                        const float* beta, std::uint16_t* y, float* mean, float* rstd);
-void layer_norm_forward(std::int64_t rows, std::int64_t width, float epsilon, const float* x, const float* gamma,
-                        const float* beta, F16* y, float* mean, float* rstd);
+                        const float* beta, Elements y, float* mean, float* rstd);
 
 // Partial sums of dgamma and dbeta, of `sums` of them 4 * width bytes each (padded to cache lines) for each tile of 64 rows.
 Bytes layer_norm_backward_scratch(std::int64_t rows, std::int64_t width, std::int64_t sums = 2);

@@ -10,11 +10,7 @@ namespace plimsoll::ops {
 struct LayerNormAttributes {
   double epsilon = 1e-5;
   DType output = DType::f32;  // of y; all else is fp32
-  friend bool operator==(const LayerNormAttributes&, const LayerNormAttributes&) = default;
-  template <class V>
-  void fields(V&& v) const {
-    v("epsilon", epsilon), v("output", output);
-  }
+  PLIMSOLL_FIELDS(epsilon, output)
 };
 
 // The gradients that the backward op makes: that of x or of gamma, at least. With `accumulate` its last inputs are the
@@ -25,7 +21,6 @@ struct LayerNormBackwardAttributes {
   std::int64_t sums() const { return std::int64_t{gamma} + std::int64_t{beta}; }
   std::size_t of_gamma() const { return x ? 1 : 0; }  // outputs
   std::size_t of_beta() const { return of_gamma() + (gamma ? 1 : 0); }
-  friend bool operator==(const LayerNormBackwardAttributes&, const LayerNormBackwardAttributes&) = default;
   template <class V>
   void fields(V&& v) const {
     v("accumulate", accumulate);

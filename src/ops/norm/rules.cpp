@@ -3,12 +3,11 @@
 #include <algorithm>
 #include <array>
 
-#include "graph/gradient.h"
-#include "ops/check.h"
 #include "ops/families.h"
 #include "ops/norm/cuda.h"
 #include "ops/norm/norm.h"
 #include "ops/reduce/reduce.h"
+#include "ops/rules.h"
 
 namespace plimsoll::ops {
 namespace {
@@ -26,15 +25,8 @@ std::vector<ValueType> infer(const Attributes& any, TypeSpan inputs) {
   }
   const ValueType row{DType::f32, Shape{rows_of(x)}};
   const DType output = any.as<LayerNormAttributes>().output;
-  require(is_float(output) && output != DType::f64, "layer_norm", fmt::format("the output is {}", name(output)),
-          "fp32, bf16 or fp16");
+  require_computable(output, "layer_norm", "the output");
   return {{output, x}, row, row};
-}
-
-Attributes rounded(const Attributes& any, DType to) { return LayerNormAttributes{any.as<LayerNormAttributes>().epsilon, to}; }
-
-Cost cost(const Attributes&, TypeSpan inputs, TypeSpan outputs) {
-  return {8.0 * static_cast<double>(inputs[0].shape.elements()), bytes_touched(inputs, outputs)};
 }
 
 // True: one call can serve all accumulators. It either writes all or adds to all, so all of them have begun in this window, or
@@ -102,10 +94,14 @@ std::vector<Alias> aliases_of_backward(const Attributes& any) {
 
 }  // namespace
 
-const OpDef kLayerNorm{.name = "layer_norm", .infer = infer, .cost = cost, .gradient = gradient, .rounded = rounded};
+const OpDef kLayerNorm{.name = "layer_norm",
+                       .infer = infer,
+                       .cost = cost_per_element<8>,
+                       .gradient = gradient,
+                       .rounded = with_output<LayerNormAttributes>};
 const OpDef kLayerNormBackward{.name = "layer_norm_backward",
                                .infer = infer_backward,
-                               .cost = cost,
+                               .cost = cost_per_element<8>,
                                .not_differentiable = kFirstOrderOnly,
                                .aliases = aliases_of_backward};
 

@@ -29,14 +29,10 @@ KernelChoice choose_sum_rows(const KernelRequest& request) {
 
 std::unique_ptr<Kernel> bind_sum_rows(const KernelRequest& request) {
   const bool accumulate = accumulates<ops::AccumulateAttributes>(request);
-  const auto bind_from = [&]<class T>(T) {
-    return make_kernel([x = Rows(request.inputs[0]), accumulate](const KernelCall& call) {
-      cpu::sum_rows(x.rows, x.width, call.in<T>(0), accumulate, call.out(0), call.scratch);
-    });
-  };
-  if (request.inputs[0].dtype == DType::bf16) return bind_from(std::uint16_t{});
-  if (request.inputs[0].dtype == DType::f16) return bind_from(F16{});
-  return bind_from(0.0F);
+  const DType type = request.inputs[0].dtype;
+  return make_kernel([x = Rows(request.inputs[0]), type, accumulate](const KernelCall& call) {
+    cpu::sum_rows(x.rows, x.width, {call.inputs[0], type}, accumulate, call.out(0), call.scratch);
+  });
 }
 
 std::unique_ptr<Kernel> bind_sum_losses(const KernelRequest& request) {

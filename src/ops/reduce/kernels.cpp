@@ -6,8 +6,9 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/reduce/kernels.cpp"
 #include "hwy/foreach_target.h"
+
+#include "device/cpu/map-inl.h"
 #include "hwy/highway.h"
-#include "ops/elementwise/map-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace plimsoll::cpu::HWY_NAMESPACE {
@@ -62,14 +63,8 @@ HWY_INLINE void sum_rows_of(std::int64_t rows, std::int64_t n, const T* x, bool 
       strip);
 }
 
-void sum_rows_f32(std::int64_t rows, std::int64_t n, const float* x, bool accumulate, float* out, float* sums) {
-  sum_rows_of(rows, n, x, accumulate, out, sums);
-}
-void sum_rows_bf16(std::int64_t rows, std::int64_t n, const std::uint16_t* x, bool accumulate, float* out, float* sums) {
-  sum_rows_of(rows, n, x, accumulate, out, sums);
-}
-void sum_rows_f16(std::int64_t rows, std::int64_t n, const F16* x, bool accumulate, float* out, float* sums) {
-  sum_rows_of(rows, n, x, accumulate, out, sums);
+void sum_rows(std::int64_t rows, std::int64_t n, ConstElements x, bool accumulate, float* out, float* sums) {
+  with_type(x.type, [&]<class T>(T) HWY_ATTR { sum_rows_of(rows, n, x.as<T>(), accumulate, out, sums); });
 }
 
 // 32 running sums, element i into sum i % 32, on every instruction set; then the sums in pairs. Products of two fp32 numbers are
@@ -132,14 +127,14 @@ HWY_INLINE double sum_range(std::int64_t begin, std::int64_t end, const T* x, Ma
   return lanes[0];
 }
 
-template <class T>
-HWY_INLINE void tile_sums_of(std::int64_t n, const T* x, double* tiles) {
-  const auto body = [=](std::int64_t begin, std::int64_t end)
-                        HWY_ATTR { tiles[begin / kSumTile] = sum_range(begin, end, x, Squared()); };
-  for_tiles(n, body, kSumTile);
+void tile_sums_of_squares(std::int64_t n, ConstElements x, double* tiles) {
+  with_f32_or_bf16(x.type, [&]<class T>(T) HWY_ATTR {
+    const T* numbers = x.as<T>();
+    const auto body = [=](std::int64_t begin, std::int64_t end)
+                          HWY_ATTR { tiles[begin / kSumTile] = sum_range(begin, end, numbers, Squared()); };
+    for_tiles(n, body, kSumTile);
+  });
 }
-void tile_sums_of_squares(std::int64_t n, const float* x, double* tiles) { tile_sums_of(n, x, tiles); }
-void tile_sums_of_squares_bf16(std::int64_t n, const std::uint16_t* x, double* tiles) { tile_sums_of(n, x, tiles); }
 
 void reduce_last_axis(std::int64_t rows, std::int64_t n, bool mean, const float* x, float* out) {
   const double divisor = mean ? static_cast<double>(n) : 1.0;
@@ -159,38 +154,23 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace plimsoll::cpu {
 
-HWY_EXPORT(sum_rows_f32);
-HWY_EXPORT(sum_rows_bf16);
-HWY_EXPORT(sum_rows_f16);
+HWY_EXPORT(sum_rows);
 HWY_EXPORT(tile_sums_of_squares);
-HWY_EXPORT(tile_sums_of_squares_bf16);
 HWY_EXPORT(reduce_last_axis);
 
 Bytes sum_rows_scratch(std::int64_t rows, std::int64_t n) {
   return Bytes{ceil_div(rows, kRowTile) * n * static_cast<std::int64_t>(sizeof(float))};
 }
 
-void sum_rows(std::int64_t rows, std::int64_t n, const float* x, bool accumulate, float* out, std::byte* scratch) {
-  HWY_DYNAMIC_DISPATCH(sum_rows_f32)(rows, n, x, accumulate, out, reinterpret_cast<float*>(scratch));
-}
-void sum_rows(std::int64_t rows, std::int64_t n, const std::uint16_t* x, bool accumulate, float* out, std::byte* scratch) {
-  HWY_DYNAMIC_DISPATCH(sum_rows_bf16)(rows, n, x, accumulate, out, reinterpret_cast<float*>(scratch));
-}
-void sum_rows(std::int64_t rows, std::int64_t n, const F16* x, bool accumulate, float* out, std::byte* scratch) {
-  HWY_DYNAMIC_DISPATCH(sum_rows_f16)(rows, n, x, accumulate, out, reinterpret_cast<float*>(scratch));
+void sum_rows(std::int64_t rows, std::int64_t n, ConstElements x, bool accumulate, float* out, std::byte* scratch) {
+  HWY_DYNAMIC_DISPATCH(sum_rows)(rows, n, x, accumulate, out, reinterpret_cast<float*>(scratch));
 }
 
 Bytes sum_scratch(std::int64_t n) { return Bytes{sum_tiles(n) * static_cast<std::int64_t>(sizeof(double))}; }
 
-double sum_of_squares(std::int64_t n, const float* x, double before, std::byte* scratch) {
+double sum_of_squares(std::int64_t n, ConstElements x, double before, std::byte* scratch) {
   double* tiles = reinterpret_cast<double*>(scratch);
   HWY_DYNAMIC_DISPATCH(tile_sums_of_squares)(n, x, tiles);
-  return std::accumulate(tiles, tiles + sum_tiles(n), before);
-}
-
-double sum_of_squares(std::int64_t n, const std::uint16_t* x, double before, std::byte* scratch) {
-  double* tiles = reinterpret_cast<double*>(scratch);
-  HWY_DYNAMIC_DISPATCH(tile_sums_of_squares_bf16)(n, x, tiles);
   return std::accumulate(tiles, tiles + sum_tiles(n), before);
 }
 

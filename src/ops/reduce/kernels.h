@@ -7,26 +7,22 @@
 
 #include "base/bytes.h"
 #include "base/ceil_div.h"
+#include "device/cpu/elements.h"
 #include "ops/attributes.h"
-#include "tensor/half.h"
 
 namespace plimsoll::cpu {
 
 // out [n] = the sum over the rows of x [rows, n] (the gradient of a bias); with `accumulate` the sum is added to out.
 inline constexpr std::int64_t kRowTile = 64;
 Bytes sum_rows_scratch(std::int64_t rows, std::int64_t n);
-void sum_rows(std::int64_t rows, std::int64_t n, const float* x, bool accumulate, float* out, std::byte* scratch);
-void sum_rows(std::int64_t rows, std::int64_t n, const std::uint16_t* x, bool accumulate, float* out,
-              std::byte* scratch);  // bf16
-void sum_rows(std::int64_t rows, std::int64_t n, const F16* x, bool accumulate, float* out, std::byte* scratch);
+void sum_rows(std::int64_t rows, std::int64_t n, ConstElements x, bool accumulate, float* out, std::byte* scratch);
 
-// The fp64 sum of squares of a flat array, added to `before`: sums of tiles of kSumTile elements, in ascending order. A paged
-// array gives the same bits page by page where pages begin at multiples of kSumTile.
+// The fp64 sum of squares of a flat array of fp32 or bf16, added to `before`: sums of tiles of kSumTile elements, in ascending
+// order. A paged array gives the same bits page by page where pages begin at multiples of kSumTile.
 inline constexpr std::int64_t kSumTile = ops::kNormTile;
 constexpr std::int64_t sum_tiles(std::int64_t n) { return ceil_div(n, kSumTile); }
 Bytes sum_scratch(std::int64_t n);
-double sum_of_squares(std::int64_t n, const float* x, double before, std::byte* scratch);
-double sum_of_squares(std::int64_t n, const std::uint16_t* x, double before, std::byte* scratch);  // bf16
+double sum_of_squares(std::int64_t n, ConstElements x, double before, std::byte* scratch);
 
 // out [rows] = the sum or mean over the last axis of x [rows, n], added in fp64 and rounded once.
 void reduce_last_axis(std::int64_t rows, std::int64_t n, bool mean, const float* x, float* out);

@@ -10,22 +10,14 @@ namespace plimsoll::ops {
 
 struct ReduceAttributes {
   bool mean = false;
-  friend bool operator==(const ReduceAttributes&, const ReduceAttributes&) = default;
-  template <class V>
-  void fields(V&& v) const {
-    v("mean", mean);
-  }
+  PLIMSOLL_FIELDS(mean)
 };
 
 // The gradient of `reduce`: repeats [..] along a new last axis and scales.
 struct BroadcastLastAttributes {
   std::int64_t extent = 1;
   double factor = 1;
-  friend bool operator==(const BroadcastLastAttributes&, const BroadcastLastAttributes&) = default;
-  template <class V>
-  void fields(V&& v) const {
-    v("extent", extent), v("factor", factor);
-  }
+  PLIMSOLL_FIELDS(extent, factor)
 };
 
 // count_small: (x f16, counts f64[kCounts]) -> counts: it adds the elements of x, the zeros, and the subnormal ones, which have

@@ -1,17 +1,12 @@
 #include <fmt/core.h>
 
-#include "graph/gradient.h"
-#include "ops/check.h"
 #include "ops/families.h"
 #include "ops/reduce/cuda.h"
 #include "ops/reduce/reduce.h"
+#include "ops/rules.h"
 
 namespace plimsoll::ops {
 namespace {
-
-Cost one_pass(const Attributes&, TypeSpan inputs, TypeSpan outputs) {
-  return {static_cast<double>(inputs[0].shape.elements()), bytes_touched(inputs, outputs)};
-}
 
 std::vector<ValueType> infer_reduce(const Attributes&, TypeSpan inputs) {
   require_inputs(inputs, 1, "reduce");
@@ -23,11 +18,10 @@ std::vector<ValueType> infer_reduce(const Attributes&, TypeSpan inputs) {
 }
 
 void gradient_of_reduce(GradientContext& context) {
-  if (!context.wants(0)) return;
   const std::int64_t extent = context.builder().shape(context.input(0)).last();
   const bool mean = context.node().attributes.as<ReduceAttributes>().mean;
   const BroadcastLastAttributes attributes{extent, mean ? 1.0 / static_cast<double>(extent) : 1.0};
-  context.contribute(0, context.builder().add1(kBroadcastLast, attributes, {context.gradient(0)}, "grad"));
+  context.contribute_if_wanted(0, kBroadcastLast, attributes, {context.gradient(0)});
 }
 
 std::vector<ValueType> infer_broadcast(const Attributes& any, TypeSpan inputs) {
@@ -56,13 +50,6 @@ std::vector<ValueType> infer_sum_rows(const Attributes& any, TypeSpan inputs) {
   return {output};
 }
 
-std::vector<std::size_t> either(const Attributes&) { return {0}; }
-
-std::vector<Alias> aliases_of_sum_rows(const Attributes& any) {
-  if (!any.as<AccumulateAttributes>().accumulate) return {};
-  return {{1, 0, AliasKind::accumulates}};
-}
-
 std::vector<ValueType> infer_sum_losses(const Attributes&, TypeSpan inputs) {
   require_inputs(inputs, 2, "sum_losses");
   require_dtype(inputs.first(1), DType::f32, "sum_losses");
@@ -77,29 +64,27 @@ std::vector<ValueType> infer_count_small(const Attributes&, TypeSpan inputs) {
   return {inputs[1]};
 }
 
-std::vector<Alias> into_second(const Attributes&) { return {{1, 0, AliasKind::accumulates}}; }
-
 }  // namespace
 
-const OpDef kReduce{.name = "reduce", .infer = infer_reduce, .cost = one_pass, .gradient = gradient_of_reduce};
+const OpDef kReduce{.name = "reduce", .infer = infer_reduce, .cost = cost_per_element<1>, .gradient = gradient_of_reduce};
 const OpDef kBroadcastLast{
-    .name = "broadcast_last", .infer = infer_broadcast, .cost = one_pass, .gradient = gradient_of_broadcast};
+    .name = "broadcast_last", .infer = infer_broadcast, .cost = cost_per_element<1>, .gradient = gradient_of_broadcast};
 const OpDef kSumRows{.name = "sum_rows",
                      .infer = infer_sum_rows,
-                     .cost = one_pass,
+                     .cost = cost_per_element<1>,
                      .not_differentiable = kFirstOrderOnly,
-                     .aliases = aliases_of_sum_rows,
-                     .either = either};
+                     .aliases = accumulates_if<AccumulateAttributes, 1>,
+                     .either = inputs_at<0>};
 const OpDef kSumLosses{.name = "sum_losses",
                        .infer = infer_sum_losses,
-                       .cost = one_pass,
+                       .cost = cost_per_element<1>,
                        .not_differentiable = "it reports the loss; gradients start at the loss itself",
-                       .aliases = into_second};
+                       .aliases = accumulates_into<1>};
 const OpDef kCountSmall{.name = "count_small",
                         .infer = infer_count_small,
-                        .cost = one_pass,
+                        .cost = cost_per_element<1>,
                         .not_differentiable = kFirstOrderOnly,
-                        .aliases = into_second};
+                        .aliases = accumulates_into<1>};
 
 OpList reduce_ops() {
   return {{&kReduce},

@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "base/error.h"
-#include "ops/elementwise/tiles.h"
+#include "device/cpu/tiles.h"
 #include "tensor/half.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -45,49 +45,11 @@ inline std::int64_t padded(std::int64_t width) { return round_up(width, 16); }
 inline std::int64_t tile_rows(std::int64_t rows) { return kRows * std::max<std::int64_t>(1, ceil_div(rows, kRows * kMostTiles)); }
 inline std::int64_t tiles(std::int64_t rows) { return ceil_div(rows, tile_rows(rows)); }
 
-// Calls f with a number of the type.
-template <class F>
-void with_type(DType type, F f) {
-  if (type == DType::bf16) return f(std::uint16_t{});
-  if (type == DType::f16) return f(F16{});
-  f(0.0F);
-}
-
 }  // namespace plimsoll::cpu::rms_norm
 #endif
 
 HWY_BEFORE_NAMESPACE();
 namespace plimsoll::cpu::HWY_NAMESPACE {
-
-// A vector of a row: a whole one, or what is left at its end.
-struct Whole {};
-struct Rest {
-  std::int64_t count;
-};
-template <class T>
-HWY_INLINE Floats load_at(const T* p, Whole) {
-  return load(p);
-}
-template <class T>
-HWY_INLINE Floats load_at(const T* p, Rest rest) {
-  return load_part(p, rest.count);
-}
-template <class T>
-HWY_INLINE void store_at(Floats v, T* p, Whole) {
-  store(v, p);
-}
-template <class T>
-HWY_INLINE void store_at(Floats v, T* p, Rest rest) {
-  store_part(v, p, rest.count);
-}
-
-// f(i, Whole or Rest) for the vectors of a row.
-template <class F>
-HWY_INLINE void for_vectors(std::int64_t width, F f) {
-  std::int64_t i = 0;
-  for (; i + kLanes <= width; i += kLanes) f(i, Whole{});
-  if (i < width) f(i, Rest{width - i});
-}
 
 HWY_INLINE Floats rounded_to(float, Floats v) { return v; }
 HWY_INLINE Floats rounded_to(std::uint16_t, Floats v) {
@@ -135,9 +97,8 @@ HWY_INLINE void forward_rows_of(const rms_norm::Forward& n, std::int64_t begin, 
 }
 
 void forward_rows(const rms_norm::Forward& n, std::int64_t begin, std::int64_t end) {
-  rms_norm::with_type(n.x.type, [&]<class X>(X) HWY_ATTR {
-    rms_norm::with_type(n.y.type, [&]<class Y>(Y) HWY_ATTR { forward_rows_of<X, Y>(n, begin, end); });
-  });
+  with_type(n.x.type, [&]<class X>(X)
+                          HWY_ATTR { with_type(n.y.type, [&]<class Y>(Y) HWY_ATTR { forward_rows_of<X, Y>(n, begin, end); }); });
 }
 
 // Adds the row to the partial sum of its tile, and returns the mean over the row of dy * weight * x rstd where dx is made.
@@ -182,11 +143,11 @@ HWY_INLINE void backward_tile_of(const rms_norm::Backward& n, std::int64_t tile)
 }
 
 void backward_tile(const rms_norm::Backward& n, std::int64_t tile) {
-  rms_norm::with_type(n.x.type, [&]<class X>(X) HWY_ATTR {
+  with_type(n.x.type, [&]<class X>(X) HWY_ATTR {
     if (n.made.dweight == nullptr) return backward_tile_of<true, false, float, X, X>(n, tile);
-    rms_norm::with_type(n.output, [&]<class Y>(Y) HWY_ATTR {
+    with_type(n.output, [&]<class Y>(Y) HWY_ATTR {
       if (n.made.dx != nullptr) return backward_tile_of<true, true, Y, X, X>(n, tile);
-      rms_norm::with_type(n.dy.type, [&]<class D>(D) HWY_ATTR { backward_tile_of<false, true, Y, D, X>(n, tile); });
+      with_type(n.dy.type, [&]<class D>(D) HWY_ATTR { backward_tile_of<false, true, Y, D, X>(n, tile); });
     });
   });
 }
@@ -227,13 +188,9 @@ std::int64_t tasks_of(std::int64_t elements) {
 void rms_norm_forward(std::int64_t rows, std::int64_t width, float epsilon, ConstElements x, const float* weight, Elements y,
                       float* rstd) {
   const rms_norm::Forward n{rows, width, epsilon, x, weight, y, rstd};
+  const auto forward = HWY_DYNAMIC_DISPATCH(forward_rows);
   for_tiles(
-      rows,
-      [&](std::int64_t begin, std::int64_t end) {
-        HWY_DYNAMIC_DISPATCH(forward_rows)
-        (n, begin, end);
-      },
-      tasks_of(width));
+      rows, [&](std::int64_t begin, std::int64_t end) { forward(n, begin, end); }, tasks_of(width));
 }
 
 Bytes rms_norm_backward_scratch(std::int64_t rows, std::int64_t width) {
@@ -245,20 +202,13 @@ void rms_norm_backward(std::int64_t rows, std::int64_t width, ConstElements dy, 
   const rms_norm::Backward n{rows, width, dy, x, rstd, weight, output, made, reinterpret_cast<float*>(scratch)};
   ensure(made.dx != nullptr || made.dweight != nullptr, "rms_norm", "no gradient is made");
   ensure(made.dx == nullptr || dy.type == x.type, "rms_norm", "dx is of another type than dy");
-  for_tiles(
-      rms_norm::tiles(rows),
-      [&](std::int64_t begin, std::int64_t end) {
-        for (std::int64_t tile = begin; tile < end; ++tile) HWY_DYNAMIC_DISPATCH(backward_tile)(n, tile);
-      },
-      tasks_of(rms_norm::tile_rows(rows) * width));
+  for_rows(rms_norm::tiles(rows), rms_norm::tile_rows(rows) * width, [&](std::int64_t tile) {
+    HWY_DYNAMIC_DISPATCH(backward_tile)(n, tile);
+  });
   if (made.dweight == nullptr) return;
+  const auto combine = HWY_DYNAMIC_DISPATCH(combine_columns);
   for_tiles(
-      width,
-      [&](std::int64_t begin, std::int64_t end) {
-        HWY_DYNAMIC_DISPATCH(combine_columns)
-        (n, begin, end);
-      },
-      rms_norm::kColumnTile);
+      width, [&](std::int64_t begin, std::int64_t end) { combine(n, begin, end); }, rms_norm::kColumnTile);
 }
 
 }  // namespace plimsoll::cpu

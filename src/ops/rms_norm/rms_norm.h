@@ -11,18 +11,13 @@ namespace plimsoll::ops {
 struct RmsNormAttributes {
   double epsilon = 1e-6;
   DType output = DType::f32;  // of y; x is fp32, bf16 or fp16
-  friend bool operator==(const RmsNormAttributes&, const RmsNormAttributes&) = default;
-  template <class V>
-  void fields(V&& v) const {
-    v("epsilon", epsilon), v("output", output);
-  }
+  PLIMSOLL_FIELDS(epsilon, output)
 };
 
 struct RmsNormBackwardAttributes {
   bool accumulate = false;    // last input: the accumulator of the weight
   bool weight = true;         // whether the gradient of the weight is made
   DType output = DType::f32;  // of y: x rstd is rounded to it
-  friend bool operator==(const RmsNormBackwardAttributes&, const RmsNormBackwardAttributes&) = default;
   template <class V>
   void fields(V&& v) const {
     v("accumulate", accumulate);

@@ -1,16 +1,11 @@
 #include <fmt/core.h>
 
-#include "graph/gradient.h"
-#include "ops/check.h"
 #include "ops/families.h"
 #include "ops/rms_norm/rms_norm.h"
+#include "ops/rules.h"
 
 namespace plimsoll::ops {
 namespace {
-
-void require_output(DType output, const char* where) {
-  require(is_float(output) && output != DType::f64, where, fmt::format("the output is {}", name(output)), "fp32, bf16 or fp16");
-}
 
 // The type of the reciprocal deviations of x, in rows as long as the weight.
 ValueType rstd_of(const Shape& x, const ValueType& weight, const char* where) {
@@ -27,13 +22,8 @@ std::vector<ValueType> infer(const Attributes& any, TypeSpan inputs) {
   require_inputs(inputs, 2, kWhere);
   require_computable(inputs[0], kWhere);
   const DType output = any.as<RmsNormAttributes>().output;
-  require_output(output, kWhere);
+  require_computable(output, kWhere, "the output");
   return {{output, inputs[0].shape}, rstd_of(inputs[0].shape, inputs[1], kWhere)};
-}
-
-template <int kFlops>
-Cost cost(const Attributes&, TypeSpan inputs, TypeSpan outputs) {
-  return {kFlops * static_cast<double>(inputs[0].shape.elements()), bytes_touched(inputs, outputs)};
 }
 
 void gradient(GradientContext& context) {
@@ -63,7 +53,7 @@ std::vector<ValueType> infer_backward(const Attributes& any, TypeSpan inputs) {
   require(a.weight || !a.accumulate, kWhere, "it accumulates no gradient", "the gradient of the weight");
   require_inputs(inputs, a.accumulate ? 5 : 4, kWhere);
   require_computable(inputs[1], kWhere);
-  require_output(a.output, kWhere);
+  require_computable(a.output, kWhere, "the output");
   require_same(inputs[0], inputs[1], kWhere);
   require_type(inputs[2], rstd_of(inputs[1].shape, inputs[3], kWhere), kWhere, "rstd");
   if (a.accumulate) require_type(inputs[4], inputs[3], kWhere, "the accumulator");
@@ -76,7 +66,7 @@ std::vector<ValueType> infer_weight(const Attributes& any, TypeSpan inputs) {
   const auto& a = any.as<RmsNormBackwardAttributes>();
   require_inputs(inputs, a.accumulate ? 4 : 3, kWhere);
   for (const ValueType& each : inputs.first(2)) require_computable(each, kWhere);
-  require_output(a.output, kWhere);
+  require_computable(a.output, kWhere, "the output");
   const Shape &x = inputs[1].shape, &rstd = inputs[2].shape;
   require(inputs[0].shape == x, kWhere, to_text(inputs[0]) + " flows into " + to_text(inputs[1]), "equal shapes");
   require(inputs[2].dtype == DType::f32 && rstd.rank() == 1 && rstd[0] > 0 && x.elements() % rstd[0] == 0, kWhere,
@@ -93,43 +83,31 @@ std::vector<Alias> aliases_of_backward(const Attributes& any) {
   return aliases;
 }
 
-std::vector<Alias> aliases_of_weight(const Attributes& any) {
-  if (!any.as<RmsNormBackwardAttributes>().accumulate) return {};
-  return {{3, 0, AliasKind::accumulates}};
-}
-
-std::vector<std::size_t> first(const Attributes&) { return {0}; }
-std::vector<std::size_t> first_two(const Attributes&) { return {0, 1}; }
-
-Attributes rounded(const Attributes& any, DType to) { return RmsNormAttributes{any.as<RmsNormAttributes>().epsilon, to}; }
-
-Attributes rounded_again(const Attributes& any, DType to) {
-  RmsNormBackwardAttributes attributes = any.as<RmsNormBackwardAttributes>();
-  attributes.output = to;
-  return attributes;
-}
-
 constexpr std::size_t kRstd = 2;  // of a backward op's inputs
 
 }  // namespace
 
-const OpDef kRmsNorm{
-    .name = "rms_norm", .infer = infer, .cost = cost<4>, .gradient = gradient, .either = first, .rounded = rounded};
+const OpDef kRmsNorm{.name = "rms_norm",
+                     .infer = infer,
+                     .cost = cost_per_element<4>,
+                     .gradient = gradient,
+                     .either = inputs_at<0>,
+                     .rounded = with_output<RmsNormAttributes>};
 const OpDef kRmsNormBackward{.name = "rms_norm_backward",
                              .infer = infer_backward,
-                             .cost = cost<9>,
+                             .cost = cost_per_element<9>,
                              .not_differentiable = kFirstOrderOnly,
                              .aliases = aliases_of_backward,
-                             .either = first_two,
-                             .again = {kRstd, rounded_again},
+                             .either = inputs_at<0, 1>,
+                             .again = {kRstd, with_output<RmsNormBackwardAttributes>},
                              .alike = true};
 const OpDef kRmsNormWeightGradient{.name = "rms_norm_weight_gradient",
                                    .infer = infer_weight,
-                                   .cost = cost<3>,
+                                   .cost = cost_per_element<3>,
                                    .not_differentiable = kFirstOrderOnly,
-                                   .aliases = aliases_of_weight,
-                                   .either = first_two,
-                                   .again = {kRstd, rounded_again}};
+                                   .aliases = accumulates_if<RmsNormBackwardAttributes, 3>,
+                                   .either = inputs_at<0, 1>,
+                                   .again = {kRstd, with_output<RmsNormBackwardAttributes>}};
 
 OpList rms_norm_ops() { return {{&kRmsNorm}, {&kRmsNormBackward}, {&kRmsNormWeightGradient}}; }
 

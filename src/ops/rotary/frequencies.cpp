@@ -37,7 +37,7 @@ float theta_of(const RotaryAttributes& a) {
 }
 
 // Wavelengths up to `original / high` stay, those from `original / low` on are stretched, and those between are mixed.
-void scale_llama3(const RotaryAttributes& a, std::vector<float>& inverse) {
+void scale_bands(const RotaryAttributes& a, std::vector<float>& inverse) {
   const float original = static_cast<float>(a.original), factor = static_cast<float>(a.factor);
   const double context = static_cast<double>(a.original);
   const float longest = static_cast<float>(context / a.low), shortest = static_cast<float>(context / a.high);
@@ -88,7 +88,7 @@ RotaryTable rotary_table(const RotaryAttributes& a) {
     case RotaryScaling::linear:
       for (float& f : inverse) f /= static_cast<float>(a.factor);
       break;
-    case RotaryScaling::llama3: scale_llama3(a, inverse); break;
+    case RotaryScaling::by_bands: scale_bands(a, inverse); break;
     case RotaryScaling::yarn: scale_yarn(a, powers, inverse); break;
     case RotaryScaling::longrope: {
       const std::vector<double>& stretch = a.length > a.original ? a.long_factor : a.short_factor;

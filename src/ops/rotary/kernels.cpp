@@ -4,14 +4,13 @@
 #include <cmath>
 #include <cstring>
 
-#include "ops/elementwise/tiles.h"
 #include "tensor/half.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/rotary/kernels.cpp"
 #include "hwy/foreach_target.h"
 
-#include "device/cpu/narrow-inl.h"
+#include "device/cpu/map-inl.h"
 #include "hwy/highway.h"
 
 #ifndef PLIMSOLL_OPS_ROTARY_KERNELS_ONCE_
@@ -73,33 +72,18 @@ namespace plimsoll::cpu::HWY_NAMESPACE {
 // x and out begin with the first numbers of the pairs, and the second ones are `apart` behind.
 template <class T>
 HWY_INLINE void turn_halves(const rotary::Turn& turn, std::int64_t pairs, std::int64_t apart, const T* x, T* out) {
-  std::int64_t i = 0;
-  for (; i + kLanes <= pairs; i += kLanes) {
-    const Floats a = load(x + i), b = load(x + apart + i);
-    const Floats c = hn::Load(F32(), turn.cosines + i), s = hn::Load(F32(), turn.sines + i);
-    store(hn::MulSub(a, c, hn::Mul(b, s)), out + i);
-    store(hn::MulAdd(a, s, hn::Mul(b, c)), out + apart + i);
-  }
-  if (i == pairs) return;
-  const std::int64_t rest = pairs - i;
-  const Floats a = load_part(x + i, rest), b = load_part(x + apart + i, rest);
-  const Floats c = load_part(turn.cosines + i, rest), s = load_part(turn.sines + i, rest);
-  store_part(hn::MulSub(a, c, hn::Mul(b, s)), out + i, rest);
-  store_part(hn::MulAdd(a, s, hn::Mul(b, c)), out + apart + i, rest);
+  for_vectors(pairs, [&](std::int64_t i, auto vector) HWY_ATTR {
+    const Floats a = load_at(x + i, vector), b = load_at(x + apart + i, vector);
+    const Floats c = load_at(turn.cosines + i, vector), s = load_at(turn.sines + i, vector);
+    store_at(hn::MulSub(a, c, hn::Mul(b, s)), out + i, vector);
+    store_at(hn::MulAdd(a, s, hn::Mul(b, c)), out + apart + i, vector);
+  });
 }
-
-HWY_INLINE Floats turned(Floats v, Floats c, Floats s) { return hn::MulAdd(hn::Reverse2(F32(), v), s, hn::Mul(v, c)); }
 
 template <class T>
 HWY_INLINE void turn_neighbours(const rotary::Turn& turn, std::int64_t pairs, const T* x, T* out) {
-  std::int64_t i = 0;
-  for (; i + kLanes <= 2 * pairs; i += kLanes) {
-    store(turned(load(x + i), hn::Load(F32(), turn.cosines + i), hn::Load(F32(), turn.sines + i)), out + i);
-  }
-  const std::int64_t rest = 2 * pairs - i;
-  if (rest == 0) return;
-  const Floats c = load_part(turn.cosines + i, rest), s = load_part(turn.sines + i, rest);
-  store_part(turned(load_part(x + i, rest), c, s), out + i, rest);
+  const auto turned = [](Floats v, Floats c, Floats s) HWY_ATTR { return hn::MulAdd(hn::Reverse2(F32(), v), s, hn::Mul(v, c)); };
+  map_range(0, 2 * pairs, turned, out, x, const_cast<const float*>(turn.cosines), const_cast<const float*>(turn.sines));
 }
 
 // body(token, x, out) for each head of the tokens, sample by sample.
@@ -149,9 +133,7 @@ HWY_INLINE void rotate_tokens_of(const rotary::Call& call, std::int64_t begin, s
 }
 
 void rotate_tokens(const rotary::Call& call, std::int64_t begin, std::int64_t end) {
-  if (call.x.type == DType::bf16) return rotate_tokens_of<std::uint16_t>(call, begin, end);
-  if (call.x.type == DType::f16) return rotate_tokens_of<F16>(call, begin, end);
-  rotate_tokens_of<float>(call, begin, end);
+  with_type(call.x.type, [&]<class T>(T) HWY_ATTR { rotate_tokens_of<T>(call, begin, end); });
 }
 
 }  // namespace plimsoll::cpu::HWY_NAMESPACE
@@ -167,12 +149,9 @@ void rotate(const RotaryShape& shape, std::span<const float> inverse_frequencies
   rotary::Call call{shape, inverse_frequencies, factor, positions, x, out};
   if (positions != nullptr) call.shape.tokens = shape.batch * shape.tokens, call.shape.batch = 1;  // a turn for each
   const std::int64_t elements = call.shape.batch * shape.heads * shape.head_size;
+  const auto rotate = HWY_DYNAMIC_DISPATCH(rotate_tokens);
   for_tiles(
-      call.shape.tokens,
-      [&](std::int64_t begin, std::int64_t end) {
-        HWY_DYNAMIC_DISPATCH(rotate_tokens)
-        (call, begin, end);
-      },
+      call.shape.tokens, [&](std::int64_t begin, std::int64_t end) { rotate(call, begin, end); },
       std::max(rotary::kTokens, kElementTile / std::max<std::int64_t>(1, elements)));
 }
 

@@ -11,9 +11,9 @@
 
 namespace plimsoll::ops {
 
-// How frequencies are changed for contexts that are longer than those of the first training; named as in Hugging Face's
-// configurations.
-enum class RotaryScaling { none, linear, dynamic, llama3, yarn, longrope };
+// The change of frequencies for contexts that are longer than those of the first training. Its text is the name in Hugging Face's
+// configurations: that of by_bands, which treats short, middle and long wavelengths apart, is "llama3".
+enum class RotaryScaling { none, linear, dynamic, by_bands, yarn, longrope };
 std::string attribute_text(RotaryScaling scaling);
 
 struct RotaryAttributes {
@@ -23,8 +23,8 @@ struct RotaryAttributes {
   double theta = 10000;
   RotaryScaling scaling = RotaryScaling::none;
   double factor = 0;                              // of all; yarn and longrope without one: most / original
-  double low = 1, high = 4;                       // llama3
-  std::int64_t original = 0;                      // llama3, yarn, longrope: the context of the first training
+  double low = 1, high = 4;                       // by_bands
+  std::int64_t original = 0;                      // by_bands, yarn, longrope: the context of the first training
   std::int64_t most = 0;                          // dynamic, yarn, longrope: max_position_embeddings
   double beta_fast = 32, beta_slow = 1;           // yarn
   bool truncate = true;                           // yarn
@@ -39,10 +39,10 @@ struct RotaryAttributes {
   void fields(V&& v) const {
     v("head_size", head_size), v("rotated", rotated), v("interleaved", interleaved), v("theta", theta);
     if (scaling != RotaryScaling::none) v("scaling", scaling), v("factor", factor);
-    const bool llama3 = scaling == RotaryScaling::llama3, yarn = scaling == RotaryScaling::yarn,
+    const bool bands = scaling == RotaryScaling::by_bands, yarn = scaling == RotaryScaling::yarn,
                dynamic = scaling == RotaryScaling::dynamic, longrope = scaling == RotaryScaling::longrope;
-    if (llama3) v("low", low), v("high", high);
-    if (llama3 || yarn || longrope) v("original", original);
+    if (bands) v("low", low), v("high", high);
+    if (bands || yarn || longrope) v("original", original);
     if (dynamic || yarn || longrope) v("most", most);
     if (yarn) v("beta_fast", beta_fast), v("beta_slow", beta_slow), v("truncate", truncate);
     if (yarn || longrope) v("attention_factor", attention_factor);

@@ -2,10 +2,9 @@
 
 #include <algorithm>
 
-#include "graph/gradient.h"
-#include "ops/check.h"
 #include "ops/families.h"
 #include "ops/rotary/rotary.h"
+#include "ops/rules.h"
 
 namespace plimsoll::ops {
 namespace {
@@ -19,7 +18,7 @@ void require_scaling(const RotaryAttributes& a) {
   if (a.scaling == RotaryScaling::none) return;
   needs(a.factor > 0 || (from_contexts && a.most > 0), "factor");
   if (a.scaling == RotaryScaling::dynamic) needs(a.most > 0 && a.rotated > 2, "context");
-  if (a.scaling == RotaryScaling::llama3) needs(a.low > 0 && a.high >= a.low, "low and high factors");
+  if (a.scaling == RotaryScaling::by_bands) needs(a.low > 0 && a.high >= a.low, "low and high factors");
   if (a.scaling == RotaryScaling::yarn) needs(a.beta_fast > 0 && a.beta_slow > 0 && a.theta > 1, "beta");
   if (a.scaling == RotaryScaling::linear || a.scaling == RotaryScaling::dynamic) return;
   needs(a.original > 1, "original context");
@@ -49,10 +48,6 @@ std::vector<ValueType> infer(const Attributes& any, TypeSpan inputs) {
   return {inputs[0]};
 }
 
-Cost cost(const Attributes&, TypeSpan inputs, TypeSpan outputs) {
-  return {6.0 * static_cast<double>(inputs[0].shape.elements()), bytes_touched(inputs, outputs)};
-}
-
 void gradient(GradientContext& context) {
   if (!context.wants(0)) return;
   RotaryAttributes attributes = context.node().attributes.as<RotaryAttributes>();
@@ -62,9 +57,6 @@ void gradient(GradientContext& context) {
   context.contribute(0, context.builder().add1(kRotary, attributes, std::move(inputs), "grad"));
 }
 
-std::vector<std::size_t> first(const Attributes&) { return {0}; }
-std::vector<Alias> over_first(const Attributes&) { return {{0, 0, AliasKind::may_overwrite}}; }
-
 }  // namespace
 
 std::string attribute_text(RotaryScaling scaling) {
@@ -72,15 +64,20 @@ std::string attribute_text(RotaryScaling scaling) {
     case RotaryScaling::none: return "none";
     case RotaryScaling::linear: return "linear";
     case RotaryScaling::dynamic: return "dynamic";
-    case RotaryScaling::llama3: return "llama3";
+    case RotaryScaling::by_bands: return "llama3";
     case RotaryScaling::yarn: return "yarn";
     case RotaryScaling::longrope: break;
   }
   return "longrope";
 }
 
-const OpDef kRotary{
-    .name = "rotary", .infer = infer, .cost = cost, .gradient = gradient, .aliases = over_first, .either = first, .alike = true};
+const OpDef kRotary{.name = "rotary",
+                    .infer = infer,
+                    .cost = cost_per_element<6>,
+                    .gradient = gradient,
+                    .aliases = over<0>,
+                    .either = inputs_at<0>,
+                    .alike = true};
 
 OpList rotary_ops() { return {{&kRotary}}; }
 

@@ -1,7 +1,7 @@
 #include <fmt/core.h>
 
-#include "ops/check.h"
 #include "ops/families.h"
+#include "ops/rules.h"
 #include "ops/score/score.h"
 
 namespace plimsoll::ops {
@@ -24,23 +24,14 @@ Cost cost(const Attributes&, TypeSpan inputs, TypeSpan outputs) {
           bytes_touched(inputs, outputs)};
 }
 
-std::optional<StoredReader> reads_stored(const Attributes& any, std::size_t input, const std::optional<BlockMatrix>& blocks) {
-  return reads_table<ScoreAttributes>(kScore, any, input, blocks);
-}
-
-RangeRule ranges(const Attributes& any, TypeSpan inputs) {
-  if (any.as<ScoreAttributes>().blocks) return {};
-  return {kTableRows * inputs[1].shape.last(), {1}};
-}
-
 }  // namespace
 
 const OpDef kScore{.name = "score",
                    .infer = infer,
                    .cost = cost,
                    .not_differentiable = "it hands out logits; the loss of a training makes its own",
-                   .ranges = ranges,
-                   .reads_stored = reads_stored,
+                   .ranges = ranges_of_table<ScoreAttributes>,
+                   .reads_stored = reads_table<&kScore, ScoreAttributes>,
                    .costly = true};
 
 OpList score_ops() { return {{&kScore}}; }

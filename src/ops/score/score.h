@@ -12,11 +12,7 @@ namespace plimsoll::ops {
 
 struct ScoreAttributes {
   std::optional<BlockMatrix> blocks = {};  // of a table that is stored in them
-  friend bool operator==(const ScoreAttributes&, const ScoreAttributes&) = default;
-  template <class V>
-  void fields(V&& v) const {
-    if (blocks) v("blocks", *blocks);
-  }
+  PLIMSOLL_FIELDS(blocks)
 };
 
 // (x f32 [n, c], table [v, c] of fp32 or bf16, or in blocks) -> f32 [n, v]. It has no gradient: training does not hold logits.

@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#include "ops/elementwise/tiles.h"
+#include "device/cpu/tiles.h"
 
 #ifndef PLIMSOLL_OPS_SHAPE_KERNELS_ONCE_
 #define PLIMSOLL_OPS_SHAPE_KERNELS_ONCE_

@@ -1,8 +1,7 @@
 #include <fmt/core.h>
 
-#include "graph/gradient.h"
-#include "ops/check.h"
 #include "ops/families.h"
+#include "ops/rules.h"
 #include "ops/shape/shape_ops.h"
 
 namespace plimsoll::ops {
@@ -36,8 +35,6 @@ std::vector<ValueType> infer_transpose(const Attributes&, TypeSpan inputs) {
   return {{DType::f32, shape}};
 }
 
-Cost one_copy(const Attributes&, TypeSpan inputs, TypeSpan outputs) { return {0, bytes_touched(inputs, outputs)}; }
-
 void gradient_of_transpose(GradientContext& context) {
   if (context.wants(0)) context.contribute(0, transpose(context.builder(), context.gradient(0), "grad"));
 }
@@ -50,7 +47,8 @@ const OpDef kReshape{.name = "reshape",
                      .gradient = gradient_of_reshape,
                      .aliases = view_of_first,
                      .view = true};
-const OpDef kTranspose{.name = "transpose", .infer = infer_transpose, .cost = one_copy, .gradient = gradient_of_transpose};
+const OpDef kTranspose{
+    .name = "transpose", .infer = infer_transpose, .cost = cost_per_element<0>, .gradient = gradient_of_transpose};
 
 OpList shape_ops() { return {{&kReshape}, {&kTranspose}}; }
 

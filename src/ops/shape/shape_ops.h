@@ -8,11 +8,7 @@ namespace plimsoll::ops {
 
 struct ReshapeAttributes {
   Shape shape;
-  friend bool operator==(const ReshapeAttributes&, const ReshapeAttributes&) = default;
-  template <class V>
-  void fields(V&& v) const {
-    v("shape", shape);
-  }
+  PLIMSOLL_FIELDS(shape)
 };
 
 extern const OpDef kReshape, kTranspose;

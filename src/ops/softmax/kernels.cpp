@@ -4,13 +4,11 @@
 #include <cmath>
 #include <limits>
 
-#include "ops/elementwise/tiles.h"
-
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/softmax/kernels.cpp"
 #include "hwy/foreach_target.h"
 
-#include "device/cpu/floats-inl.h"
+#include "device/cpu/map-inl.h"
 #include "hwy/highway.h"
 #include "ops/softmax/exp-inl.h"
 #include "ops/softmax/row-inl.h"
@@ -32,23 +30,18 @@ void softmax_row(std::int64_t width, const float* x, float* y) {
     sum = hn::Add(sum, p);
     store_part(p, y + i, width - i);
   }
-  const float inverse = 1.0f / hn::GetLane(hn::SumOfLanes(F32(), sum));
-  const Floats factor = hn::Set(F32(), inverse);
-  for (i = 0; i + kLanes <= width; i += kLanes) hn::StoreU(hn::Mul(hn::LoadU(F32(), y + i), factor), F32(), y + i);
-  for (; i < width; ++i) y[i] *= inverse;
+  const Floats factor = hn::Set(F32(), 1.0f / hn::GetLane(hn::SumOfLanes(F32(), sum)));
+  map_range(
+      0, width, [=](Floats p) HWY_ATTR { return hn::Mul(p, factor); }, y, const_cast<const float*>(y));
 }
 
 void softmax_gradient_row(std::int64_t width, const float* y, const float* dy, float* dx) {
   Floats sum = hn::Zero(F32());
-  std::int64_t i = 0;
-  for (; i + kLanes <= width; i += kLanes) sum = hn::MulAdd(hn::LoadU(F32(), y + i), hn::LoadU(F32(), dy + i), sum);
-  if (i < width) sum = hn::MulAdd(load_part(y + i, width - i), load_part(dy + i, width - i), sum);
-  const float dot = hn::GetLane(hn::SumOfLanes(F32(), sum));
-  const Floats dots = hn::Set(F32(), dot);
-  for (i = 0; i + kLanes <= width; i += kLanes) {
-    hn::StoreU(hn::Mul(hn::LoadU(F32(), y + i), hn::Sub(hn::LoadU(F32(), dy + i), dots)), F32(), dx + i);
-  }
-  for (; i < width; ++i) dx[i] = y[i] * (dy[i] - dot);
+  for_vectors(width, [&](std::int64_t i, auto vector)
+                         HWY_ATTR { sum = hn::MulAdd(load_at(y + i, vector), load_at(dy + i, vector), sum); });
+  const Floats dots = hn::Set(F32(), hn::GetLane(hn::SumOfLanes(F32(), sum)));
+  map_range(
+      0, width, [=](Floats of_y, Floats of_dy) HWY_ATTR { return hn::Mul(of_y, hn::Sub(of_dy, dots)); }, dx, y, dy);
 }
 
 }  // namespace plimsoll::cpu::HWY_NAMESPACE

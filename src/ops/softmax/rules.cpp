@@ -1,5 +1,4 @@
-#include "graph/gradient.h"
-#include "ops/check.h"
+#include "ops/rules.h"
 #include "ops/families.h"
 #include "ops/softmax/softmax.h"
 
@@ -20,21 +19,15 @@ std::vector<ValueType> infer_backward(const Attributes&, TypeSpan inputs) {
   return {inputs[0]};
 }
 
-Cost cost(const Attributes&, TypeSpan inputs, TypeSpan outputs) {
-  return {20.0 * static_cast<double>(inputs[0].shape.elements()), bytes_touched(inputs, outputs)};
-}
-
 void gradient(GradientContext& context) {
-  if (!context.wants(0)) return;
-  context.contribute(0,
-                     context.builder().add1(kSoftmaxBackward, NoAttributes{}, {context.gradient(0), context.output(0)}, "grad"));
+  context.contribute_if_wanted(0, kSoftmaxBackward, NoAttributes{}, {context.gradient(0), context.output(0)});
 }
 
 }  // namespace
 
-const OpDef kSoftmax{.name = "softmax", .infer = infer, .cost = cost, .gradient = gradient};
+const OpDef kSoftmax{.name = "softmax", .infer = infer, .cost = cost_per_element<20>, .gradient = gradient};
 const OpDef kSoftmaxBackward{
-    .name = "softmax_backward", .infer = infer_backward, .cost = cost, .not_differentiable = kFirstOrderOnly};
+    .name = "softmax_backward", .infer = infer_backward, .cost = cost_per_element<20>, .not_differentiable = kFirstOrderOnly};
 
 OpList softmax_ops() { return {{&kSoftmax}, {&kSoftmaxBackward}}; }
 

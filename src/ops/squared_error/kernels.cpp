@@ -4,8 +4,8 @@
 #define HWY_TARGET_INCLUDE "ops/squared_error/kernels.cpp"
 #include "hwy/foreach_target.h"
 
+#include "device/cpu/map-inl.h"
 #include "hwy/highway.h"
-#include "ops/elementwise/map-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace plimsoll::cpu::HWY_NAMESPACE {

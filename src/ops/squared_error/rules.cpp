@@ -1,5 +1,4 @@
-#include "graph/gradient.h"
-#include "ops/check.h"
+#include "ops/rules.h"
 #include "ops/families.h"
 #include "ops/squared_error/squared_error.h"
 
@@ -17,31 +16,24 @@ std::vector<ValueType> infer_as(TypeSpan inputs, std::string_view where) {
 std::vector<ValueType> infer(const Attributes&, TypeSpan inputs) { return infer_as(inputs, "squared_error"); }
 std::vector<ValueType> infer_backward(const Attributes&, TypeSpan inputs) { return infer_as(inputs, "squared_error_backward"); }
 
-Cost cost(const Attributes&, TypeSpan inputs, TypeSpan outputs) {
-  return {3.0 * static_cast<double>(inputs[0].shape.elements()), bytes_touched(inputs, outputs)};
-}
-
 void gradient(GradientContext& context) {
   require_root(context);
   if (context.wants(1)) {
     throw config_error("E-GRADIENT", context.node().line, "the target of squared_error has no gradient",
                        "a target that no parameter stands behind");
   }
-  if (!context.wants(0)) return;
-  context.contribute(0, context.builder().add1(kSquaredErrorBackward, NoAttributes{},
-                                               {context.input(0), context.input(1), context.input(2)}, "grad"));
+  context.contribute_if_wanted(0, kSquaredErrorBackward, NoAttributes{}, {context.input(0), context.input(1), context.input(2)});
 }
-
-std::vector<Alias> over_either(const Attributes&) { return {{0, 0, AliasKind::may_overwrite}, {1, 0, AliasKind::may_overwrite}}; }
 
 }  // namespace
 
-const OpDef kSquaredError{.name = "squared_error", .infer = infer, .cost = cost, .gradient = gradient, .aliases = over_either};
+const OpDef kSquaredError{
+    .name = "squared_error", .infer = infer, .cost = cost_per_element<3>, .gradient = gradient, .aliases = over<0, 1>};
 const OpDef kSquaredErrorBackward{.name = "squared_error_backward",
                                   .infer = infer_backward,
-                                  .cost = cost,
+                                  .cost = cost_per_element<3>,
                                   .not_differentiable = kFirstOrderOnly,
-                                  .aliases = over_either};
+                                  .aliases = over<0, 1>};
 
 OpList squared_error_ops() { return {{&kSquaredError}, {&kSquaredErrorBackward}}; }
 

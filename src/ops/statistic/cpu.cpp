@@ -12,27 +12,16 @@ cpu::StatisticRows rows_of(const KernelRequest& request) {
   return {x.rows, x.width};
 }
 
-// Calls body with a number of the type in which x lies in memory.
-template <class Body>
-std::unique_ptr<Kernel> with_type_of_x(const KernelRequest& request, Body body) {
-  switch (request.inputs[0].dtype) {
-    case DType::bf16: return body(std::uint16_t{});
-    case DType::f16: return body(F16{});
-    default: return body(0.0F);
-  }
-}
-
 std::unique_ptr<Kernel> bind_subtract(const KernelRequest& request) {
   return make_kernel(
       [shape = rows_of(request)](const KernelCall& call) { cpu::subtract_mean(shape, call.in(0), call.in(1), call.out(0)); });
 }
 
 std::unique_ptr<Kernel> bind_deviations(const KernelRequest& request) {
-  return with_type_of_x(request, [&]<class T>(T) {
-    return make_kernel([shape = rows_of(request), add = !request.overwrite](const KernelCall& call) {
-      cpu::add_deviations(shape, call.in<T>(0), call.in(1), add, call.out<double>(0));
-    });
-  });
+  return make_kernel(
+      [shape = rows_of(request), type = request.inputs[0].dtype, add = !request.overwrite](const KernelCall& call) {
+        cpu::add_deviations(shape, {call.inputs[0], type}, call.in(1), add, call.out<double>(0));
+      });
 }
 
 std::unique_ptr<Kernel> bind_moving_mean(const KernelRequest& request) {
@@ -44,9 +33,8 @@ std::unique_ptr<Kernel> bind_moving_mean(const KernelRequest& request) {
 }
 
 std::unique_ptr<Kernel> bind_magnitude(const KernelRequest& request) {
-  return with_type_of_x(request, [&]<class T>(T) {
-    return make_kernel(
-        [shape = rows_of(request)](const KernelCall& call) { cpu::largest_magnitude(shape, call.in<T>(0), call.out(0)); });
+  return make_kernel([shape = rows_of(request), type = request.inputs[0].dtype](const KernelCall& call) {
+    cpu::largest_magnitude(shape, {call.inputs[0], type}, call.out(0));
   });
 }
 

@@ -16,30 +16,13 @@ float wide(std::uint16_t x) { return widen_bf16(x); }
 float wide(F16 x) { return widen_f16(static_cast<std::uint16_t>(x)); }
 
 // Calls body(row of x, begin, end) for all rows in turn, for some columns [begin, end) at a time.
-template <class T, class Body>
-void for_columns(const StatisticRows& shape, const T* x, Body body) {
-  parallel_for(ceil_div(shape.n, kColumns), [&](std::int64_t tile) {
-    const std::int64_t begin = tile * kColumns, end = std::min(shape.n, begin + kColumns);
-    for (std::int64_t row = 0; row < shape.rows; ++row) body(x + row * shape.n, begin, end);
-  });
-}
-
-template <class T>
-void add_all_deviations(const StatisticRows& shape, const T* x, const float* mean, bool add, double* sums) {
-  if (!add) std::fill_n(sums, shape.n + 1, 0.0);
-  for_columns(shape, x, [&](const T* row, std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) sums[i] += static_cast<double>(wide(row[i])) - static_cast<double>(mean[i]);
-  });
-  sums[shape.n] += static_cast<double>(shape.rows);
-}
-
-template <class T>
-void find_largest(const StatisticRows& shape, const T* x, float* most) {
-  for_columns(shape, x, [&](const T* row, std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) {
-      const float magnitude = std::abs(wide(row[i]));
-      most[i] = magnitude > most[i] ? magnitude : most[i];
-    }
+template <class Body>
+void for_columns(const StatisticRows& shape, ConstElements x, Body body) {
+  with_type(x.type, [&]<class T>(T) {
+    parallel_for(ceil_div(shape.n, kColumns), [&](std::int64_t tile) {
+      const std::int64_t begin = tile * kColumns, end = std::min(shape.n, begin + kColumns);
+      for (std::int64_t row = 0; row < shape.rows; ++row) body(x.as<T>() + row * shape.n, begin, end);
+    });
   });
 }
 
@@ -54,14 +37,12 @@ void subtract_mean(const StatisticRows& shape, const float* x, const float* mean
   });
 }
 
-void add_deviations(const StatisticRows& shape, const float* x, const float* mean, bool add, double* sums) {
-  add_all_deviations(shape, x, mean, add, sums);
-}
-void add_deviations(const StatisticRows& shape, const std::uint16_t* x, const float* mean, bool add, double* sums) {
-  add_all_deviations(shape, x, mean, add, sums);
-}
-void add_deviations(const StatisticRows& shape, const F16* x, const float* mean, bool add, double* sums) {
-  add_all_deviations(shape, x, mean, add, sums);
+void add_deviations(const StatisticRows& shape, ConstElements x, const float* mean, bool add, double* sums) {
+  if (!add) std::fill_n(sums, shape.n + 1, 0.0);
+  for_columns(shape, x, [&](const auto* row, std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) sums[i] += static_cast<double>(wide(row[i])) - static_cast<double>(mean[i]);
+  });
+  sums[shape.n] += static_cast<double>(shape.rows);
 }
 
 void move_mean(std::int64_t n, const double* sums, double blend, float* mean) {
@@ -71,8 +52,13 @@ void move_mean(std::int64_t n, const double* sums, double blend, float* mean) {
   }
 }
 
-void largest_magnitude(const StatisticRows& shape, const float* x, float* most) { find_largest(shape, x, most); }
-void largest_magnitude(const StatisticRows& shape, const std::uint16_t* x, float* most) { find_largest(shape, x, most); }
-void largest_magnitude(const StatisticRows& shape, const F16* x, float* most) { find_largest(shape, x, most); }
+void largest_magnitude(const StatisticRows& shape, ConstElements x, float* most) {
+  for_columns(shape, x, [&](const auto* row, std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      const float magnitude = std::abs(wide(row[i]));
+      most[i] = magnitude > most[i] ? magnitude : most[i];
+    }
+  });
+}
 
 }  // namespace plimsoll::cpu

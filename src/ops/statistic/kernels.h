@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "tensor/half.h"
+#include "device/cpu/elements.h"
 
 namespace plimsoll::cpu {
 
@@ -15,17 +15,13 @@ struct StatisticRows {
 // y = x - mean; y may be x.
 void subtract_mean(const StatisticRows& shape, const float* x, const float* mean, float* y);
 
-// sums [n + 1] += x - mean for each row, and the number of rows; without `add` they begin as zeros. Plain 16 bits are bf16.
-void add_deviations(const StatisticRows& shape, const float* x, const float* mean, bool add, double* sums);
-void add_deviations(const StatisticRows& shape, const std::uint16_t* x, const float* mean, bool add, double* sums);
-void add_deviations(const StatisticRows& shape, const F16* x, const float* mean, bool add, double* sums);
+// sums [n + 1] += x - mean for each row, and the number of rows; without `add` they begin as zeros.
+void add_deviations(const StatisticRows& shape, ConstElements x, const float* mean, bool add, double* sums);
 
 // mean += blend sums / sums[n], of what is finite.
 void move_mean(std::int64_t n, const double* sums, double blend, float* mean);
 
 // most = max(most, |x|) over the rows.
-void largest_magnitude(const StatisticRows& shape, const float* x, float* most);
-void largest_magnitude(const StatisticRows& shape, const std::uint16_t* x, float* most);
-void largest_magnitude(const StatisticRows& shape, const F16* x, float* most);
+void largest_magnitude(const StatisticRows& shape, ConstElements x, float* most);
 
 }  // namespace plimsoll::cpu

@@ -1,20 +1,13 @@
 #include <fmt/core.h>
 
-#include "graph/gradient.h"
-#include "ops/check.h"
 #include "ops/families.h"
+#include "ops/rules.h"
 #include "ops/statistic/statistic.h"
 
 namespace plimsoll::ops {
 namespace {
 
 constexpr std::string_view kStatistics = "what it makes is a statistic, which no gradient flows into";
-
-ValueType row_of(const ValueType& x, std::string_view where) {
-  require_computable(x, where);
-  require(x.shape.rank() >= 1 && x.shape.last() >= 1, where, "x is " + to_text(x), "(rows, n), or more axes before the last");
-  return {DType::f32, Shape{x.shape.last()}};
-}
 
 ValueType sums_of(const ValueType& row) { return {DType::f64, Shape{row.shape.last() + 1}}; }
 
@@ -50,10 +43,6 @@ std::vector<ValueType> infer_magnitude(const Attributes&, TypeSpan inputs) {
   return {inputs[1]};
 }
 
-Cost cost(const Attributes&, TypeSpan inputs, TypeSpan outputs) {
-  return {2 * static_cast<double>(inputs[0].shape.elements()), bytes_touched(inputs, outputs)};
-}
-
 void gradient_of_subtract(GradientContext& context) {
   if (context.wants(1)) {
     throw config_error("E-GRADIENT", context.node().line, "subtract_mean has no gradient for a mean that is trained",
@@ -70,36 +59,33 @@ void move_at_update(const WindowEnd& end) {
   end.builder.rename(moved, end.builder.value(mean).name);
 }
 
-std::vector<std::size_t> first(const Attributes&) { return {0}; }
-std::vector<Alias> over_first(const Attributes&) { return {{0, 0, AliasKind::may_overwrite}}; }
-std::vector<Alias> into_third(const Attributes&) { return {{2, 0, AliasKind::accumulates}}; }
-std::vector<Alias> updates_first(const Attributes&) { return {{0, 0, AliasKind::updates}}; }
-std::vector<Alias> updates_second(const Attributes&) { return {{1, 0, AliasKind::updates}}; }
-
 }  // namespace
 
-const OpDef kSubtractMean{
-    .name = "subtract_mean", .infer = infer_subtract, .cost = cost, .gradient = gradient_of_subtract, .aliases = over_first};
+const OpDef kSubtractMean{.name = "subtract_mean",
+                          .infer = infer_subtract,
+                          .cost = cost_per_element<2>,
+                          .gradient = gradient_of_subtract,
+                          .aliases = over<0>};
 const OpDef kDeviations{.name = "deviations",
                         .infer = infer_deviations,
-                        .cost = cost,
+                        .cost = cost_per_element<2>,
                         .not_differentiable = kStatistics,
                         .at_update = move_at_update,
-                        .aliases = into_third,
-                        .either = first,
+                        .aliases = accumulates_into<2>,
+                        .either = inputs_at<0>,
                         .replayable = false};
 const OpDef kMovingMean{.name = "moving_mean",
                         .infer = infer_moving_mean,
-                        .cost = cost,
+                        .cost = cost_per_element<2>,
                         .not_differentiable = kUpdateOnly,
-                        .aliases = updates_first,
+                        .aliases = updates<0>,
                         .replayable = false};
 const OpDef kLargestMagnitude{.name = "largest_magnitude",
                               .infer = infer_magnitude,
-                              .cost = cost,
+                              .cost = cost_per_element<2>,
                               .not_differentiable = kStatistics,
-                              .aliases = updates_second,
-                              .either = first,
+                              .aliases = updates<1>,
+                              .either = inputs_at<0>,
                               .replayable = false};
 
 OpList statistic_ops() { return {{&kSubtractMean}, {&kDeviations}, {&kMovingMean}, {&kLargestMagnitude}}; }

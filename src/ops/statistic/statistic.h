@@ -16,11 +16,7 @@ namespace plimsoll::ops {
 // How much of a window's mean a moving mean takes over (PyTorch's momentum).
 struct MovingMeanAttributes {
   double blend = 0.1;
-  friend bool operator==(const MovingMeanAttributes&, const MovingMeanAttributes&) = default;
-  template <class V>
-  void fields(V&& v) const {
-    v("blend", blend);
-  }
+  PLIMSOLL_FIELDS(blend)
 };
 
 // A row is the last axis, of n elements.

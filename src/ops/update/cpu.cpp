@@ -17,13 +17,10 @@ KernelChoice choose_sum(const KernelRequest& request) { return own_kernel(cpu::s
 std::int64_t count_of(const KernelCall& call, std::int64_t all) { return call.range.whole() ? all : call.range.elements; }
 
 std::unique_ptr<Kernel> bind_sum(const KernelRequest& request) {
-  const auto bind_from = [n = request.inputs[0].shape.elements()]<class T>(T) {
-    return make_kernel([n](const KernelCall& call) {
-      double* sum = call.out<double>(0);
-      *sum = cpu::sum_of_squares(count_of(call, n), call.in<T>(0), call.range.first() ? 0 : *sum, call.scratch);
-    });
-  };
-  return request.inputs[0].dtype == DType::bf16 ? bind_from(std::uint16_t{}) : bind_from(0.0F);
+  return make_kernel([n = request.inputs[0].shape.elements(), type = request.inputs[0].dtype](const KernelCall& call) {
+    double* sum = call.out<double>(0);
+    *sum = cpu::sum_of_squares(count_of(call, n), {call.inputs[0], type}, call.range.first() ? 0 : *sum, call.scratch);
+  });
 }
 
 std::unique_ptr<Kernel> bind_clip(const KernelRequest& request) {
@@ -73,7 +70,7 @@ struct UpdateCall {
   ops::UpdateOperands at;
   std::int64_t elements;  // of the call's range
   cpu::StateNumbers parameter;
-  cpu::GradientNumbers gradient;
+  cpu::ConstElements gradient;
   const double* scalars;
   float scale;
   cpu::Average average;
@@ -86,8 +83,8 @@ struct UpdateCall {
         types(the_types),
         at(types.at),
         elements(count_of(call, types.elements)),
-        parameter(parameter_numbers()),
-        gradient(gradient_numbers()),
+        parameter(call.outputs[at.parameter()], types.parameter),
+        gradient(call.inputs[at.gradient()], types.gradient),
         scalars(call.in<double>(at.scalars())),
         scale(at.clipped() ? *call.in(at.coefficient()) : 1.0f),
         tiles(reinterpret_cast<cpu::Change*>(call.scratch)),
@@ -105,18 +102,7 @@ struct UpdateCall {
     if (types.state == DType::u8) {
       return {call.out<std::uint8_t>(at.state(number)), call.out(at.scales(number)) + call.range.begin / ops::kCodedBlock};
     }
-    if (types.state == DType::bf16) return call.out<std::uint16_t>(at.state(number));
-    return call.out(at.state(number));
-  }
-
- private:
-  cpu::StateNumbers parameter_numbers() const {
-    if (types.parameter == DType::bf16) return call.out<std::uint16_t>(at.parameter());
-    return call.out(at.parameter());
-  }
-  cpu::GradientNumbers gradient_numbers() const {
-    if (types.gradient == DType::bf16) return call.in<std::uint16_t>(at.gradient());
-    return call.in(at.gradient());
+    return {call.outputs[at.state(number)], types.state};
   }
 };
 

@@ -12,9 +12,9 @@
 #include "hwy/foreach_target.h"
 
 #include "device/cpu/coded-inl.h"
+#include "device/cpu/map-inl.h"
 #include "device/cpu/philox-inl.h"
 #include "hwy/highway.h"
-#include "ops/elementwise/map-inl.h"
 #include "ops/update/taken-inl.h"
 #include "ops/update/update.h"
 
@@ -140,7 +140,7 @@ class NoiseWords {
   alignas(64) std::uint32_t words_[2][kNoisePiece + kNoiseOverrun];
 };
 
-// `tiles`: what has changed, of each kElementTile elements, or null.
+// `tiles`: the changes of each kElementTile elements, or null.
 template <class F, class G, class... State>
 HWY_INLINE void update_tiles(std::int64_t n, F f, const StochasticRounding& rounding, Change* tiles, const G* g,
                              State*... states) {
@@ -192,29 +192,30 @@ HWY_INLINE auto followed(F f, const Average& average) {
   };
 }
 
-template <class F, class G, class P, class... State>
-HWY_INLINE void update_with(std::int64_t n, F f, const Average& average, const StochasticRounding& rounding, Change* tiles,
-                            const G* g, P* p, State*... states) {
-  const auto update = measured(f);
-  if (average.numbers == nullptr) return update_tiles(n, update, rounding, tiles, g, p, states...);
-  const auto with_average = followed(update, average);
-  update_tiles(n, with_average, rounding, tiles, g, average.numbers, p, states...);
-}
+// The operands of every update but its states.
+struct Operands {
+  std::int64_t n;
+  ConstElements g;
+  Elements p;
+  const Average& average;
+  const StochasticRounding& rounding;
+  Change* tiles;
 
-// Calls body with the gradient and the parameter as they lie in memory.
-template <class Body>
-HWY_INLINE void with_widths(GradientNumbers g, StateNumbers p, Body body) {
-  if (g.narrow != nullptr && p.narrow != nullptr) return body(g.narrow, p.narrow);
-  if (g.narrow != nullptr) return body(g.narrow, p.exact);
-  if (p.narrow != nullptr) return body(g.exact, p.narrow);
-  body(g.exact, p.exact);
-}
+  // Calls body with the gradient and the parameter as they lie in memory.
+  template <class Body>
+  HWY_INLINE void with_widths(Body body) const {
+    with_f32_or_bf16(
+        g.type, [&]<class G>(G) HWY_ATTR { with_f32_or_bf16(p.type, [&]<class P>(P) HWY_ATTR { body(g.as<G>(), p.as<P>()); }); });
+  }
+};
 
 template <class F, class... State>
-HWY_INLINE void update_all(std::int64_t n, F f, const Average& average, const StochasticRounding& rounding, Change* tiles,
-                           GradientNumbers g, StateNumbers p, State*... states) {
-  with_widths(g, p, [&](auto* gradient, auto* parameter) HWY_ATTR {
-    update_with(n, f, average, rounding, tiles, gradient, parameter, states...);
+HWY_INLINE void update_all(const Operands& o, F f, State*... states) {
+  o.with_widths([&](auto* g, auto* p) HWY_ATTR {
+    const auto update = measured(f);
+    if (o.average.numbers == nullptr) return update_tiles(o.n, update, o.rounding, o.tiles, g, p, states...);
+    const auto with_average = followed(update, o.average);
+    update_tiles(o.n, with_average, o.rounding, o.tiles, g, o.average.numbers, p, states...);
   });
 }
 
@@ -223,6 +224,8 @@ template <bool kSigned>
 struct CodedState {
   std::uint8_t* codes;
   float* scales;
+
+  explicit CodedState(const StateNumbers& state) : codes(reinterpret_cast<std::uint8_t*>(state.data)), scales(state.scales) {}
 
   void read(std::int64_t begin, std::int64_t count, float* numbers) const {
     alignas(64) std::uint8_t block[kBlock] = {};
@@ -255,15 +258,14 @@ struct CodedState {
 
 // As update_all, block by block: each is decoded, updated in fp32 and coded again.
 template <class F, class G, class P, bool... kSigned>
-HWY_INLINE void update_blocks(std::int64_t n, F f, const Average& average, const StochasticRounding& rounding, Change* tiles,
-                              const G* g, P* p, CodedState<kSigned>... states) {
+HWY_INLINE void update_blocks(const Operands& o, F f, const G* g, P* p, CodedState<kSigned>... states) {
   constexpr std::size_t kStates = sizeof...(states);
   constexpr bool kNarrow = !std::is_same_v<P, float>;
   const auto update = measured(f);
-  const auto with_average = followed(update, average);
-  for_tiles(n, [&](std::int64_t begin, std::int64_t end) HWY_ATTR {
+  const auto with_average = followed(update, o.average);
+  for_tiles(o.n, [&](std::int64_t begin, std::int64_t end) HWY_ATTR {
     static_assert(kElementTile % kBlock == 0 && kBlock % 4 == 0 && kBlock <= kNoisePiece);
-    NoiseWords words(rounding, kNarrow);
+    NoiseWords words(o.rounding, kNarrow);
     Changes changes{hn::Zero(F32()), hn::Zero(F32())};
     alignas(64) float numbers[kStates][kBlock];
     for (std::int64_t at = begin; at < end; at += kBlock) {
@@ -273,29 +275,32 @@ HWY_INLINE void update_blocks(std::int64_t n, F f, const Average& average, const
       std::size_t state = 0;
       (states.read(at, count, numbers[state++]), ...);
       const auto run = [&]<std::size_t... i>(std::index_sequence<i...>) HWY_ATTR {
-        if (average.numbers == nullptr) {
+        if (o.average.numbers == nullptr) {
           update_range(0, count, update, of_parameter, changes, g + at, p + at, numbers[i]...);
         } else {
-          update_range(0, count, with_average, of_parameter, changes, g + at, average.numbers + at, p + at, numbers[i]...);
+          update_range(0, count, with_average, of_parameter, changes, g + at, o.average.numbers + at, p + at, numbers[i]...);
         }
       };
       run(std::make_index_sequence<kStates>());
       state = 0;
       ((states.write(at, count, numbers[state], words.states(), static_cast<int>(16 * state)), ++state), ...);
     }
-    if (tiles != nullptr) tiles[begin / kElementTile] = changes.total();
+    if (o.tiles != nullptr) o.tiles[begin / kElementTile] = changes.total();
   });
 }
 
 template <class F, bool... kSigned>
-HWY_INLINE void update_coded(std::int64_t n, F f, const Average& average, const StochasticRounding& rounding, Change* tiles,
-                             GradientNumbers g, StateNumbers p, CodedState<kSigned>... states) {
-  with_widths(g, p, [&](auto* gradient, auto* parameter) HWY_ATTR {
-    update_blocks(n, f, average, rounding, tiles, gradient, parameter, states...);
-  });
+HWY_INLINE void update_coded(const Operands& o, F f, CodedState<kSigned>... states) {
+  o.with_widths([&](auto* g, auto* p) HWY_ATTR { update_blocks(o, f, g, p, states...); });
 }
 
-void adamw(std::int64_t n, StateNumbers p, StateNumbers m, StateNumbers v, GradientNumbers g, const AdamWStep& step,
+template <class F>
+HWY_INLINE void update_one_state(const Operands& o, F f, const StateNumbers& state) {
+  if (state.coded()) return update_coded(o, f, CodedState<true>(state));
+  with_f32_or_bf16(state.type, [&]<class S>(S) HWY_ATTR { update_all(o, f, state.as<S>()); });
+}
+
+void adamw(std::int64_t n, StateNumbers p, StateNumbers m, StateNumbers v, ConstElements g, const AdamWStep& step,
            const Average& average, const StochasticRounding& rounding, Change* tiles) {
   const Taken taken(step.gradient_scale, step.clip_value);
   const float keep = static_cast<float>(1 - step.lr * step.weight_decay);
@@ -310,15 +315,12 @@ void adamw(std::int64_t n, StateNumbers p, StateNumbers m, StateNumbers v, Gradi
     const Floats denominator = hn::MulAdd(hn::Sqrt(second), set(inverse_root), set(epsilon));
     parameter = hn::NegMulAdd(set(size), hn::Div(first, denominator), hn::Mul(parameter, set(keep)));
   };
-  if (m.codes != nullptr) {
-    return update_coded(n, update, average, rounding, tiles, g, p, CodedState<true>{m.codes, m.scales},
-                        CodedState<false>{v.codes, v.scales});
-  }
-  if (m.exact != nullptr) return update_all(n, update, average, rounding, tiles, g, p, m.exact, v.exact);
-  update_all(n, update, average, rounding, tiles, g, p, m.narrow, v.narrow);
+  const Operands o{n, g, p, average, rounding, tiles};
+  if (m.coded()) return update_coded(o, update, CodedState<true>(m), CodedState<false>(v));
+  with_f32_or_bf16(m.type, [&]<class S>(S) HWY_ATTR { update_all(o, update, m.as<S>(), v.as<S>()); });
 }
 
-void lion(std::int64_t n, StateNumbers p, StateNumbers m, GradientNumbers g, const LionStep& step, const Average& average,
+void lion(std::int64_t n, StateNumbers p, StateNumbers m, ConstElements g, const LionStep& step, const Average& average,
           const StochasticRounding& rounding, Change* tiles) {
   const Taken taken(step.gradient_scale, step.clip_value);
   const float keep = static_cast<float>(1 - step.lr * step.weight_decay), size = static_cast<float>(step.lr);
@@ -332,12 +334,10 @@ void lion(std::int64_t n, StateNumbers p, StateNumbers m, GradientNumbers g, con
     parameter = hn::IfThenElse(hn::IsNaN(direction), direction, next);
     first = hn::MulAdd(set(blend2), d, first);
   };
-  if (m.codes != nullptr) return update_coded(n, update, average, rounding, tiles, g, p, CodedState<true>{m.codes, m.scales});
-  if (m.exact != nullptr) return update_all(n, update, average, rounding, tiles, g, p, m.exact);
-  update_all(n, update, average, rounding, tiles, g, p, m.narrow);
+  update_one_state({n, g, p, average, rounding, tiles}, update, m);
 }
 
-void sgd(std::int64_t n, StateNumbers p, StateNumbers buffer, GradientNumbers g, const SgdStep& step, const Average& average,
+void sgd(std::int64_t n, StateNumbers p, StateNumbers buffer, ConstElements g, const SgdStep& step, const Average& average,
          const StochasticRounding& rounding, Change* tiles) {
   const Taken taken(step.gradient_scale, step.clip_value);
   const float decay = static_cast<float>(step.weight_decay);
@@ -353,12 +353,9 @@ void sgd(std::int64_t n, StateNumbers p, StateNumbers buffer, GradientNumbers g,
     const Floats direction = nesterov ? hn::MulAdd(set(momentum), velocity, d) : velocity;
     parameter = hn::NegMulAdd(set(lr), direction, parameter);
   };
-  if (buffer.codes != nullptr) {
-    return update_coded(n, with_momentum, average, rounding, tiles, g, p, CodedState<true>{buffer.codes, buffer.scales});
-  }
-  if (buffer.narrow != nullptr) return update_all(n, with_momentum, average, rounding, tiles, g, p, buffer.narrow);
-  if (buffer.exact != nullptr) return update_all(n, with_momentum, average, rounding, tiles, g, p, buffer.exact);
-  update_all(n, plain, average, rounding, tiles, g, p);
+  const Operands o{n, g, p, average, rounding, tiles};
+  if (buffer.data == nullptr) return update_all(o, plain);
+  update_one_state(o, with_momentum, buffer);
 }
 
 void accumulate_rounded(std::int64_t n, const float* g, bool add, std::uint16_t* into, const StochasticRounding& rounding) {
@@ -377,17 +374,17 @@ HWY_EXPORT(lion);
 HWY_EXPORT(sgd);
 HWY_EXPORT(accumulate_rounded);
 
-void adamw(std::int64_t n, StateNumbers p, StateNumbers m, StateNumbers v, GradientNumbers g, const AdamWStep& step,
+void adamw(std::int64_t n, StateNumbers p, StateNumbers m, StateNumbers v, ConstElements g, const AdamWStep& step,
            const Average& average, const StochasticRounding& rounding, Change* tiles) {
   HWY_DYNAMIC_DISPATCH(adamw)(n, p, m, v, g, step, average, rounding, tiles);
 }
 
-void lion(std::int64_t n, StateNumbers p, StateNumbers m, GradientNumbers g, const LionStep& step, const Average& average,
+void lion(std::int64_t n, StateNumbers p, StateNumbers m, ConstElements g, const LionStep& step, const Average& average,
           const StochasticRounding& rounding, Change* tiles) {
   HWY_DYNAMIC_DISPATCH(lion)(n, p, m, g, step, average, rounding, tiles);
 }
 
-void sgd(std::int64_t n, StateNumbers p, StateNumbers buffer, GradientNumbers g, const SgdStep& step, const Average& average,
+void sgd(std::int64_t n, StateNumbers p, StateNumbers buffer, ConstElements g, const SgdStep& step, const Average& average,
          const StochasticRounding& rounding, Change* tiles) {
   HWY_DYNAMIC_DISPATCH(sgd)(n, p, buffer, g, step, average, rounding, tiles);
 }

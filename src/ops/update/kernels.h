@@ -8,28 +8,19 @@
 #include <cstdint>
 
 #include "base/bytes.h"
+#include "device/cpu/elements.h"
 
 namespace plimsoll::cpu {
 
 // A parameter or a state: fp32, bf16, or, for states, codes of 8 bits in blocks of kCodedBlock elements, each with a scale
-// (device/cpu/coded-inl.h).
-struct StateNumbers {
-  StateNumbers(float* data) : exact(data) {}           // NOLINT: a pointer is all that it is
-  StateNumbers(std::uint16_t* data) : narrow(data) {}  // NOLINT
-  StateNumbers(std::nullptr_t) {}                      // NOLINT
-  StateNumbers(std::uint8_t* data, float* block_scales) : codes(data), scales(block_scales) {}
-  float* exact = nullptr;
-  std::uint16_t* narrow = nullptr;
-  std::uint8_t* codes = nullptr;
+// (device/cpu/coded-inl.h). Gradients are fp32 or bf16.
+struct StateNumbers : Elements {
+  using Elements::Elements;
+  StateNumbers(std::nullptr_t) : Elements(nullptr, DType::f32) {}  // NOLINT
+  StateNumbers(std::uint8_t* codes, float* block_scales)
+      : Elements(reinterpret_cast<std::byte*>(codes), DType::u8), scales(block_scales) {}
+  bool coded() const { return type == DType::u8; }
   float* scales = nullptr;
-};
-
-// A gradient: fp32 or bf16.
-struct GradientNumbers {
-  GradientNumbers(const float* data) : exact(data) {}           // NOLINT: a pointer is all that it is
-  GradientNumbers(const std::uint16_t* data) : narrow(data) {}  // NOLINT
-  const float* exact = nullptr;
-  const std::uint16_t* narrow = nullptr;
 };
 
 // The noise by which parameters and states of bf16, and states of 8 bits, are rounded to one of their two neighbours, in the mean
@@ -67,7 +58,7 @@ struct AdamWStep {
 
 // p *= 1 - lr weight_decay;  m += (1 - beta1) (g - m);  v = beta2 v + (1 - beta2) g^2;
 // p -= lr / bias_correction1 * m / (sqrt(v) / sqrt(bias_correction2) + epsilon)
-void adamw(std::int64_t n, StateNumbers p, StateNumbers m, StateNumbers v, GradientNumbers g, const AdamWStep& step,
+void adamw(std::int64_t n, StateNumbers p, StateNumbers m, StateNumbers v, ConstElements g, const AdamWStep& step,
            const Average& average = {}, const StochasticRounding& rounding = {}, Change* tiles = nullptr);
 
 // Lion (Chen et al., 2023).
@@ -77,7 +68,7 @@ struct LionStep {
 };
 
 // p = (1 - lr weight_decay) p - lr sign(m + (1 - beta1) (g - m));  m += (1 - beta2) (g - m)
-void lion(std::int64_t n, StateNumbers p, StateNumbers m, GradientNumbers g, const LionStep& step, const Average& average = {},
+void lion(std::int64_t n, StateNumbers p, StateNumbers m, ConstElements g, const LionStep& step, const Average& average = {},
           const StochasticRounding& rounding = {}, Change* tiles = nullptr);
 
 struct SgdStep {
@@ -89,7 +80,7 @@ struct SgdStep {
 
 // d = g + weight_decay p;  buffer = first ? d : momentum buffer + d;  p -= lr (nesterov ? d + momentum buffer : buffer).
 // Without a buffer (null) there is no momentum.
-void sgd(std::int64_t n, StateNumbers p, StateNumbers buffer, GradientNumbers g, const SgdStep& step, const Average& average = {},
+void sgd(std::int64_t n, StateNumbers p, StateNumbers buffer, ConstElements g, const SgdStep& step, const Average& average = {},
          const StochasticRounding& rounding = {}, Change* tiles = nullptr);
 
 // into = g, or with `add` into + g, in bf16: the first narrow number that the rounding is for.

@@ -1,8 +1,8 @@
 #include <algorithm>
 
 #include "base/ceil_div.h"
-#include "ops/check.h"
 #include "ops/families.h"
+#include "ops/rules.h"
 #include "ops/update/cuda.h"
 #include "ops/update/update.h"
 
@@ -19,10 +19,6 @@ std::vector<ValueType> infer_sum(const Attributes&, TypeSpan inputs) {
   const DType dtype = inputs[0].dtype;
   require(dtype == DType::f32 || dtype == DType::bf16, "sum_of_squares", "the input is " + to_text(inputs[0]), "fp32 or bf16");
   return {kSum};
-}
-
-Cost cost_of_sum(const Attributes&, TypeSpan inputs, TypeSpan outputs) {
-  return {2.0 * static_cast<double>(inputs[0].shape.elements()), bytes_touched(inputs, outputs)};
 }
 
 std::vector<ValueType> infer_clip(const Attributes& any, TypeSpan inputs) {
@@ -100,17 +96,11 @@ RangeRule ranges_of_update(const Attributes& any, TypeSpan) {
   return rule;
 }
 
-template <int kFlops>
-Cost cost_of_update(const Attributes&, TypeSpan inputs, TypeSpan outputs) {
-  const double elements = static_cast<double>(inputs[UpdateOperands::parameter()].shape.elements());
-  return {kFlops * elements, bytes_touched(inputs, outputs)};
-}
-
 template <class A, int kFlops>
 constexpr OpDef update_op(const char* name) {
   return {.name = name,
           .infer = infer_update<A>,
-          .cost = cost_of_update<kFlops>,
+          .cost = cost_per_element<kFlops>,
           .not_differentiable = kUpdateOnly,
           .aliases = aliases_of_update<A>,
           .ranges = ranges_of_update<A>};
@@ -120,7 +110,7 @@ constexpr OpDef update_op(const char* name) {
 
 const OpDef kSumOfSquares{.name = "sum_of_squares",
                           .infer = infer_sum,
-                          .cost = cost_of_sum,
+                          .cost = cost_per_element<2>,
                           .not_differentiable = kUpdateOnly,
                           .ranges = ranges_of_sum};
 const OpDef kReport{.name = "report", .infer = infer_report, .cost = cost_of_few, .not_differentiable = kUpdateOnly};

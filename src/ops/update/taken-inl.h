@@ -8,8 +8,8 @@
 
 #include <limits>
 
+#include "device/cpu/map-inl.h"
 #include "hwy/highway.h"
-#include "ops/elementwise/map-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace plimsoll::cpu::HWY_NAMESPACE {

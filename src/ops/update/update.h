@@ -12,11 +12,7 @@ namespace plimsoll::ops {
 struct ClipAttributes {
   double limit = 0;     // largest global norm; 0: no clip, the norm is still computed
   bool scaled = false;  // gradients are those of the loss times a scale; the scalars follow the sums
-  friend bool operator==(const ClipAttributes&, const ClipAttributes&) = default;
-  template <class V>
-  void fields(V&& v) const {
-    v("limit", limit), v("scaled", scaled);
-  }
+  PLIMSOLL_FIELDS(limit, scaled)
 };
 
 // Positions of the operands of a clip. Inputs: sums and, where it is scaled, scalars. Outputs: norm and coefficient.
@@ -80,12 +76,7 @@ struct AdamWAttributes {
   bool coded = false;
   std::size_t states() const { return 2; }
   UpdateOperands operands() const { return UpdateOperands(*this); }
-  friend bool operator==(const AdamWAttributes&, const AdamWAttributes&) = default;
-  template <class V>
-  void fields(V&& v) const {
-    v("beta2", beta2), v("epsilon", epsilon), v("weight_decay", weight_decay), v("clipped", clipped), v("clip_value", clip_value),
-        v("average_blend", average_blend), v("rounding", rounding), v("coded", coded);
-  }
+  PLIMSOLL_FIELDS(beta2, epsilon, weight_decay, clipped, clip_value, average_blend, rounding, coded)
 };
 
 // Lion (Chen et al., 2023, arXiv 2302.06675). The first beta, of the direction, is a scalar.
@@ -97,12 +88,7 @@ struct LionAttributes {
   bool coded = false;
   std::size_t states() const { return 1; }
   UpdateOperands operands() const { return UpdateOperands(*this); }
-  friend bool operator==(const LionAttributes&, const LionAttributes&) = default;
-  template <class V>
-  void fields(V&& v) const {
-    v("beta2", beta2), v("weight_decay", weight_decay), v("clipped", clipped), v("clip_value", clip_value),
-        v("average_blend", average_blend), v("rounding", rounding), v("coded", coded);
-  }
+  PLIMSOLL_FIELDS(beta2, weight_decay, clipped, clip_value, average_blend, rounding, coded)
 };
 
 struct SgdAttributes {
@@ -114,12 +100,7 @@ struct SgdAttributes {
   bool coded = false;
   std::size_t states() const { return momentum ? 1 : 0; }
   UpdateOperands operands() const { return UpdateOperands(*this); }
-  friend bool operator==(const SgdAttributes&, const SgdAttributes&) = default;
-  template <class V>
-  void fields(V&& v) const {
-    v("momentum", momentum), v("weight_decay", weight_decay), v("nesterov", nesterov), v("clipped", clipped),
-        v("clip_value", clip_value), v("average_blend", average_blend), v("rounding", rounding), v("coded", coded);
-  }
+  PLIMSOLL_FIELDS(momentum, weight_decay, nesterov, clipped, clip_value, average_blend, rounding, coded)
 };
 
 // Scalars that change from update to update, fed as f64 [kUpdateScalars]. Updates are counted from 1. Momentum is AdamW's first

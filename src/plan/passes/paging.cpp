@@ -325,9 +325,9 @@ Graph apply_paging(const Graph& graph, const std::vector<Unit>& units, const Res
 namespace {
 
 // Upper bound for a GPU's page tables of pinned memory: 8 bytes of its memory for each page.
-std::vector<ReserveItem> pinned_tables(const Graph& graph) {
+std::vector<ReserveItem> pinned_tables(const Graph& graph, std::size_t host) {
   constexpr Bytes kStep{64 << 10};
-  const std::int64_t pages = ceil_div(stored_layout(graph).ends[1].n, kPage.n);
+  const std::int64_t pages = ceil_div(stored_layout(graph).ends[host].n, kPage.n);
   if (pages == 0) return {};  // everything rests on a disk
   return {{"page tables of pinned memory", align_up(Bytes{8 * pages}, kStep), "bound"}};
 }
@@ -338,10 +338,9 @@ std::vector<ReserveItem> paging_reserve(const Graph& graph, const Residency& res
                                         std::size_t tier) {
   // A ring of up to 32 entries is two pages; touching liburing brings in 64 KiB of it.
   constexpr Bytes kThreadState{64 << 10}, kPieceState{2 << 10}, kCopyState{640}, kRing{(64 << 10) + 2 * kPage.n};
-  const bool host = has_host(machine);
-  if (residency.active() && host && tier == 0 && machine.backend == Backend::cuda) return pinned_tables(graph);
-  if (!residency.active() || tier != (host ? 1 : 0)) return {};
-  const std::size_t disk_tier = host ? 2 : 1;
+  const std::size_t host = tier_of(machine.tiers, TierKind::host), disk = disk_of(machine);
+  if (residency.active() && host > 0 && tier == 0 && machine.backend == Backend::cuda) return pinned_tables(graph, host);
+  if (!residency.active() || tier != host) return {};
   const std::int64_t page = page_elements(graph, residency);
   const auto pieces_of = [&](ValueId value) { return ceil_div(graph.values[value].type.shape.elements(), page); };
   std::int64_t pieces = 0, copies = 0;
@@ -350,7 +349,7 @@ std::vector<ReserveItem> paging_reserve(const Graph& graph, const Residency& res
     const Value& value = graph.values[ValueId{i}];
     if (!value.persistent() || value.tier == 0) continue;
     pieces += pieces_of(ValueId{i});
-    (value.tier == disk_tier ? to_disk : to_host) = true;
+    (value.tier == disk ? to_disk : to_host) = true;
   }
   for (const Node& node : graph.nodes) {
     if (node.op->transfer != Transfer::none) copies += pieces_of(node.inputs[0]);
@@ -376,8 +375,11 @@ std::vector<ReserveItem> paging_reserve(const Graph& graph, const Residency& res
 }
 
 bool has_room(const StoredLayout& stored, const Residency& residency, const std::vector<Bytes>& beyond) {
-  const auto room = [&](std::size_t tier) { return tier <= beyond.size() ? beyond[tier - 1] : Bytes{0}; };
-  return stored.ends[1] <= std::min(room(1), residency.near) && stored.ends[2] <= room(2);
+  for (std::size_t tier = 1; tier < stored.ends.size(); ++tier) {
+    const Bytes room = tier <= beyond.size() ? beyond[tier - 1] : Bytes{0};
+    if (stored.ends[tier] > (tier == 1 ? std::min(room, residency.near) : room)) return false;
+  }
+  return true;
 }
 
 StoredLayout stored_layout(const Graph& graph) {

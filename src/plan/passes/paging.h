@@ -5,8 +5,8 @@
 // (plan/passes/fetching.h).
 #pragma once
 
-#include <array>
 #include <cstdint>
+#include <numeric>
 #include <vector>
 
 #include "base/bytes.h"
@@ -68,10 +68,10 @@ inline constexpr const char* kPiecesItem = "transfers: pieces";  // the item tha
 // The offset of each value past the first tier: one after the other on its tier, each aligned to kStoredAlignment.
 inline constexpr Bytes kStoredAlignment{4096};
 struct StoredLayout {
-  PerValue<Bytes> offsets;             // of persistent values; -1 for those of tier 0
-  std::array<Bytes, kMostTiers> ends;  // of the tiers' arenas
+  PerValue<Bytes> offsets;  // of persistent values; -1 for those of tier 0
+  PerTier<Bytes> ends;      // of the tiers' arenas
 
-  Bytes total() const { return ends[1] + ends[2]; }
+  Bytes total() const { return std::accumulate(ends.begin(), ends.end(), Bytes{}); }
 };
 StoredLayout stored_layout(const Graph& graph);
 // True if each tier past the first has room for its arena; `beyond`: bytes of these tiers, nearest first.

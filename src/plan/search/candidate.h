@@ -14,10 +14,10 @@ struct Candidate {
   std::size_t level = 0, chain = 0;  // index of a level of offloaded inputs, and of a chain plan there
   bool simulated = false;            // bytes and seconds are those of its plan
   Bytes live;
-  Bytes outside;  // bytes outside the arena, for transfers only
-  Bytes reserve;  // if simulated: reserve of the process in addition to held(), without the rounding of the arena
+  Bytes outside;  // bytes of the process outside the arena: the least of its batch, transfers, and instructions of clones
   double update_seconds = 0;
 
+  // The process without the rounding of its arena; a lower bound if the arena's bytes are exact.
   Bytes held() const { return live + outside; }
 };
 

@@ -31,6 +31,7 @@ BatchModel::BatchModel(Graph training, std::int64_t micro_batch, std::int64_t ac
       accumulation(accumulation),
       units(find_units(graph)),
       blocks(block_count(units)),
+      trains(!graph.section_order(Section::micro).empty()),
       kernels(threads, catalogue) {}
 
 BatchCandidates::BatchCandidates(BatchModel& model, const Residency& residency, std::int64_t group, const PlanRequest& request,
@@ -159,6 +160,7 @@ void BatchCandidates::look_at(const Simulation& keep, Floor floor) {
   least_counts_ = {.primitives = count_primitives(keep, chunks_simulated_, machine_->threads, /*loss=*/false) + loss,
                    .steps = static_cast<std::int64_t>(keep.timeline.steps.size()),
                    .encoding = has_host(*machine_) ? Bytes{} : encoding_bytes(keep.graph)};
+  least_reserve_ = total(reserve_items(machine_->reserve, least_counts_, Bytes{0}));
 }
 
 bool BatchCandidates::offloads() const {
@@ -200,6 +202,7 @@ void BatchCandidates::find_chunks(const Simulation& simulation) {
   const double in_simulation = stall(simulated);
   const auto choice = [&](int chunks) {
     const std::vector<StepKernel> chosen = kernels(chunks);
+    if (losses.empty()) return ChunkChoice{.chunks = chunks};
     const bool together = streams_with(simulation.graph, simulation.timeline, losses.front()).end > losses.front() + 1;
     Bytes scratch, least{std::numeric_limits<std::int64_t>::max()};
     for (const StepKernel& kernel : chosen) {
@@ -242,8 +245,8 @@ void BatchCandidates::take_from(const Simulation& simulation, const Residency& r
   }
   ReserveCounts counts = least_counts_;
   counts.steps = static_cast<std::int64_t>(simulation.timeline.steps.size());
-  candidate.reserve = total(reserve_items(machine_->reserve, counts, Bytes{0})) +
-                      total(paging_reserve(simulation.graph, residency, *machine_, 0)) - candidate.outside;
+  candidate.outside = total(reserve_items(machine_->reserve, counts, Bytes{0})) +
+                      total(paging_reserve(simulation.graph, residency, *machine_, 0));
   const Costs costs = costs_of(simulation, residency, *machine_);
   const double rounds = static_cast<double>(window_.rounds());
   candidate.update_seconds = without_last_bits(rounds * (costs.micro + costs.micro_stall) + costs.update + costs.update_stall);
@@ -255,32 +258,23 @@ std::int64_t BatchCandidates::labels() const {
   return labels;
 }
 
-Bytes BatchCandidates::least_reserve(Bytes arena, std::int64_t more_steps) const {
-  ReserveCounts counts = least_counts_;
-  counts.steps += more_steps;
-  return total(reserve_items(machine_->reserve, counts, arena));
-}
-
-Bytes BatchCandidates::least_reserve(const Candidate& candidate) const {
-  std::int64_t again = 0;
-  for (const regions::Edge* edge : levels_[candidate.level].regions.plans()[candidate.chain].edges)
-    again += std::ssize(edge->replays);
-  return least_reserve(Bytes{0}, again);
-}
-
 std::vector<NodeReplay> BatchCandidates::replays(const Candidate& candidate) const {
   const RegionPlans& regions = levels_[candidate.level].regions;
   return regions.replays(regions.plans()[candidate.chain]);
 }
 
 Candidate BatchCandidates::candidate_of(std::size_t batch_index, std::size_t level, std::size_t chain) const {
-  const regions::ChainPlan& plan = levels_[level].regions.plans()[chain];
+  const RegionPlans& regions = levels_[level].regions;
+  const regions::ChainPlan& plan = regions.plans()[chain];
+  std::int64_t again = 0;
+  for (const regions::Edge* edge : plan.edges) again += std::ssize(edge->replays);
+  const Bytes clones = machine_->reserve.per_step * (regions.exact() ? again : 0);
   return {.batch = batch_index,
           .loss_chunks = chunks_[static_cast<std::size_t>(plan.end)].chunks,
           .level = level,
           .chain = chain,
           .live = Bytes{plan.bytes},
-          .outside = levels_[level].outside,
+          .outside = levels_[level].outside + least_reserve_ + clones,
           .update_seconds = without_last_bits(base_seconds_ + static_cast<double>(window_.rounds()) * plan.seconds)};
 }
 

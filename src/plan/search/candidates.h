@@ -24,7 +24,8 @@ struct BatchModel {
   Graph graph;
   std::int64_t micro_batch, accumulation;
   std::vector<Unit> units;
-  int blocks;  // of the units
+  int blocks;   // of the units
+  bool trains;  // false: the graph has forward passes alone
   NodeKernels kernels;
   regions::KnownWays ways;
 };
@@ -83,12 +84,10 @@ class BatchCandidates {
   Bytes arena_bound() const { return arena_bound_; }
   // A lower bound on the reserve: every plan of this batch has the instructions and generated kernels of the smallest one. Kept
   // GPU graphs do not count, since a GPU may keep none.
-  Bytes least_reserve() const { return least_reserve(Bytes{0}, 0); }
-  // The same for one candidate: replays add instructions.
-  Bytes least_reserve(const Candidate& candidate) const;
+  Bytes least_reserve() const { return least_reserve_; }
   // A lower bound on the process of every plan of these candidates.
   Bytes bound() const {
-    return arena_bound_ + least_reserve(arena_bound_, 0) + (levels_.empty() ? Bytes{0} : levels_.front().outside);
+    return align_up(arena_bound_, kPage) + least_reserve_ + (levels_.empty() ? Bytes{0} : levels_.front().outside);
   }
   // Seconds of an update in which every node runs once and waits for nothing; the least scratch of its loss over all numbers of
   // chunks.
@@ -97,12 +96,12 @@ class BatchCandidates {
 
  private:
   struct ChunkChoice {
-    int chunks;
-    std::int64_t scratch;  // the largest of its losses
-    std::int64_t least;    // the smallest of its losses
-    double seconds;        // of all losses of a micro-step
-    int primitives;
-    double stall;  // seconds more than in the simulation, if the loss streams
+    int chunks = 1;
+    std::int64_t scratch = 0;  // the largest of its losses
+    std::int64_t least = 0;    // the smallest of its losses
+    double seconds = 0;        // of all losses of a micro-step
+    int primitives = 0;
+    double stall = 0;  // seconds more than in the simulation, if the loss streams
   };
   // A level: the inputs of the first `activations` units rest elsewhere between the passes.
   struct Level {
@@ -111,7 +110,6 @@ class BatchCandidates {
     RegionPlans regions;
   };
 
-  Bytes least_reserve(Bytes arena, std::int64_t more_steps) const;
   Residency residency_of(int activations) const;
   Graph keeping_all(const Graph& paged, int activations) const;
   Simulation simulate_window(Graph graph);
@@ -141,6 +139,7 @@ class BatchCandidates {
   Bytes arena_bound_;
   int simulations_ = 0;
   ReserveCounts least_counts_;
+  Bytes least_reserve_;
 };
 
 }  // namespace plimsoll

@@ -33,7 +33,8 @@ bool allows(RestPolicy policy, bool on_disk) {
 constexpr std::size_t kMostNodes = 6000;
 
 bool updates_early(const BatchModel& model, std::int64_t rounds, bool saves) {
-  return make_timeline(model.graph, rounds, saves).early_updates;
+  const Timeline timeline = make_timeline(model.graph, rounds, saves);
+  return timeline.early_updates || !timeline.trains();
 }
 
 bool has_tables(const Graph& graph, const std::vector<Unit>& units) {
@@ -99,16 +100,17 @@ bool Resting::may_divide(const Residency& residency) const {
   return request_->parameters == RestPolicy::automatic && gradients;
 }
 
-// The fewest kept blocks for which the tiers have room, and levels from there to all blocks.
+// The fewest kept blocks for which the tiers have room, and levels from there to all blocks: quarters, or each number of blocks
+// for a graph without training, which has no other choices.
 std::vector<Resting::Beside> Resting::levels_of(Residency residency) const {
-  constexpr int kLevels = 4;
+  const int most_levels = model_->trains ? 4 : model_->blocks;
   std::optional<Beside> most = beside_process(residency);
   const int all = most && may_divide(residency) ? model_->blocks : 0;
   while (most && !most->has_room && residency.kept() + 1 < all) {
     residency.keep(residency.kept() + 1);
     most = beside_process(residency);
   }
-  const int few = residency.kept(), levels = std::min(kLevels, all - few);
+  const int few = residency.kept(), levels = std::min(most_levels, all - few);
   std::vector<Beside> list;
   for (int level = levels - 1; level > 0; --level) {
     residency.keep(few + (all - few) * level / levels);
@@ -141,8 +143,8 @@ Bytes Resting::room_of_host() const {
   const Bytes process = items + part + steps_of_host();
   if (budget >= process) return budget - process;
   throw config_error("E-HOST-SIZE", "memory.host_memory",
-                     fmt::format("the process on the host takes {} beside what rests there, its budget is {}", to_text(process),
-                                 to_text(budget)),
+                     fmt::format("the process on the host takes {} in addition to the values that rest there, its budget is {}",
+                                 to_text(process), to_text(budget)),
                      "a budget that holds it", {Change("memory.host_memory", process.n)});
 }
 
@@ -158,9 +160,9 @@ Bytes Resting::transfers_of_host(const Graph& paged, const Residency& residency)
 }
 
 Error Resting::no_room(Bytes least) const {
-  const bool behind = request_->beyond.size() > 1, on_disk = behind || machine_->tiers[1].name == "disk";
-  const std::string what = behind ? fmt::format("what the {} has no room for", machine_->tiers[1].name)
-                                  : fmt::format("what rests on the {}", machine_->tiers[1].name);
+  const Tier& nearest = machine_->tiers[1];
+  const bool behind = request_->beyond.size() > 1, on_disk = behind || nearest.kind == TierKind::disk;
+  const std::string what = behind ? "what the " + nearest.name + " has no room for" : "what rests on the " + nearest.name;
   return config_error("E-DISK-SIZE", on_disk ? "memory.disk" : "memory.host_memory",
                       fmt::format("{} takes {}, the budget is {}", what, to_text(least), to_text(request_->beyond.back())),
                       "a budget that holds it",
@@ -178,7 +180,7 @@ std::optional<Resting::Beside> Resting::beside_process(Residency residency) cons
   }
   const StoredLayout stored = stored_layout(paged());
   if (stored.total().n == 0) return {};
-  const Bytes least = request_->beyond.size() > 1 ? stored.ends[2] : stored.total() + process;
+  const Bytes least = request_->beyond.size() > 1 ? stored.ends[request_->beyond.size()] : stored.total() + process;
   return Beside{residency, has_room(stored, residency, request_->beyond), least};
 }
 

@@ -54,7 +54,7 @@ class Resting {
   const PlanRequest* request_;
   const Machine* machine_;
   bool smallest_;
-  bool early_;               // updates run within the backward pass, which ends gradients early
+  bool early_;               // updates run within the backward pass, which ends gradients early; or nothing is trained
   bool may_group_;           // several micro-batches may go together
   bool group_ends_ = false;  // and a group of the whole window ends gradients early
   Bytes room_;               // beside the process on a host

@@ -94,7 +94,6 @@ struct PlanSpace::State {
   std::vector<BatchCandidates> batches;
   std::vector<bool> beaten;  // by batch: another one is at least as good, so it has no candidates
   std::vector<Candidate> ladder;
-  std::vector<Bytes> least_process;   // by rung: lower bound for its process
   std::map<std::size_t, Plan> plans;  // outlines by rung
   std::optional<Bytes> floor, knee, ceiling;
   int simulated_rungs = 0;
@@ -112,10 +111,9 @@ struct PlanSpace::State {
   std::optional<std::size_t> fastest_within(Bytes memory);
   TimeBound time_bound(Bytes memory);
   bool exact(const Candidate& candidate) const { return candidate.simulated || batches[candidate.batch].exact(candidate); }
-  Bytes least_process_of(const Candidate& candidate) const;
   std::vector<std::size_t> rungs_by_process() const;
   // The budget that a rung needs, at least the bound known before its plan.
-  Bytes needs(std::size_t index) { return agrees(index) ? std::max(rung(index).process, least_process[index]) : kNoBound; }
+  Bytes needs(std::size_t index) { return agrees(index) ? std::max(rung(index).process, ladder[index].held()) : kNoBound; }
   bool agrees(std::size_t index);
   // The bytes on the host leave room for its process as estimated; its actual size is checked here.
   bool fits_host(const Plan& plan) const { return !limits_host(request, machine) || plan.host <= request.beyond[0]; }
@@ -123,7 +121,7 @@ struct PlanSpace::State {
 
 PlanSpace::PlanSpace(GraphSource source, PlanRequest request, Machine machine, KernelCatalogue& catalogue)
     : state_(std::make_unique<State>(std::move(request), std::move(machine))) {
-  state_->request.beyond.resize(std::min(state_->request.beyond.size(), linked_tiers(state_->machine)));
+  state_->request.beyond.resize(std::min(state_->request.beyond.size(), find_ways(state_->machine).links.size()));
   const std::vector<std::int64_t> sizes = micro_batches(state_->request);
   State& state = *state_;
   Combinations combinations = find_combinations(source, sizes, state.request, state.machine, catalogue);
@@ -203,7 +201,7 @@ void PlanSpace::State::climb() {
   }
   if (all.empty()) {
     throw config_error("E-PLAN-ACTIVATIONS", "plan.activations", "no input of a block can rest on another tier here",
-                       "a tier beyond memory with room for them, beside optimizer state, and blocks that may make the rest again",
+                       "a further tier with room for them and for optimizer state, and blocks that may recompute the rest",
                        {Change("plan.activations", "auto")});
   }
   const auto unknown = [&](const Candidate& each) { return !each.simulated && !batches[each.batch].exact_seconds(each); };
@@ -212,10 +210,7 @@ void PlanSpace::State::climb() {
     std::vector<std::size_t> open;
     std::ranges::copy_if(rungs, std::back_inserter(open), [&](std::size_t i) { return unknown(all[i]); });
     if (open.empty()) {
-      for (const std::size_t i : rungs) {
-        ladder.push_back(all[i]);
-        least_process.push_back(least_process_of(all[i]));
-      }
+      for (const std::size_t i : rungs) ladder.push_back(all[i]);
       return;
     }
     if (left == 0) {
@@ -278,25 +273,18 @@ bool PlanSpace::State::agrees(std::size_t index) {
   return exact(candidate) ? plan.live == candidate.live : plan.live <= candidate.live;
 }
 
-// Bytes that are only an upper bound count without the instructions of ops that run again.
-Bytes PlanSpace::State::least_process_of(const Candidate& candidate) const {
-  const BatchCandidates& batch = batches[candidate.batch];
-  if (candidate.simulated) return candidate.held() + candidate.reserve;
-  return candidate.held() + (exact(candidate) ? batch.least_reserve(candidate) : batch.least_reserve());
-}
-
 // Rungs by the lower bound of their process, the smallest first.
 std::vector<std::size_t> PlanSpace::State::rungs_by_process() const {
   std::vector<std::size_t> order(ladder.size());
   std::iota(order.rbegin(), order.rend(), std::size_t{0});
-  std::ranges::stable_sort(order, {}, [&](std::size_t i) { return least_process[i]; });
+  std::ranges::stable_sort(order, {}, [&](std::size_t i) { return ladder[i].held(); });
   return order;
 }
 
 // Bytes after layout need not fall from rung to rung, so each rung is judged by its plan.
 std::optional<std::size_t> PlanSpace::State::fastest_within(Bytes memory) {
   for (std::size_t i = 0; i < ladder.size(); ++i) {
-    if (least_process[i] <= memory && needs(i) <= memory && fits_host(rung(i))) return i;
+    if (ladder[i].held() <= memory && needs(i) <= memory && fits_host(rung(i))) return i;
   }
   return {};
 }
@@ -305,7 +293,7 @@ Bytes PlanSpace::floor() {
   if (state_->floor) return *state_->floor;
   Bytes& least = state_->floor.emplace(kNoBound);
   for (const std::size_t i : state_->rungs_by_process()) {
-    if (state_->least_process[i] >= least) break;
+    if (state_->ladder[i].held() >= least) break;
     if (state_->fits_host(state_->rung(i))) least = std::min(least, state_->needs(i));
   }
   return least;
@@ -413,11 +401,11 @@ const Plan* PlanSpace::fastest(const Budget& budget) {
 }
 
 std::variant<Plan, Infeasible> PlanSpace::best(const Budget& budget) {
-  const std::vector<Bytes>& least = state_->least_process;
+  const std::vector<Candidate>& ladder = state_->ladder;
   const auto fits = [&](Bytes process) { return !budget.memory || process <= *budget.memory; };
   const std::size_t smallest_rung = state_->rungs_by_process().front();
-  const auto chosen = static_cast<std::size_t>(std::ranges::find_if(least, fits) - least.begin());
-  state_->build_rungs({chosen < least.size() ? chosen : smallest_rung, smallest_rung, state_->find_knee(), 0});
+  const auto chosen = static_cast<std::size_t>(std::ranges::find_if(ladder, fits, &Candidate::held) - ladder.begin());
+  state_->build_rungs({chosen < ladder.size() ? chosen : smallest_rung, smallest_rung, state_->find_knee(), 0});
   const Bytes memory = budget.memory.value_or(ceiling());
   const Bytes lowest = floor();
   if (memory >= lowest) {

@@ -71,6 +71,7 @@ TimeCuts::TimeCuts(BatchModel& model, bool saves) : accumulation_(model.accumula
     (is_frozen(graph.values[buffer.value]) ? frozen_ : movable_) += buffer.bytes.n;
     padding_ += padding_of(graph.values[buffer.value]);
   }
+  if (!simulation.timeline.trains()) return;
   const int loss = find_losses(simulation).front();
   const Around around(graph, simulation.timeline.steps[static_cast<std::size_t>(loss)].node);
   cuts_.push_back(cut_at(simulation, loss, around.earlier, model));
@@ -285,7 +286,7 @@ TimeBound TimeCuts::at(const Cut& cut, const Moments& moments, Bytes arena, doub
 
 TimeBound TimeCuts::within(Bytes arena, double kernels, Bytes loss_scratch, std::int64_t group, const PlanRequest& request,
                            const Machine& machine) const {
-  TimeBound most;
+  TimeBound most{.compute = kernels};
   for (const Cut& cut : cuts_) {
     const Moments each = moments(cut, group);
     const Links links(request, machine, movable_ + (each.with_sums > 0 ? sums_ : 0), frozen_, each.with_sums + each.without_sums);

@@ -26,14 +26,10 @@ double tail_of(const Link& link, Bytes bytes, Bytes page) {
 }  // namespace
 
 LaneModel::LaneModel(const Simulation& simulation, const Residency& residency, const Machine& machine)
-    : simulation_(simulation), residency_(residency), links_{} {
+    : simulation_(simulation), residency_(residency) {
   if (!residency.active()) return;
-  for (std::size_t i = 0; i < links_.size(); ++i) {
-    const Ways ways{link_between(machine, i + 1, i), link_between(machine, i, i + 1)};
-    if (ways.in == nullptr || ways.out == nullptr) break;
-    links_[i] = ways;
-  }
-  if (links_[0].in != nullptr) page_ = page_elements(simulation.graph, residency);
+  ways_ = find_ways(machine);
+  if (!ways_.links.empty()) page_ = page_elements(simulation.graph, residency);
 }
 
 double LaneModel::kernel_seconds(int step) const {
@@ -49,15 +45,15 @@ LaneEvent LaneModel::streamed(const Node& node, const std::vector<StreamedInput>
   LaneEvent event{.kind = LaneEvent::Kind::streamed, .kernels = seconds, .apart = apart};
   std::int64_t pieces = 0;
   bool beside = true;
-  for (std::size_t i = 0; i < links_.size() && links_[i].in != nullptr; ++i) {
-    const Link &way_in = *links_[i].in, &way_out = *links_[i].out;
+  for (std::size_t i = 0; i < ways_.links.size(); ++i) {
+    const Link &way_in = *ways_.links[i].in, &way_out = *ways_.links[i].out;
     double first = 0, room = 0, in_alone = 0, out_alone = 0;
     pieces = 0;
     for (const StreamedInput& streamed : inputs) {
       const Value& value = simulation_.graph.values[node.inputs[streamed.input]];
       const Bytes page = page_bytes(page_, value.type.dtype), first_range{range * size_of(value.type.dtype)};
       pieces += ceil_div(value.type.shape.elements(), page_);
-      if (value.tier <= i) continue;
+      if (!ways_.passes(value.tier, i)) continue;
       const bool comes = !first_round || !streamed.begins;
       const int times = comes ? (streamed.changes ? 1 : passes) : 0;
       event.in[i] += times * seconds_on(way_in, value.bytes(), page);
@@ -99,8 +95,8 @@ LaneEvents LaneModel::transfer(const Node& node) const {
   LaneEvent event{.kind = LaneEvent::Kind::start, .when = when, .outward = out, .home = rests};
   const Value& home = simulation_.graph.values[rests];
   const Bytes page = page_bytes(page_, home.type.dtype);
-  for (std::size_t i = 0; i < home.tier && links_[i].in != nullptr; ++i) {
-    const Link& link = out ? *links_[i].out : *links_[i].in;
+  for (const std::size_t i : ways_.of[home.tier]) {
+    const Link& link = out ? *ways_.links[i].out : *ways_.links[i].in;
     event.transfer[i] = seconds_on(link, home.bytes(), page);
     event.alone[i] = seconds_alone(link, home.bytes(), page);
     event.tail += tail_of(link, home.bytes(), page);
@@ -127,7 +123,7 @@ LaneEvents LaneModel::stream(int step, const std::vector<StreamedInput>& inputs)
 LaneEvents LaneModel::events_of(int step) const {
   const Step& what = simulation_.timeline.steps[static_cast<std::size_t>(step)];
   const double seconds = kernel_seconds(step);
-  if (what.kind == Step::Kind::node && links_[0].in != nullptr) {
+  if (what.kind == Step::Kind::node && !ways_.links.empty()) {
     const Node& node = simulation_.graph.nodes[what.node];
     if (node.op->transfer != Transfer::none) return transfer(node);
     const std::vector<StreamedInput> inputs = streamed_inputs(simulation_.graph, node);
@@ -173,7 +169,7 @@ void LaneClock::run(const LaneEvent& event) {
 double LaneClock::start(const LaneEvent& event) {
   const std::size_t way = event.outward ? 1 : 0;
   double end = now_;
-  for (std::size_t i = 0; i < free_.size(); ++i) {
+  for (std::size_t i = 0; i < event.transfer.size(); ++i) {
     if (event.transfer[i] == 0) continue;
     const double begin = std::max(free_[i][way], now_);
     const double seconds = free_[i][1 - way] > begin ? event.transfer[i] : event.alone[i];
@@ -196,7 +192,7 @@ void LaneClock::wait(const LaneEvent& event) {
 
 void LaneClock::stream(const LaneEvent& event) {
   double longer = 0;
-  for (std::size_t i = 0; i < free_.size(); ++i) {
+  for (std::size_t i = 0; i < event.transfer.size(); ++i) {
     busy_.in[i] += event.in[i];
     busy_.out[i] += event.out[i];
     if (event.transfer[i] == 0) continue;
@@ -207,7 +203,7 @@ void LaneClock::stream(const LaneEvent& event) {
   }
   pause(now_ + event.lost + longer + (streams_ && !event.apart ? 0 : event.fill));
   now_ += event.kernels;
-  for (std::size_t i = 0; i < free_.size(); ++i) {
+  for (std::size_t i = 0; i < event.transfer.size(); ++i) {
     if (event.transfer[i] > 0) free_[i] = {now_, now_};
   }
   if (event.apart) return;
@@ -226,7 +222,7 @@ MicroLanes micro_lanes(std::int64_t rounds, const LaneClock& first, const LaneCl
   };
   mean(lanes.stall, later.stall());
   mean(lanes.busy.kernels, later.busy().kernels);
-  for (std::size_t i = 0; i < lanes.busy.in.size(); ++i) {
+  for (std::size_t i = 0; i < std::max(lanes.busy.in.size(), later.busy().in.size()); ++i) {
     mean(lanes.busy.in[i], later.busy().in[i]);
     mean(lanes.busy.out[i], later.busy().out[i]);
   }

@@ -1,6 +1,6 @@
 // The lanes of a machine, as a model of time: kernels run one after the other; concurrently each link has a lane in and a lane
-// out, each in the order of its starts. Transfers between tiers 0 and 2 pass two links, piece by piece. Kernels wait for their
-// transfers; the sum of these waits is the stall.
+// out, each in the order of its starts. Transfers may pass several links, piece by piece. Kernels wait for their transfers; the
+// sum of these waits is the stall.
 #pragma once
 
 #include <array>
@@ -14,9 +14,9 @@
 
 namespace plimsoll {
 
-// One per link: 0 is between tiers 0 and 1, 1 between tiers 1 and 2.
+// By link of the machine's ways.
 template <class T>
-using PerLink = std::array<T, kMostTiers - 1>;
+using PerLink = OpenList<T>;
 
 struct LaneEvent {
   enum class Kind : std::uint8_t {
@@ -30,9 +30,9 @@ struct LaneEvent {
   bool outward = false;
   ValueId home;                 // source or target of the transfer, or the value waited for
   double kernels = 0;           // seconds
-  PerLink<double> transfer{};   // seconds; streamed: of both lanes
-  PerLink<double> alone{};      // seconds of a transfer while the other lane is idle
-  PerLink<double> in{}, out{};  // streamed: of each lane
+  PerLink<double> transfer;     // seconds; streamed: of both lanes
+  PerLink<double> alone;        // seconds of a transfer while the other lane is idle
+  PerLink<double> in, out;      // streamed: of each lane
   double tail = 0;              // seconds until a transfer is there after its lane is free again
   double lost = 0;              // seconds that concurrent transfers add to kernels
   double ahead = 0;             // streamed: the share of the transfers that may run before the kernels begin
@@ -56,20 +56,16 @@ class LaneModel {
   LaneEvent streamed(const Node& node, const std::vector<StreamedInput>& inputs, double seconds, bool first_round) const;
   LaneEvents transfer(const Node& node) const;
 
-  struct Ways {
-    const Link *in = nullptr, *out = nullptr;  // null if nothing moves
-  };
-
   const Simulation& simulation_;
   const Residency& residency_;
-  PerLink<Ways> links_;
+  Ways ways_;              // none if nothing moves
   std::int64_t page_ = 0;  // elements
 };
 
 // Seconds in which each lane is busy.
 struct LaneSeconds {
   double kernels = 0;
-  PerLink<double> in{}, out{};
+  PerLink<double> in, out;
 };
 
 class LaneClock {
@@ -95,7 +91,7 @@ class LaneClock {
   LaneEvent::When skipped_;
   double now_ = 0, stall_ = 0;
   LaneSeconds busy_;
-  PerLink<std::array<double, 2>> free_{};  // when the lane in, out is free
+  PerLink<std::array<double, 2>> free_;  // when the lane in, out is free
   std::vector<Underway> underway_[2];      // inward, outward, in the order of the starts
   bool streams_ = false;
   double last_streamed_ = 0;

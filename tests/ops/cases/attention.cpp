@@ -171,7 +171,7 @@ struct Extents {
     return {{heads, kv_heads == 0 ? heads : kv_heads, separate}, window, scale, segments, dropout,
             dropout > 0 ? philox_key(7, 11) : NoiseKey{},        dtype};
   }
-  // On a GPU.
+  // True if a GPU has kernels for the case.
   bool has_kernels() const { return kv_heads == 0 && !separate && window == 0 && scale == 0 && !segments; }
   Shape out() const { return {batch, tokens, heads * size}; }
   std::vector<Shape> operands() const {
@@ -253,7 +253,7 @@ struct Cases {
     if (e.window == 1) return;
     const std::size_t out = e.attributes().layout.operands() + 1;
     for (const DType dtype : {DType::bf16, DType::f16}) {
-      // The backward pass goes by the output.
+      // The backward pass reads the output.
       const auto by_rounded_output = [&](OpCase a_case) {
         a_case.rounds_within = dtype;
         return a_case;
@@ -274,7 +274,8 @@ struct Cases {
 }  // namespace
 
 std::vector<OpCases> attention_cases() {
-  // Heads of 64 and 128 have kernels of their own on a GPU, with tiles of up to 128 tokens; of more than 128, a head in parts.
+  // On a GPU, heads of 64 and 128 have kernels of their own, with tiles of up to 128 tokens. Heads of more than 128 are processed
+  // in parts.
   const std::vector<Extents> plain{{1, 1, 1, 1},         {1, 7, 1, 8},         {2, 65, 2, 16},      {1, 130, 3, 5},
                                    {1, 33, 2, 64},       {2, 7, 2, 8, 0.3},    {1, 65, 3, 16, 0.1}, {3, 34, 1, 33, 0.9},
                                    {1, 1, 2, 4, 0.5},    {2, 148, 1, 64, 0.2}, {1, 67, 2, 64, 0.4}, {1, 161, 1, 128},

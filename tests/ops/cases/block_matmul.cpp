@@ -8,7 +8,7 @@ namespace {
 
 using ops::BlockMatmulAttributes;
 
-// Where x has 16 bits, the elements of W are rounded to these.
+// If x has 16 bits, the elements of W are rounded to its type.
 std::vector<Numbers> block_matmul(const ReferenceCall& call) {
   const auto& a = call.attributes.as<BlockMatmulAttributes>();
   const ops::BlockMatmulExtents e = ops::block_matmul_extents(a, call.inputs);
@@ -79,7 +79,7 @@ std::vector<OpCases> block_matmul_cases() {
       if (!whole) cases.push_back(of_few_rows(product({2, 128}, 192, format, bias)));
     }
   }
-  // Several blocks of k, strips of columns and pieces of rows, and none of them whole.
+  // Several blocks of k, strips of columns and pieces of rows; the last of each is partial.
   for (const bool transposed : {false, true}) {
     cases.push_back(product({9, 1000}, 451, BlockFormat::nf4_nested, transposed));
     cases.push_back(product({1, 777}, 403, BlockFormat::int8, transposed));

@@ -120,7 +120,7 @@ std::vector<OpCases> cache_cases() {
                                  rows_case({4, 33, 18}, 8, 6, 6),
                                  rows_case({2, 9, 7}, 12, 5, 2),
                                  timed(rows_case({8, 512, 192}, 1024))};
-  // Rings have turned where positions pass the slots.
+  // Rings have turned if positions exceed the number of slots.
   const std::vector<OpCase> attention{attention_case(1, 1, 1, 1, 1, 1),
                                       attention_case(4, 9, 2, 1, 8, 9),
                                       attention_case(3, 200, 4, 2, 16, 200),

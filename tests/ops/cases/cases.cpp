@@ -8,8 +8,8 @@
 #include "base/ceil_div.h"
 #include "base/error.h"
 #include "base/philox.h"
+#include "device/cpu/tiles.h"
 #include "graph/kernel_catalogue.h"
-#include "ops/elementwise/tiles.h"
 #include "tensor/half.h"
 
 namespace plimsoll::test {

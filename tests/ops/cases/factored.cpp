@@ -15,7 +15,7 @@ constexpr double kLeast = 0x1p-23;
 
 using At = ops::FactoredOperands;
 
-// What the three ops share.
+// The arithmetic that the three ops share.
 struct Factored {
   const FactoredAttributes& a;
   const Numbers& g;

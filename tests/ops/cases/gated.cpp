@@ -78,7 +78,7 @@ std::vector<OpCases> gated_cases() {
       add(forwards, forward(shape), {0, 1});
       add(backwards, backward(shape, true, true), {0, 1, 2});
     }
-    // Where a sigmoid or an exponential vanishes.
+    // Inputs for which a sigmoid or an exponential vanishes.
     for (const Fill fill : {Fill{-30, -5}, Fill{-120, 120}}) {
       OpCase far = with_inputs_of(DType::f32, {}, forward({300}));
       OpCase far_back = backward({300}, true, true);

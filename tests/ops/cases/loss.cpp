@@ -27,7 +27,7 @@ double row_loss(const double* h, const Numbers& w, std::size_t width, std::size_
   return l - (1 - s) * logit - s * mean + z * l * l;
 }
 
-// Elements of blocks are rounded where h is; a case says so of numbers.
+// Elements of blocks are rounded if h is. For tables of numbers the case decides.
 Numbers table_of(const ReferenceCall& call) {
   const auto& blocks = call.attributes.as<ops::LossAttributes>().blocks;
   return blocks ? round_to(elements_of(*blocks, call.values[1]), call.inputs[0].dtype) : call.values[1];
@@ -132,7 +132,7 @@ std::vector<OpCases> loss_cases() {
     forward_cases.cases.push_back(forward({2, 7, 16, 65}, 1, terms));
     for (const int chunks : {1, 5, 64}) backward_cases.cases.push_back(backward(tiled, chunks, true, terms));
   }
-  // A frozen table, and a trained one above all that is frozen.
+  // A frozen table; a trained table above frozen layers.
   const Extents small{2, 7, 16, 65};
   for (const OpCase& frozen : {backward(small, 1, false, {.w = false}), backward(small, 1, false, {.h = false}),
                                backward(small, 1, true, {.h = false}), in_window(backward(small, 1, true, {.h = false}))}) {
@@ -166,7 +166,7 @@ std::vector<OpCases> loss_cases() {
   for (const int chunks : {1, 5}) {
     backward_cases.cases.push_back(of_blocks(backward({1, 300, 32, 2100}, chunks, false, {.w = false}), BlockFormat::nf4));
   }
-  // Of bf16 under an h of fp32.
+  // A bf16 table under an fp32 h.
   backward_cases.cases.push_back(with_inputs_of(DType::bf16, {1}, backward(small, 1, false, {.w = false})));
   backward_cases.cases.back().cpu_only = true;
   for (const int chunks : {1, 4}) {

@@ -93,7 +93,7 @@ std::vector<OpCases> matmul_cases() {
       cases.push_back(each);
     }
   }
-  // Of 16-bit operands, extents that do and do not come in pairs.
+  // 16-bit operands with even and odd extents.
   const auto narrow = [](DType dtype, const OpCase& a_case) { return with_inputs_of(dtype, {0, 1}, a_case); };
   const auto rounded = [&](DType dtype, OpCase a_case) {
     auto attributes = a_case.attributes.as<MatmulAttributes>();

@@ -77,8 +77,8 @@ const Extents kLarge{{4, 1024, 768}};
 const ops::LayerNormBackwardAttributes kParts[] = {
     {.gamma = false}, {.beta = false}, {.gamma = false, .beta = false}, {.x = false}, {.x = false, .beta = false}};
 
-// A GPU holds rows of up to 8,192 in registers, in pieces that differ; wider and odd ones it reads again. Groups of rows may have
-// more than one turn.
+// A GPU holds rows of up to 8,192 elements in registers, in pieces of several sizes. It reads wider and odd rows again. Groups of
+// rows may take more than one turn.
 const std::vector<Extents>& wide_extents() {
   static const std::vector<Extents> list{{{40, 4}},   {{11, 200}},   {{3, 512}},  {{3, 1024}}, {{5, 1600}},   {{2, 2048}},
                                          {{2, 3600}}, {{140, 3588}}, {{2, 8192}}, {{2, 8200}}, {{270, 1021}}, {{3, 1031}}};
@@ -114,7 +114,7 @@ std::vector<OpCases> norm_cases() {
     }
     backward_cases.insert(backward_cases.end(), {backward(e, {}, false), backward(e, {true}, false), backward(e, {true}, true)});
   }
-  // What is frozen has no gradient, and what nothing trained stands behind.
+  // Frozen parameters have no gradient, and neither has an input below which nothing is trained.
   for (const ops::LayerNormBackwardAttributes& made : kParts) {
     for (const Extents& e : {Extents{{7, 65}}, Extents{{40, 200}}, Extents{{2, 3600}}}) {
       ops::LayerNormBackwardAttributes adds = made;

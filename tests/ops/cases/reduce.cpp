@@ -41,7 +41,7 @@ const std::vector<Shape>& shapes() {
   return list;
 }
 const Shape kLarge{4096, 768};
-// Of more than a GPU's warp, its block, or a group of its blocks takes at once.
+// Shapes with more elements than a GPU's warp, block or group of blocks takes at once.
 const std::vector<Shape>& long_shapes() {
   static const std::vector<Shape> list{{3, 2100}, {2, 2051}, {40, 3}, {1500, 8}};
   return list;

@@ -70,7 +70,7 @@ struct Extents {
   std::int64_t rows() const { return x.elements() / width; }
 };
 
-// The last ones have several rows in the last axis, and so many rows that tiles grow.
+// The last extents have several rows in the last axis, and enough rows to make the tiles grow.
 const std::vector<Extents>& extents() {
   static const std::vector<Extents> list{{{1, 7}, 7},        {{7, 65}, 65},    {{2, 33, 64}, 64}, {{130, 3}, 3},
                                          {{1, 1, 768}, 768}, {{2, 9, 80}, 16}, {{3, 70, 24}, 8},  {{1, 17500, 8}, 2}};
@@ -106,7 +106,7 @@ std::vector<OpCases> rms_norm_cases() {
   for (const Extents& e : extents()) {
     for (const DType x : kDtypes) {
       for (const DType output : kDtypes) {
-        // Among very many numbers some lie so near to a tie that fp32 takes the other neighbour.
+        // Among many numbers, some lie so close to a tie that fp32 takes the other neighbour.
         if (output == kWide || e.rows() < 1000) forwards.push_back(forward(e, x, output));
       }
       for (const DType dy : kDtypes) add(e, {dy, x}, {});

@@ -11,7 +11,7 @@ namespace {
 using ops::RotaryAttributes;
 using ops::RotaryScaling;
 
-// Frequencies have a test of their own. Angles are products in fp32, and cosines are rounded as x is: that is what the op says.
+// Frequencies have a test of their own. The op defines angles as products in fp32, and cosines as rounded to the type of x.
 std::vector<Numbers> rotary(const ReferenceCall& call) {
   const auto& a = call.attributes.as<RotaryAttributes>();
   const ops::RotaryTable table = ops::rotary_table(a);
@@ -63,7 +63,7 @@ OpCase scaled(RotaryAttributes attributes) {
 
 std::vector<OpCases> rotary_cases() {
   std::vector<OpCase> cases;
-  // Heads of which a part is rotated, more pairs than have a table at once, and rows of several tasks.
+  // Partly rotated heads, more pairs than one table holds, and rows of several tasks.
   const std::vector<Extents> list{{1, 1, 1, 2, 2},       {2, 7, 3, 16, 16},  {1, 5, 2, 20, 6},   {2, 3, 1, 300, 290},
                                   {1, 9, 1, 1300, 1300}, {2, 33, 9, 64, 64}, {1, 40, 5, 128, 32}};
   for (const Extents& e : list) {
@@ -79,7 +79,7 @@ std::vector<OpCases> rotary_cases() {
   }
   cases.push_back(scaled({.scaling = RotaryScaling::linear, .factor = 4}));
   cases.push_back(scaled({.scaling = RotaryScaling::dynamic, .factor = 2, .most = 100, .length = 300}));
-  cases.push_back(scaled({.scaling = RotaryScaling::llama3, .factor = 8, .original = 2048}));
+  cases.push_back(scaled({.scaling = RotaryScaling::by_bands, .factor = 8, .original = 2048}));
   cases.push_back(scaled({.scaling = RotaryScaling::yarn, .factor = 4, .original = 1024}));
   cases.push_back(scaled({.scaling = RotaryScaling::longrope,
                           .original = 1024,

@@ -39,7 +39,7 @@ std::vector<Numbers> softmax_backward(const ReferenceCall& call) {
 
 std::vector<OpCases> softmax_cases() {
   std::vector<OpCase> forward, backward;
-  // A GPU holds rows of up to 8,192 in registers, in pieces that differ; wider and odd ones it reads again.
+  // A GPU holds rows of up to 8,192 elements in registers, in pieces of several sizes. It reads wider and odd rows again.
   const std::vector<Shape> shapes{{1},       {7, 1},    {7, 65},   {2, 3, 7}, {9, 200},  {3, 512},  {3, 700},
                                   {3, 1024}, {2, 1600}, {2, 2048}, {2, 8192}, {2, 8200}, {2, 1031}, {4096, 1024}};
   for (const Shape& shape : shapes) {

@@ -11,7 +11,7 @@
 namespace plimsoll::test {
 namespace {
 
-// Of a GGUF format: the bytes of a block, and where its fp16 scales are.
+// A block of a GGUF format: its size in bytes, and the offsets of its fp16 scales.
 struct Layout {
   std::size_t bytes;
   std::vector<std::size_t> scales;
@@ -31,7 +31,7 @@ Layout layout_of(BlockFormat format) {
   }
 }
 
-// Scales from 0.0039 on, less than twice that.
+// Scales are at least 0.0039 and less than twice that.
 std::vector<std::byte> random_blocks(const BlockMatrix& matrix) {
   std::vector<std::byte> bytes(extent(stored_bytes(matrix).n));
   for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>(mix64(i + 7) >> 13);

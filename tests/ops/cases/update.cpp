@@ -24,13 +24,13 @@ std::vector<Numbers> clip(const ReferenceCall& call) {
   return {{norm}, {inverse_scale * (a.limit == 0 ? 1 : std::min(1.0, a.limit / (norm + 1e-6)))}};
 }
 
-// As an update takes it.
+// The gradient after scaling and clipping.
 double taken(double gradient, double coefficient, double clip_value) {
   const double scaled = gradient * coefficient;
   return clip_value == 0 ? scaled : std::clamp(scaled, -clip_value, clip_value);
 }
 
-// The last of what an update changes, where it keeps an average.
+// Appends the average, the last operand that an update changes, if it keeps one.
 template <class A>
 void add_average(const A& a, const ReferenceCall& call, std::vector<Numbers>& changed) {
   const ops::UpdateOperands at = a.operands();
@@ -41,7 +41,7 @@ void add_average(const A& a, const ReferenceCall& call, std::vector<Numbers>& ch
   changed.push_back(first ? changed[0] : average);
 }
 
-// Behind all that an update changes.
+// Appends the sums of squares after all operands that an update changes.
 void add_change(const ReferenceCall& call, std::vector<Numbers>& changed) {
   Numbers change(2);
   for (std::size_t i = 0; i < changed[0].size(); ++i) {
@@ -110,7 +110,7 @@ std::vector<Numbers> sgd(const ReferenceCall& call) {
   return changed;
 }
 
-// The same update with an average of the parameter behind its states.
+// The same update with an average of the parameter after its states.
 template <class A>
 OpCase averaged(OpCase a_case) {
   A attributes = a_case.attributes.as<A>();
@@ -186,8 +186,8 @@ std::vector<OpCase> adamw_cases() {
   return cases;
 }
 
-// Where the sign of the direction is in doubt, a rounding decides about a whole step: numbers come from a grid on which the
-// direction 0.9 m + 0.1 g is 0 or far from it.
+// If the direction is close to 0, a rounding decides about a whole step. So the numbers come from a grid on which the direction
+// 0.9 m + 0.1 g is 0 or far from it.
 OpCase lion_case(const Shape& shape, double decay, bool clipped, double clip_value = 0) {
   OpCase result{ops::LionAttributes{0.99, decay, clipped, clip_value},
                 {f32(shape), f32(shape), f32(shape), f64({ops::kUpdateScalars})}};

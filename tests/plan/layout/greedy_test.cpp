@@ -8,7 +8,7 @@
 namespace plimsoll::layout {
 namespace {
 
-// The first of several orders that are low enough counts, not the one that a thread finished first.
+// The result is the first of the orders that are low enough, not the one that finished first.
 TEST(Greedy, IsTheSameWhateverThreadsDo) {
   Dice dice(9);
   for (int round = 0; round < 5; ++round) {

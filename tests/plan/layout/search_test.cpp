@@ -75,7 +75,7 @@ void expect_holds(const Problem& problem, const Solution& solution, std::int64_t
   EXPECT_TRUE(violations.empty()) << violations.size() << " violations, the first: " << violations.front();
 }
 
-// Pins that agree with each other: each lies where the greedy of the unpinned problem, or a little above it, put the buffer.
+// Consistent pins: each is at the greedy offset of the unpinned problem, or a little above it.
 void pin_some(Dice& dice, Problem& problem) {
   const Solution base = greedy(problem);
   const std::int64_t lift = dice.roll(0, 2) * problem.alignment;
@@ -113,7 +113,7 @@ TEST_P(LayoutFuzz, AgreesWithBruteForce) {
 
 INSTANTIATE_TEST_SUITE_P(Seeds, LayoutFuzz, testing::Range<std::uint64_t>(0, 8));
 
-// What lives as long as anything, some of it pinned on the bottom or above a gap, of sizes that alignment pads or not.
+// Buffers that live throughout, some pinned at the bottom or above a gap, with and without padding for alignment.
 TEST(LayoutSearch, AgreesWithBruteForceBesideWhatLivesAlways) {
   Dice dice(91);
   for (int round = 0; round < 1500 && !HasFailure(); ++round) {
@@ -218,7 +218,7 @@ TEST(LayoutSearch, RefusesProblemsThatNobodyMayPose) {
   EXPECT_THROW(greedy({{{1, 0, 1}}}), Error);
   EXPECT_THROW(greedy({{{0, 2, 4, 0}, {1, 3, 4, 2}}}), Error);
   EXPECT_THROW(greedy({{{0, 2, 4, 3}}, 2}), Error);
-  // One below the top of what lives always: taken off, that would leave it free.
+  // A pin below the top of the buffers that live throughout. Without these, its place would be free.
   const Problem overlapping{{{0, 4, 6, 0}, {0, 2, 3, 5}}};
   EXPECT_THROW(place(overlapping), Error);
   EXPECT_THROW(solve(overlapping, 100, -1), Error);
@@ -238,7 +238,7 @@ TEST(LayoutPlace, TrainingTracesStayWithinHalfAPerCent) {
   }
 }
 
-// Of 500 to 4,000 buffers: half a per cent above the load at the most, in seconds.
+// 500 to 4,000 buffers: at most half a per cent above the load, within seconds.
 TEST(LayoutPlace, TrainingTracesOfEverySizeAndKind) {
   double worst = 0, longest = 0;
   for (const auto& [layers, per_layer] :
@@ -261,7 +261,7 @@ TEST(LayoutPlace, TrainingTracesOfEverySizeAndKind) {
   fmt::print("training traces: at most {:.3f} % above the load, {:.2f} CPU seconds\n", 100 * worst, longest);
 }
 
-// A hundred large buffers that fill the arena to within two per cent, and thousands of small ones in what is left.
+// A hundred large buffers fill the arena to within two per cent. Thousands of small ones share the rest.
 TEST(LayoutPlace, SmallBuffersGoAroundTheLargeOnes) {
   for (std::uint64_t seed = 1; seed <= 4; ++seed) {
     SCOPED_TRACE(fmt::format("seed {}", seed));
@@ -280,7 +280,7 @@ TEST(LayoutPlace, SmallBuffersGoAroundTheLargeOnes) {
   }
 }
 
-// Nothing proves the last per cent of such a problem: without a limit it ends all the same.
+// The last per cent of such a problem cannot be proved. The search must end without a limit too.
 TEST(LayoutMinimize, EndsWithoutALimit) {
   Dice dice(6);
   const Problem problem = random_problem(dice, 600, 300, 1 << 20);

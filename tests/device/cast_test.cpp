@@ -1,4 +1,4 @@
-#include "ops/cast/kernels.h"
+#include "device/cpu/cast.h"
 
 #include "ops/kernel_buffers.h"
 #include "tensor/half.h"
@@ -9,7 +9,7 @@ namespace {
 bool is_nan_f16(std::uint16_t bits) { return (bits & 0x7fffu) > 0x7c00u; }
 bool is_nan_bf16(std::uint16_t bits) { return (bits & 0x7fffu) > 0x7f80u; }
 
-// Bit patterns of fp32 that lie on, just beside and halfway between all 16-bit values, besides random ones.
+// Bit patterns of fp32 at, next to and halfway between all 16-bit values, and random ones.
 Floats telling_floats() {
   std::vector<float> values;
   for (std::uint32_t i = 0; i < 65536; ++i) {
@@ -25,7 +25,7 @@ Floats telling_floats() {
   return x;
 }
 
-// Of subnormal numbers as well, which the threads that run kernels flush to zero in arithmetic, conversions included.
+// Handles subnormal numbers too. Threads that run kernels flush them to zero in arithmetic, including conversions.
 double magnitude_of(float x) {
   const std::uint32_t bits = std::bit_cast<std::uint32_t>(x) & 0x7fffffffu;
   return bits < 0x00800000u ? static_cast<double>(bits) * 0x1p-149 : double{std::bit_cast<float>(bits)};
@@ -49,12 +49,13 @@ std::uint16_t nearest_by_search(float x, float (*widen)(std::uint16_t), std::uin
   return low % 2 == 0 ? low : high;
 }
 
-template <class Kernel>
-void check_narrowing(const Floats& x, Kernel kernel, float (*widen)(std::uint16_t), std::uint16_t infinity,
+Elements as_f16(Guarded<std::uint16_t>& bits) { return {bits.bytes(), DType::f16}; }
+
+void check_narrowing(const Floats& x, DType to, float (*widen)(std::uint16_t), std::uint16_t infinity,
                      bool (*is_nan)(std::uint16_t)) {
   on_every_target([&] {
     Guarded<std::uint16_t> y(x.size());
-    kernel(x.size(), x.data(), y.data());
+    cast(x.size(), x.data(), {y.bytes(), to});
     int failures = 0;
     for (std::int64_t i = 0; i < x.size() && failures < 3; ++i) {
       const std::uint32_t bits = std::bit_cast<std::uint32_t>(x[i]);
@@ -65,20 +66,20 @@ void check_narrowing(const Floats& x, Kernel kernel, float (*widen)(std::uint16_
   });
 }
 
-TEST(CastKernels, NarrowsToNearestEven) {
+TEST(Cast, NarrowsToNearestEven) {
   const Floats x = telling_floats();
-  check_narrowing(x, cast_f32_to_bf16, widen_bf16, 0x7f80, is_nan_bf16);
-  check_narrowing(x, cast_f32_to_f16, widen_f16, 0x7c00, is_nan_f16);
+  check_narrowing(x, DType::bf16, widen_bf16, 0x7f80, is_nan_bf16);
+  check_narrowing(x, DType::f16, widen_f16, 0x7c00, is_nan_f16);
 }
 
-TEST(CastKernels, WidensExactlyAndBack) {
+TEST(Cast, WidensExactlyAndBack) {
   on_every_target([] {
     const std::int64_t n = 65536;
     Guarded<std::uint16_t> all(n), back(n);
     for (std::int64_t i = 0; i < n; ++i) all[i] = static_cast<std::uint16_t>(i);
     Floats wide(n);
-    cast_bf16_to_f32(n, all.data(), wide.data());
-    cast_f32_to_bf16(n, wide.data(), back.data());
+    cast(n, all.data(), wide.data());
+    cast(n, wide.data(), back.data());
     for (std::int64_t i = 0; i < n; ++i) {
       if (!is_nan_bf16(all[i])) {
         ASSERT_EQ(std::bit_cast<std::uint32_t>(wide[i]), static_cast<std::uint32_t>(i) << 16);
@@ -87,8 +88,8 @@ TEST(CastKernels, WidensExactlyAndBack) {
         ASSERT_TRUE(std::isnan(wide[i]));
       }
     }
-    cast_f16_to_f32(n, all.data(), wide.data());
-    cast_f32_to_f16(n, wide.data(), back.data());
+    cast(n, as_f16(all), wide.data());
+    cast(n, wide.data(), as_f16(back));
     for (std::int64_t i = 0; i < n; ++i) {
       const bool right = is_nan_f16(all[i]) ? std::isnan(wide[i]) : wide[i] == widen_f16(all[i]) && back[i] == all[i];
       ASSERT_TRUE(right) << i;
@@ -96,13 +97,13 @@ TEST(CastKernels, WidensExactlyAndBack) {
   });
 }
 
-TEST(CastKernels, TailsAndBodiesAgree) {
+TEST(Cast, TailsAndBodiesAgree) {
   const Floats x = random_floats(16385 + 13, 5, 1e-5f);
   on_every_target([&] {
     for (const std::int64_t n : {std::int64_t{1}, std::int64_t{15}, std::int64_t{33}, x.size()}) {
       Guarded<std::uint16_t> bf16(n), f16(n);
-      cast_f32_to_bf16(n, x.data(), bf16.data());
-      cast_f32_to_f16(n, x.data(), f16.data());
+      cast(n, x.data(), bf16.data());
+      cast(n, x.data(), as_f16(f16));
       bool same = true;
       for (std::int64_t i = 0; i < n; ++i) same &= bf16[i] == narrow_bf16(x[i]) && f16[i] == narrow_f16(x[i]);
       EXPECT_TRUE(same);

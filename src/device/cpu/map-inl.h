@@ -1,18 +1,18 @@
 // out[i] = f(in[i]...) over vectors of fp32, which memory holds as fp32, bf16 or fp16; `out` may equal any input of its width.
 // The last, partial vector goes through a buffer on the stack, so nothing outside [begin, end) is read or written. Included once
 // for each Highway target.
-#if defined(PLIMSOLL_OPS_ELEMENTWISE_MAP_INL_H_) == defined(HWY_TARGET_TOGGLE)
-#ifdef PLIMSOLL_OPS_ELEMENTWISE_MAP_INL_H_
-#undef PLIMSOLL_OPS_ELEMENTWISE_MAP_INL_H_
+#if defined(PLIMSOLL_DEVICE_CPU_MAP_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef PLIMSOLL_DEVICE_CPU_MAP_INL_H_
+#undef PLIMSOLL_DEVICE_CPU_MAP_INL_H_
 #else
-#define PLIMSOLL_OPS_ELEMENTWISE_MAP_INL_H_
+#define PLIMSOLL_DEVICE_CPU_MAP_INL_H_
 #endif
 
 #include <cstdint>
 
 #include "device/cpu/narrow-inl.h"
+#include "device/cpu/tiles.h"
 #include "hwy/highway.h"
-#include "ops/elementwise/tiles.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace plimsoll::cpu::HWY_NAMESPACE {
@@ -41,4 +41,4 @@ HWY_INLINE void map_all(std::int64_t n, F f, Out* out, const In*... in) {
 }  // namespace plimsoll::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
-#endif  // PLIMSOLL_OPS_ELEMENTWISE_MAP_INL_H_
+#endif  // PLIMSOLL_DEVICE_CPU_MAP_INL_H_

@@ -1,0 +1,30 @@
+// A list without an end: entries that nobody has set are the default.
+#pragma once
+
+#include <cstddef>
+#include <initializer_list>
+#include <vector>
+
+namespace plimsoll {
+
+template <class T>
+class OpenList {
+ public:
+  OpenList() = default;
+  OpenList(std::initializer_list<T> entries) : entries_(entries) {}
+
+  T operator[](std::size_t i) const { return i < entries_.size() ? entries_[i] : T{}; }
+  T& operator[](std::size_t i) {
+    if (i >= entries_.size()) entries_.resize(i + 1);
+    return entries_[i];
+  }
+  // The number of entries up to the last one that somebody has set.
+  std::size_t size() const { return entries_.size(); }
+  auto begin() const { return entries_.begin(); }
+  auto end() const { return entries_.end(); }
+
+ private:
+  std::vector<T> entries_;
+};
+
+}  // namespace plimsoll
