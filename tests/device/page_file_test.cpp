@@ -254,9 +254,9 @@ TEST_P(PageFileOf, WhatTheDiskRefusesIsNamed) {
   EXPECT_EQ(file.written(), Bytes{0});
 }
 
-// Transfers that have begun end, others are dropped, and nothing is written to freed memory.
 std::ptrdiff_t open_files() { return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {}); }
 
+// Transfers that have begun end, others are dropped, and nothing is written to freed memory.
 TEST_P(PageFileOf, EndsWhileTransfersAreUnderWay) {
   constexpr int kPieces = 32;
   const std::ptrdiff_t before = open_files();

@@ -72,6 +72,7 @@ TEST(ChangedConfig, AFixedMicroBatchStaysUnlessItIsChanged) {
   const Changes split{{"train.micro_batch", 4}, {"train.accumulation", "auto"}};
   EXPECT_EQ(with_changes(input, split).config.train.micro_batch, 4);
   EXPECT_EQ(with_changes(input, split).request.micro_batch, 4);
+  EXPECT_EQ(with_changes(input, {{"train.micro_batch", "auto"}}).request.micro_batch, std::nullopt);
 }
 
 TEST(ChangedConfig, WindowsOfTheDataStayIfTheyAreCutTheSame) {

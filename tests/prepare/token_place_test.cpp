@@ -18,7 +18,7 @@ class TokenPlace : public testing::Test {
     write_raw(folder / "b.bin", u16_bytes(counting(70)));
     file = open_source({std::vector{folder / "a.bin", folder / "b.bin"}, "u16", 65536, {}, {}});
   }
-  TokenFile passed() const { return open_place(place_from(nlohmann::json::parse(to_json(place_of(file)).dump()))); }
+  TokenFile passed() const { return token_file_from(nlohmann::json::parse(to_json(file).dump())); }
   static std::vector<std::byte> bytes_of(const TokenFile& tokens) {
     std::vector<std::byte> bytes(static_cast<std::size_t>(tokens.tokens * tokens.bytes_per_token));
     tokens.read(0, bytes);
@@ -66,17 +66,16 @@ TEST_F(TokenPlace, ComesBackWithAllItsFacts) {
 }
 
 TEST_F(TokenPlace, AChangedFileIsRefused) {
-  const TokenFilePlace place = place_of(file);
+  const nlohmann::json place = to_json(file);
   write_raw(folder / "b.bin", u16_bytes(counting(71)));
-  EXPECT_ERROR(open_place(place), "E-DATA-CHANGED", "b.bin");
+  EXPECT_ERROR(token_file_from(place), "E-DATA-CHANGED", "b.bin");
   std::filesystem::remove(folder / "b.bin");
-  EXPECT_ERROR(open_place(place), "E-DATA-MISSING", "b.bin");
+  EXPECT_ERROR(token_file_from(place), "E-DATA-MISSING", "b.bin");
 }
 
 TEST_F(TokenPlace, APathThatJsonCannotHoldIsRefused) {
-  TokenFilePlace place = place_of(file);
-  place.parts.front().path += "\xff";
-  EXPECT_ERROR(to_json(place), "E-DATA-PATH", "not UTF-8");
+  file.parts.front().name += "\xff";
+  EXPECT_ERROR(to_json(file), "E-DATA-PATH", "not UTF-8");
 }
 
 TEST_F(TokenPlace, CountsHaveTheNamesOfReports) {

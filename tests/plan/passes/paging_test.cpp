@@ -334,7 +334,7 @@ TEST(StoredLayout, ValuesLieAlignedOneAfterTheOtherOnTheirTier) {
   residency.near = Bytes{stored_layout(Paged(kBlocks).graph).ends[1].n / 2};
   const Paged paged(residency);
   const StoredLayout layout = stored_layout(paged.graph);
-  std::array<Bytes, kMostTiers> ends{};
+  std::array<Bytes, 3> ends{};
   for (std::size_t i = 0; i < paged.graph.values.size(); ++i) {
     const Value& value = paged.graph.values[ValueId{i}];
     const Bytes offset = layout.offsets[ValueId{i}];
