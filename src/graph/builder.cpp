@@ -77,13 +77,14 @@ ValueId GraphBuilder::add1(const OpDef& op, Attributes attributes, std::vector<V
 
 std::vector<ValueId> GraphBuilder::add_random(const OpDef& op, Attributes attributes, std::vector<ValueId> inputs,
                                               std::vector<std::string> names, std::uint64_t site) {
-  return set(graph_.nodes.push_back({}), op, std::move(attributes), std::move(inputs), std::move(names), site);
+  return set({}, op, std::move(attributes), std::move(inputs), std::move(names), site);
 }
 
 std::vector<ValueId> GraphBuilder::set(NodeId id, const OpDef& op, Attributes attributes, std::vector<ValueId> inputs,
                                        const std::vector<std::string>& names, std::uint64_t site) {
   const std::vector<ValueType> types = op.infer(attributes, types_of(graph_, inputs));
   ensure(types.size() == names.size(), "builder", "an op's outputs and their names differ in number");
+  if (!id.valid()) id = graph_.nodes.push_back({});
   Node node{.op = &op,
             .attributes = std::move(attributes),
             .inputs = std::move(inputs),

@@ -74,6 +74,7 @@ class GraphBuilder {
   std::string full_name(const std::string& name) const;
 
  private:
+  // An invalid id stands for a new node.
   std::vector<ValueId> set(NodeId id, const OpDef& op, Attributes attributes, std::vector<ValueId> inputs,
                            const std::vector<std::string>& names, std::uint64_t site);
 

@@ -73,6 +73,7 @@ class Model {
   explicit Model(ModelConfig config) : config_(std::move(config)) {
     room_.memory = Bytes{std::int64_t{1} << 32};
     room_.machine.machine = round_machine();
+    room_.machine.machine.libraries = {"the executor's"};
     InferencePlan planned = plan([&] { return build_evaluation_graph(config_, 8, 1, 1); });
     const Program program = lower(planned.plan);
     const Arena arena(planned.plan.arena);

@@ -286,7 +286,8 @@ TimeBound TimeCuts::at(const Cut& cut, const Moments& moments, Bytes arena, doub
 
 TimeBound TimeCuts::within(Bytes arena, double kernels, Bytes loss_scratch, std::int64_t group, const PlanRequest& request,
                            const Machine& machine) const {
-  TimeBound most{.compute = kernels};
+  if (cuts_.empty()) return {.compute = kernels};
+  TimeBound most;
   for (const Cut& cut : cuts_) {
     const Moments each = moments(cut, group);
     const Links links(request, machine, movable_ + (each.with_sums > 0 ? sums_ : 0), frozen_, each.with_sums + each.without_sums);
