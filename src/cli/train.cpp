@@ -91,7 +91,7 @@ void say_what_was_there(const RunFolder& folder) {
     say_line(fmt::format("note: nothing of the run in {} has been saved; it begins anew", folder.path().string()));
   }
   if (const auto process = folder.ended_process()) {
-    say_line(fmt::format("note: process {} ended without a word: the run counts as interrupted and goes on from its checkpoint",
+    say_line(fmt::format("note: process {} ended without a report: the run counts as interrupted and goes on from its checkpoint",
                          *process));
   }
 }

@@ -33,8 +33,6 @@ std::size_t tier_of(const std::vector<Tier>& tiers, TierKind kind) {
   return 0;
 }
 
-bool Ways::passes(std::size_t tier, std::size_t link) const { return std::ranges::find(of[tier], link) != of[tier].end(); }
-
 Ways find_ways(const Machine& machine) {
   Ways ways{{}, std::vector<std::vector<std::size_t>>(machine.tiers.size())};
   std::vector<std::size_t> reached{0};

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -104,7 +105,11 @@ struct Ways {
   std::vector<Pair> links;
   std::vector<std::vector<std::size_t>> of;  // by tier: the links that its values pass, nearest first; empty: no way
 
-  bool passes(std::size_t tier, std::size_t link) const;
+  // The same for any tier; none for one that the machine lacks.
+  std::span<const std::size_t> to(std::size_t tier) const {
+    return tier < of.size() ? std::span<const std::size_t>(of[tier]) : std::span<const std::size_t>();
+  }
+  bool passes(std::size_t tier, std::size_t link) const { return std::ranges::find(to(tier), link) != to(tier).end(); }
 };
 // Ways over links in both directions. The machine outlives them.
 Ways find_ways(const Machine& machine);

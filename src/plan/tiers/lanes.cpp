@@ -95,7 +95,7 @@ LaneEvents LaneModel::transfer(const Node& node) const {
   LaneEvent event{.kind = LaneEvent::Kind::start, .when = when, .outward = out, .home = rests};
   const Value& home = simulation_.graph.values[rests];
   const Bytes page = page_bytes(page_, home.type.dtype);
-  for (const std::size_t i : ways_.of[home.tier]) {
+  for (const std::size_t i : ways_.to(home.tier)) {
     const Link& link = out ? *ways_.links[i].out : *ways_.links[i].in;
     event.transfer[i] = seconds_on(link, home.bytes(), page);
     event.alone[i] = seconds_alone(link, home.bytes(), page);
