@@ -54,31 +54,40 @@ void expect_close(const Numbers& gpu, const Numbers& cpu, DType dtype, std::int6
   if (dtype != DType::f64 && cpu::fuses_multiply_add()) EXPECT_LE(other, std::max<std::size_t>(1, gpu.size() / 1000));
 }
 
+void compare_case(const OpDef& op, const OpCase& a_case, std::int64_t elements) {
+  SCOPED_TRACE(describe(op, a_case));
+  const std::vector<Numbers> inputs = fill_inputs(a_case, 1);
+  BoundCase cpu(op, a_case, inputs), gpu(op, a_case, inputs, {.backend = &kCuda});
+  BoundCase ranged(op, a_case, inputs, {.backend = &kCuda, .in_ranges = true, .reversed = true});
+  cpu.run();
+  gpu.run();
+  ranged.run_in_ranges(ops::kNormTile);
+  EXPECT_EQ(gpu.faults(), "");
+  EXPECT_TRUE(ranged.output_bytes() == gpu.output_bytes());
+  const std::vector<ValueType> types = output_types(op, a_case);
+  for (std::size_t i = 0; i < types.size(); ++i) {
+    SCOPED_TRACE(i);
+    expect_close(gpu.outputs()[i], cpu.outputs()[i], types[i].dtype, elements);
+  }
+}
+
+std::vector<Widths> all_widths() {
+  std::vector<Widths> all;
+  for (const DType state : {DType::f32, DType::bf16, DType::u8}) {
+    for (const DType parameter : {DType::f32, DType::bf16}) {
+      for (const DType gradient : {DType::f32, DType::bf16}) all.push_back({parameter, gradient, state});
+    }
+  }
+  return all;
+}
+
 template <class A>
 void compare(const OpDef& op, A a, const Shape& shape) {
   a.rounding = kKey;
-  for (const double blend : {0.0, 0.25}) {
-    for (const DType state : {DType::f32, DType::bf16, DType::u8}) {
-      for (const DType parameter : {DType::f32, DType::bf16}) {
-        for (const DType gradient : {DType::f32, DType::bf16}) {
-          a.average_blend = blend;
-          const OpCase a_case = case_of(a, {parameter, gradient, state}, shape);
-          SCOPED_TRACE(describe(op, a_case));
-          const std::vector<Numbers> inputs = fill_inputs(a_case, 1);
-          BoundCase cpu(op, a_case, inputs), gpu(op, a_case, inputs, {.backend = &kCuda});
-          BoundCase ranged(op, a_case, inputs, {.backend = &kCuda, .in_ranges = true, .reversed = true});
-          cpu.run();
-          gpu.run();
-          ranged.run_in_ranges(ops::kNormTile);
-          EXPECT_EQ(gpu.faults(), "");
-          EXPECT_TRUE(ranged.output_bytes() == gpu.output_bytes());
-          const std::vector<ValueType> types = output_types(op, a_case);
-          for (std::size_t i = 0; i < types.size(); ++i) {
-            SCOPED_TRACE(i);
-            expect_close(gpu.outputs()[i], cpu.outputs()[i], types[i].dtype, shape.elements());
-          }
-        }
-      }
+  for (const Widths& widths : all_widths()) {
+    for (const double blend : {0.0, 0.25}) {
+      a.average_blend = blend;
+      compare_case(op, case_of(a, widths, shape), shape.elements());
     }
   }
 }
