@@ -14,7 +14,8 @@ endif()
 
 find_program(PLIMSOLL_CCACHE ccache)
 if(PLIMSOLL_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${PLIMSOLL_CCACHE})
+  # ccache caches sources with precompiled headers under these conditions alone.
+  set(CMAKE_CXX_COMPILER_LAUNCHER env CCACHE_SLOPPINESS=pch_defines,time_macros ${PLIMSOLL_CCACHE})
   set(CMAKE_CUDA_COMPILER_LAUNCHER ${PLIMSOLL_CCACHE})
 endif()
 
@@ -31,7 +32,7 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
   target_compile_options(plimsoll_options INTERFACE -Wshadow=local -Wduplicated-cond -Wlogical-op)
   if(CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
     # False alarms on std::string + std::string (GCC bug 105651) and on vectors of a constant size (105329).
-    target_compile_options(plimsoll_options INTERFACE -Wno-restrict -Wno-stringop-overflow)
+    target_compile_options(plimsoll_options INTERFACE -Wno-restrict -Wno-stringop-overflow -Wno-array-bounds)
   endif()
 endif()
 if(PLIMSOLL_WERROR)
