@@ -155,9 +155,13 @@ Machine machine_of(const json& object) {
     refuse("the last of its tiers is no \"disk\" behind a host");
   }
   for (const json& link : object.at("links")) {
-    machine.links.push_back(link_from(link));
-    machine.links.back().from = tier_named(machine, link.at("from"));
-    machine.links.back().to = tier_named(machine, link.at("to"));
+    Link& added = machine.links.emplace_back(link_from(link));
+    added.from = tier_named(machine, link.at("from"));
+    added.to = tier_named(machine, link.at("to"));
+    if (std::max(added.from, added.to) - std::min(added.from, added.to) != 1) {
+      refuse(fmt::format("a link leads from \"{}\" to \"{}\", which are not neighbours", std::string(link.at("from")),
+                         std::string(link.at("to"))));
+    }
   }
   const json& rates = object.at("rates");
   machine.rates = {.flops_per_second = positive(rates, "flops_per_second", kMostRate),

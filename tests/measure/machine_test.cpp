@@ -153,6 +153,11 @@ TEST(MachineFile, RefusesWhatIsNoMachine) {
     for (const char* name : names) list.push_back({{"name", name}, {"capacity", 1 << 30}});
     return list;
   };
+  const auto link = [&](const char* from, const char* to) {
+    json changed = good.at("links").at(0);
+    changed["from"] = from, changed["to"] = to;
+    return json::array({changed});
+  };
   const std::vector<std::pair<const char*, json>> changes{{"/threads", 0},
                                                           {"/threads", 1 << 20},
                                                           {"/threads", "two"},
@@ -168,6 +173,8 @@ TEST(MachineFile, RefusesWhatIsNoMachine) {
                                                           {"/tiers/0/capacity", -5},
                                                           {"/tiers", tiers({"device", "disk", "host"})},
                                                           {"/tiers", tiers({"device", "host", "disk", "disk"})},
+                                                          {"/links", link("ram", "host")},
+                                                          {"/links", link("ram", "ram")},
                                                           {"/libraries", 3},
                                                           {"/kernels", {{"add", -1}}},
                                                           {"/kernels", {{"add", "fast"}}},

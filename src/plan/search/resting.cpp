@@ -225,7 +225,7 @@ std::vector<std::int64_t> Resting::groups(const Residency& residency) const {
   if (window == 1 || !may_group_ || (!fetches && !ends && !all)) return list;
   const std::size_t nodes = model_->graph.section_order(Section::micro).size();
   std::int64_t most = 1;
-  for (std::int64_t group = 2; group <= window; ++group) {
+  for (std::int64_t group = 2; group <= std::min(window, kMostGroup); ++group) {
     const bool few = static_cast<std::size_t>(group) * nodes <= kMostNodes;
     if (few && window % group == 0) most = group;
   }
