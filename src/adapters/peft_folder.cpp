@@ -219,7 +219,7 @@ MergeCommand merge_command(const fs::path& adapter) {
   out += "-merged";
   std::error_code ignored;
   if (fs::exists(out, ignored)) out = new_folder_beside(out);
-  std::vector<Change> changes{{"command.adapter", adapter.string()}, {"command.out", out.string()}};
+  Changes changes{{"command.adapter", adapter.string()}, {"command.out", out.string()}};
   try {
     base_of(read_peft_folder(adapter));
   } catch (const Error&) {

@@ -15,9 +15,11 @@ struct Change {
   Change(std::string key, std::int64_t number) : Change(std::move(key), std::to_string(number)) {}
 
   std::string key, value;
+  std::string option;  // the option that a user typed; empty: the key's own
 
   friend bool operator==(const Change&, const Change&) = default;
 };
+using Changes = std::vector<Change>;
 
 struct Remedy {
   // Words for people, or a command of another program.
@@ -25,11 +27,9 @@ struct Remedy {
   Remedy(const char* words) : words(words) {}
   // The failed command again, with a change.
   Remedy(Change change, std::string note = {}) : changes{std::move(change)}, note(std::move(note)) {}
-  static Remedy of_changes(std::vector<Change> changes, std::string note = {}) {
-    return of_command("", std::move(changes), std::move(note));
-  }
+  static Remedy of_changes(Changes changes, std::string note = {}) { return of_command("", std::move(changes), std::move(note)); }
   // A command of this program with its words: "plan CONFIG".
-  static Remedy of_command(std::string command, std::vector<Change> changes = {}, std::string note = {}) {
+  static Remedy of_command(std::string command, Changes changes = {}, std::string note = {}) {
     Remedy remedy("");
     remedy.command = std::move(command);
     remedy.changes = std::move(changes);
@@ -39,7 +39,7 @@ struct Remedy {
 
   std::string words;    // not empty: the only part
   std::string command;  // empty: the command that failed
-  std::vector<Change> changes;
+  Changes changes;
   std::string note;  // a comment after the command
 
   friend bool operator==(const Remedy&, const Remedy&) = default;

@@ -18,7 +18,7 @@ bool of_budget(const Change& change) { return change.key.starts_with("memory.");
 
 // The device comes first, the budgets last.
 std::string words(const ConfigArguments& config, bool with_budgets, bool with_device) {
-  std::vector<Change> changes = config.changes;
+  Changes changes = config.changes;
   if (!with_budgets) std::erase_if(changes, of_budget);
   if (!with_device) std::erase_if(changes, of_device);
   std::ranges::stable_sort(changes, {}, [](const Change& change) { return of_device(change) ? 0 : of_budget(change) ? 2 : 1; });

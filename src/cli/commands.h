@@ -14,7 +14,7 @@ namespace plimsoll {
 // CONFIG, and the settings of --set, of the budgets and of the device.
 struct ConfigArguments {
   std::string file;
-  std::vector<Change> changes;
+  Changes changes;
 };
 
 struct PlanArguments {
@@ -52,8 +52,8 @@ int run_eval(const EvalArguments& arguments);
 // The arguments of commands that run a model without a configuration.
 struct InferenceArguments {
   std::string weights, adapter;
-  std::vector<Change> changes;  // budgets and quantize.base
-  int threads = 0;              // 0: all usable cores
+  Changes changes;  // budgets and quantize.base
+  int threads = 0;  // 0: all usable cores
   bool audit = false, json = false;
 };
 
@@ -80,7 +80,7 @@ int run_forward(const ForwardArguments& arguments);
 
 struct MergeArguments {
   std::string weights, adapter, out, type;
-  std::vector<Change> changes;  // quantize.base
+  Changes changes;  // quantize.base
   bool json = false;
 };
 int run_merge(const MergeArguments& arguments);
@@ -128,7 +128,8 @@ int run_machine(const MachineArguments& arguments);
 struct InitArguments {
   std::string what;               // a preset, or the folder of a model
   std::vector<std::string> data;  // for that model
-  std::vector<Change> changes;    // keys of the data, and budgets
+  Changes changes;                // keys of the data
+  Changes budgets;
   bool json = false;
 };
 int run_init(const InitArguments& arguments);

@@ -77,7 +77,7 @@ bool is_control(char letter) { return static_cast<unsigned char>(letter) < 0x20 
 std::string typed(const InitArguments& arguments, const std::string& model) {
   std::string command = "plimsoll init " + shell_quoted(model);
   for (const std::string& data : arguments.data) command += " " + shell_quoted(data);
-  command += words_of(arguments.changes);
+  command += words_of(arguments.changes) + words_of(arguments.budgets);
   std::ranges::replace_if(command, is_control, '?');
   return command;
 }
@@ -91,7 +91,7 @@ void print(const InitArguments& arguments, const std::string& text) {
 }
 
 void check_preset_alone(const InitArguments& arguments) {
-  if (!arguments.changes.empty()) {
+  if (!arguments.changes.empty() || !arguments.budgets.empty()) {
     throw config_error("E-USAGE", "init", "budgets and --set are for a model and data of your own", "plimsoll init FOLDER DATA",
                        {"plimsoll init FOLDER DATA --memory 2GiB"});
   }
@@ -161,16 +161,13 @@ int run_init(const InitArguments& arguments) {
   const StartingRequest request{.model = arguments.what,
                                 .data = std::vector<std::filesystem::path>(arguments.data.begin(), arguments.data.end()),
                                 .typed = typed_settings_of(arguments.changes),
+                                .budgets = typed_settings_of(arguments.budgets),
                                 .cache = cache_folder(),
                                 .probe = probe_shape};
   end_on_interrupt(arguments.json);
   std::optional<Patience> patience(std::in_place, "looking at model and data");
-  std::optional<Bytes> memory;
-  for (const Change& change : arguments.changes) {
-    if (change.key == "memory.budget") memory = parse_bytes(change.value, option_of(change));
-  }
   try {
-    const MemoryLimit limit(memory);
+    const MemoryLimit limit(load_budgets(arguments.budgets, "init").budget);
     const StartingPoint start = starting_point(request, [](const std::string& line) { say_line(line); });
     patience.reset();
     print(arguments, init_text(start, typed(arguments, arguments.what)));

@@ -271,10 +271,10 @@ int run_machine(const MachineArguments& arguments) {
     config = read_settings_only(settings);
     demand_verified(*config);
   }
+  const bool gpu = config ? config->device == DeviceChoice::cuda : wants_gpu(arguments.config);
   const int threads = config ? config->threads : usable_cores();
   const MachineFacts facts = machine_facts(threads);
   const MachineRecord here = calibrated_machine(threads, cache_folder(), probe_shape, say, Repeat::asked);
-  const bool gpu = config ? config->device == DeviceChoice::cuda : wants_gpu(arguments.config);
   MachineRecord record = gpu ? cuda_machine(here, cache_folder(), say) : here;
   std::vector<MeasuredMicro> micros;
   if (config) {

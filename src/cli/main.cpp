@@ -41,7 +41,7 @@ constexpr const char* kFreeMemory = "95% of the free memory";
 constexpr const char* kFileOrFree = "the file's, or else 95% of the free memory";
 
 // `otherwise`: the memory budget that applies if none is given.
-void add_budgets(CLI::App& command, std::vector<Change>& changes, const std::string& otherwise) {
+void add_budgets(CLI::App& command, Changes& changes, const std::string& otherwise) {
   const auto add = [&](const Change& example, const std::string& help) {
     const std::string option = option_of(example);
     const auto take = [&changes, example, option](const std::string& text) {
@@ -59,9 +59,12 @@ void add_budgets(CLI::App& command, std::vector<Change>& changes, const std::str
   add(advised_disk("4GiB"), "folder and bytes of disk: PATH:SIZE");
 }
 
-void add_sets(CLI::App& command, std::vector<Change>& changes, const std::string& help) {
+void add_sets(CLI::App& command, Changes& changes, const std::string& help) {
   const auto take = [&changes](const std::vector<std::string>& sets) {
-    for (const std::string& set : sets) changes.push_back(read_change(set));
+    for (const std::string& set : sets) {
+      changes.push_back(read_change(set));
+      changes.back().option = "--set";
+    }
   };
   command.add_option_function<std::vector<std::string>>("--set", take, help)->allow_extra_args(false);
 }
@@ -71,9 +74,11 @@ CLI::Option* add_config_file(CLI::App& command, ConfigArguments& config) {
   return command.add_option("CONFIG", config.file, "a TOML file; `plimsoll init` writes one");
 }
 
+// The last change of a key wins, and changes come in the order of these calls: a budget's own option wins over --set.
 CLI::Option* add_config(CLI::App& command, ConfigArguments& config) {
+  CLI::Option* file = add_config_file(command, config);
   add_budgets(command, config.changes, kFileOrFree);
-  return add_config_file(command, config);
+  return file;
 }
 
 void add_device(CLI::App& command, ConfigArguments& config) {
@@ -300,7 +305,7 @@ void init_options(CLI::App& command, InitArguments& a) {
                      "gpt2, gpt2-medium, gpt2-large, gpt2-xl, byte-10m, byte-3m; or a Hugging Face folder or GGUF file");
   command.add_option("DATA", a.data, "files, patterns or folders of JSON samples, text or tokens to train that model on");
   add_sets(command, a.changes, "with DATA: a key of the data: --set data.template=FILE, --set data.format=chat");
-  add_budgets(command, a.changes, "the machine's memory");
+  add_budgets(command, a.budgets, "the machine's memory");
 }
 
 void explain_options(CLI::App& command, ExplainArguments& a) {

@@ -43,7 +43,7 @@ int run_merge(const MergeArguments& arguments) {
                        weights_folder(arguments.adapter),
                        arguments.out,
                        type_of(arguments.type),
-                       load_inference_settings(arguments.changes, "merge").base};
+                       load_base_format(arguments.changes, "merge")};
   const PeftAdapter adapter = read_peft_folder(request.adapter);
   request.base = arguments.weights.empty() ? base_of(adapter) : weights_folder(arguments.weights);
   cpu::set_thread_count(usable_cores());

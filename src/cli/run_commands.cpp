@@ -27,7 +27,7 @@ bool has_template(const std::filesystem::path& weights) {
 }  // namespace
 
 Remedy RunCommands::resume() const {
-  std::vector<Change> changes{{"command.run", folder_.path().string()}, {"command.resume"}};
+  Changes changes{{"command.run", folder_.path().string()}, {"command.resume"}};
   if (arguments_.updates) changes.emplace_back("command.updates", *arguments_.updates);
   if (!arguments_.plan.empty()) changes.emplace_back("command.plan", arguments_.plan);
   if (arguments_.audit) changes.emplace_back("command.audit");

@@ -3,7 +3,8 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <initializer_list>
+#include <array>
+#include <span>
 
 #include "base/error.h"
 #include "cli/environment.h"
@@ -18,13 +19,18 @@ namespace plimsoll {
 
 namespace {
 
+// Keys of commands without a configuration.
+constexpr std::array<std::string_view, 4> kInferenceKeys{"memory.budget", "memory.host_memory", "memory.disk", "quantize.base"};
+constexpr std::span kBudgetKeys = std::span(kInferenceKeys).first(3);
+constexpr std::span kBaseKeys = std::span(kInferenceKeys).last(1);
+constexpr const char* kOfWeights = "quantize.base; the model is that of --weights";
+
 void tell_notes(const Config& config) {
   for (const std::string& note : config.notes) say_line(fmt::format("note: {}", note));
 }
 
 // A configuration with these keys alone; E-USAGE for other keys.
-Config with_keys(const std::vector<Change>& changes, std::initializer_list<std::string_view> keys, std::string_view command,
-                 const char* expected) {
+Config with_keys(const Changes& changes, std::span<const std::string_view> keys, std::string_view command, const char* expected) {
   Config config;
   ConfigFaults faults;
   for (const KeySetting& one : find_keys(typed_settings_of(changes), config.notes, faults)) {
@@ -79,9 +85,9 @@ ConfigArguments with_length(ConfigArguments arguments) {
   return arguments;
 }
 
-std::vector<Setting> typed_settings_of(const std::vector<Change>& changes) { return typed_settings(changes, option_of); }
+std::vector<Setting> typed_settings_of(const Changes& changes) { return typed_settings(changes, option_of); }
 
-bool is_typed(const std::vector<Change>& changes, std::string_view key) {
+bool is_typed(const Changes& changes, std::string_view key) {
   return std::ranges::find(changes, key, &Change::key) != changes.end();
 }
 
@@ -102,16 +108,24 @@ void demand_verified(const Config& config) {
 }
 
 bool wants_gpu(const ConfigArguments& arguments) {
-  std::vector<Change> device = arguments.changes;
-  std::erase_if(device, [](const Change& change) { return !change.key.starts_with("machine."); });
-  const Config config = with_keys(device, {"machine.device", "machine.unverified"}, "machine", "CONFIG");
+  constexpr std::array<std::string_view, 2> kDeviceKeys{"machine.device", "machine.unverified"};
+  const Config config = with_keys(arguments.changes, kDeviceKeys, "machine without CONFIG", "CONFIG, or --device alone");
   demand_verified(config);
   return config.device == DeviceChoice::cuda;
 }
 
-InferenceSettings load_inference_settings(const std::vector<Change>& changes, std::string_view command) {
-  const Config config = with_keys(changes, {"memory.budget", "memory.host_memory", "memory.disk", "quantize.base"}, command,
-                                  "quantize.base; the model is that of --weights");
+MemorySettings load_budgets(const Changes& changes, std::string_view command) {
+  return with_keys(changes, kBudgetKeys, command, "budgets").memory;
+}
+
+BaseFormat load_base_format(const Changes& changes, std::string_view command) {
+  const Config config = with_keys(changes, kBaseKeys, command, kOfWeights);
+  tell_notes(config);
+  return config.base;
+}
+
+InferenceSettings load_inference_settings(const Changes& changes, std::string_view command) {
+  const Config config = with_keys(changes, kInferenceKeys, command, kOfWeights);
   tell_notes(config);
   if (config.memory.disk) create_disk_folder(*config.memory.disk);
   return {config.memory, config.base};

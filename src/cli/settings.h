@@ -29,9 +29,9 @@ ConfigArguments with_length(ConfigArguments arguments);
 std::optional<Change> length_of_epochs(const Config& config);
 
 // The changes as settings, with their options as places.
-std::vector<Setting> typed_settings_of(const std::vector<Change>& changes);
+std::vector<Setting> typed_settings_of(const Changes& changes);
 // True if a key is among them by its own name.
-bool is_typed(const std::vector<Change>& changes, std::string_view key);
+bool is_typed(const Changes& changes, std::string_view key);
 
 // Prints the notes of a loaded configuration, and creates the folder of its disk budget.
 void settle(const Config& config);
@@ -42,11 +42,13 @@ void demand_verified(const Config& config);
 // The same for the device of a command line without a configuration.
 bool wants_gpu(const ConfigArguments& arguments);
 
-// For commands without a configuration: the budgets, and quantize.base. E-USAGE for any other key.
+// For commands without a configuration: the budgets, quantize.base, or both. E-USAGE for any other key.
+MemorySettings load_budgets(const Changes& changes, std::string_view command);
+BaseFormat load_base_format(const Changes& changes, std::string_view command);
 struct InferenceSettings {
   MemorySettings memory;
   BaseFormat base = BaseFormat::none;
 };
-InferenceSettings load_inference_settings(const std::vector<Change>& changes, std::string_view command);
+InferenceSettings load_inference_settings(const Changes& changes, std::string_view command);
 
 }  // namespace plimsoll

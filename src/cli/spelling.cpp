@@ -37,11 +37,13 @@ void spell_row(json& row) {
 }  // namespace
 
 std::vector<std::string> arguments_of(const Change& change) {
-  const auto& [key, value] = change;
+  const std::string &key = change.key, &value = change.value;
   const auto own = std::ranges::find(kOptions, key, [](const auto& each) { return each.key; });
-  if (key == "machine.unverified" && value == "true") return {"--unverified"};
-  if (own != std::end(kOptions) && !value.empty() && key != "machine.unverified") return {std::string(own->option), value};
   if (key.empty()) return {"--set", value};
+  if (change.option.empty()) {
+    if (key == "machine.unverified" && value == "true") return {"--unverified"};
+    if (own != std::end(kOptions) && !value.empty() && key != "machine.unverified") return {std::string(own->option), value};
+  }
   if (!key.starts_with(kOfCommand)) return {"--set", key + "=" + value};
   const std::string option = "--" + key.substr(kOfCommand.size());
   return value.empty() ? std::vector{option} : std::vector{option, value};

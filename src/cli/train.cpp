@@ -68,7 +68,7 @@ Run open_run(const TrainArguments& arguments) {
     return {std::move(folder), std::move(config), std::move(settings)};
   }
   RunFolder folder = RunFolder::open(arguments.run, true);
-  std::vector<Change> changes = arguments.config.changes;
+  Changes changes = arguments.config.changes;
   const auto resume = [&] {
     return resume_config(folder.path(), {arguments.config.file, typed_settings_of(changes), arguments.force});
   };

@@ -84,6 +84,7 @@ PlanRecord choose(const InferenceRequest& request, const InferenceRoom& room, bo
   const Budget budget{room.memory, {}, {}};
   for (const std::int64_t size : request.sizes) {
     Sized sized(request, size, room);
+    sized.plan.floor_only = floors_alone;
     PlanSpace space = sized.space();
     if (const Plan* plan = space.fastest(budget)) return record_of(*plan);
   }

@@ -3,15 +3,11 @@
 
 #include <nlohmann/json_fwd.hpp>
 #include <string>
-#include <vector>
 
 #include "base/remedy.h"
 #include "prepare/planning.h"
 
 namespace plimsoll {
-
-using Changes = std::vector<Change>;
-
 Changes both(Changes a, const Changes& b);
 // [[key, value], ...]: the field "changes" of levers, remedies and solved keys. The command line makes `arguments` of it.
 nlohmann::json to_json(const Changes& changes);

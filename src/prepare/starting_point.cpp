@@ -295,6 +295,7 @@ void check_names(const StartingRequest& request) {
   std::vector<std::string> words{request.model.string()};
   for (const std::filesystem::path& name : request.data.names) words.push_back(name.string());
   for (const Setting& setting : request.typed) words.push_back(setting.text);
+  for (const Setting& setting : request.budgets) words.push_back(setting.text);
   for (const std::string& word : words) {
     if (utf8_valid_prefix(word) == word.size()) continue;
     throw config_error("E-USAGE", word, "the name is not UTF-8, and a configuration must be", "a name in UTF-8");
@@ -309,14 +310,11 @@ struct Given {
   bool has(std::string_view key) const { return std::ranges::find(keys, key) != keys.end(); }
 };
 
-bool is_budget(std::string_view key) { return section_of(key) == "memory"; }
-
 Given given_by(const std::vector<Setting>& typed) {
   Given given;
   std::vector<std::string> notes;
   ConfigFaults faults;
   for (const KeySetting& one : find_keys(typed, notes, faults)) {
-    if (is_budget(one.key->name)) continue;
     faults.attempt([&] {
       if (section_of(one.key->name) != "data") {
         throw config_error("E-USAGE", one.setting.where, fmt::format("init does not use {}", one.setting.name),
@@ -347,10 +345,11 @@ class Decided {
     known != keys_.end() ? void(*known = std::move(key)) : keys_.push_back(std::move(key));
   }
 
-  // The keys with the typed settings, except settings of the key `except`.
+  // The keys with the typed settings and budgets, except the budget `except`.
   RunSettings settings(std::string_view except = {}) const {
     RunSettings all{.file = {}, .in_file = {}, .typed = typed_settings(changes_of(keys_))};
-    std::ranges::copy_if(request_.typed, std::back_inserter(all.typed), [&](const Setting& one) { return one.name != except; });
+    all.typed.insert(all.typed.end(), request_.typed.begin(), request_.typed.end());
+    std::ranges::copy_if(request_.budgets, std::back_inserter(all.typed), [&](const Setting& one) { return one.name != except; });
     return all;
   }
   Config config() const {
@@ -440,11 +439,11 @@ StartingPoint starting_point(const StartingRequest& request, const std::function
   const std::int64_t batch = batch_for(samples_of(first)), epochs = epochs_for(samples_of(first));
   decided.put("train.effective_batch", std::to_string(batch), "samples of an update; never changed by memory");
   // Budgets of a disk are tried last.
-  const auto typed = [&](std::string_view key) -> std::optional<std::string> {
-    const auto found = std::ranges::find(request.typed, key, &Setting::name);
-    return found == request.typed.end() ? std::nullopt : std::optional(found->text);
+  const auto budget_of = [&](std::string_view key) -> std::optional<std::string> {
+    const auto found = std::ranges::find(request.budgets, key, &Setting::name);
+    return found == request.budgets.end() ? std::nullopt : std::optional(found->text);
   };
-  const std::optional<std::string> disk = typed("memory.disk");
+  const std::optional<std::string> disk = budget_of("memory.disk");
   input.source = ConfigSource{decided.settings(/*except=*/"memory.disk")};
   keep_freed_memory();  // after the measurement of this machine, which counts kept memory
   Chooser chooser(std::move(input), disk, least);
@@ -462,8 +461,8 @@ StartingPoint starting_point(const StartingRequest& request, const std::function
   decided.put("train.epochs", std::to_string(epochs), "about " + counted(updates, "update"));
   if (config.data.validation_share > 0 || !config.data.validation.empty())
     decided.put("train.evaluate_every", std::to_string(ceil_div(ceil_div(of_epoch, batch), 2)), "updates: twice an epoch");
-  if (const auto budget = typed("memory.budget")) decided.put("memory.budget", toml_text(*budget), "of the whole process");
-  if (const auto host = typed("memory.host_memory")) decided.put("memory.host_memory", toml_text(*host));
+  if (const auto budget = budget_of("memory.budget")) decided.put("memory.budget", toml_text(*budget), "of the whole process");
+  if (const auto host = budget_of("memory.host_memory")) decided.put("memory.host_memory", toml_text(*host));
   if (chosen.disk) decided.put("memory.disk", toml_text(*disk));
 
   return {.model = model_text(config.model.config),

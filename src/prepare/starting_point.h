@@ -26,9 +26,10 @@ struct StartingPoint {
 };
 
 struct StartingRequest {
-  std::filesystem::path model;  // a Hugging Face folder, or a GGUF file
-  DataPaths data;               // data files; settings of `typed` may name others
-  std::vector<Setting> typed;   // keys of the data, which become part of the configuration, and budgets (else: all memory)
+  std::filesystem::path model;   // a Hugging Face folder, or a GGUF file
+  DataPaths data;                // data files; settings of `typed` may name others
+  std::vector<Setting> typed;    // keys of the data, which become part of the configuration
+  std::vector<Setting> budgets;  // of the section "memory"; without memory.budget: all memory
   std::filesystem::path cache;
   Probe probe = {};  // measures this machine if no file has it
 };

@@ -48,7 +48,7 @@ bool holds_results(const RunFolder& folder) {
 
 Error already_holds_run(const RunFolder& folder) {
   const std::string beside = new_folder_beside(folder.path()).string();
-  std::vector<Change> changes{{"command.run", folder.path().string()}, {"command.resume"}};
+  Changes changes{{"command.run", folder.path().string()}, {"command.resume"}};
   std::string expected = "a new folder, or this run resumed";
   if (!is_there(folder.checkpoint()) && is_there(folder.diverged())) {
     changes.emplace_back("train.on_divergence", "continue");
@@ -309,8 +309,8 @@ void RunFolder::abandon() const noexcept {
   for (const auto names : {tokenizer_files(), generation_files()}) {
     for (const std::string_view name : names) std::filesystem::remove(path_ / "weights" / name, ignored);
   }
-  for (const char* file : {"weights/config.json", "config.resolved.toml", "settings.json", "plan.json", "stored.json",
-                           "metrics.jsonl", "eval.jsonl", "events.jsonl", "weights"}) {
+  for (const char* file : {"weights/config.json", "weights/adapter_config.json", "config.resolved.toml", "settings.json",
+                           "plan.json", "stored.json", "metrics.jsonl", "eval.jsonl", "events.jsonl", "weights"}) {
     std::filesystem::remove(path_ / file, ignored);
   }
   for (const std::filesystem::path& folder : created_) std::filesystem::remove(folder, ignored);

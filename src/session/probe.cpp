@@ -88,10 +88,10 @@ void touch_executable() {
 Config config_of(const ProbeShape& shape, const std::filesystem::path& tokens, int threads) {
   constexpr std::int64_t kContext = 64;
   Config config;
-  config = with_changes(std::move(config), std::vector<Change>{{"model.layers", shape.layers},
-                                                               {"model.width", shape.width},
-                                                               {"model.heads", shape.width / 32},
-                                                               {"model.vocab", shape.vocab}});
+  config = with_changes(std::move(config), Changes{{"model.layers", shape.layers},
+                                                   {"model.width", shape.width},
+                                                   {"model.heads", shape.width / 32},
+                                                   {"model.vocab", shape.vocab}});
   config.model.context = kContext;
   config.model.config = with_positions(config.model.config, kContext);
   config.data.train = config.data.validation = tokens;

@@ -79,8 +79,8 @@ void take_config(const std::filesystem::path& model, const std::filesystem::path
 bool due(std::int64_t every, std::int64_t update) { return every > 0 && update % every == 0; }
 
 // A new run with the settings of the run in `folder`.
-Remedy new_run(const RunFolder& folder, const std::filesystem::path& run, const std::vector<Change>& changes) {
-  std::vector<Change> all{{"command.run", run.string()}};
+Remedy new_run(const RunFolder& folder, const std::filesystem::path& run, const Changes& changes) {
+  Changes all{{"command.run", run.string()}};
   all.insert(all.end(), changes.begin(), changes.end());
   return Remedy::of_command("train " + shell_quoted((folder.path() / "config.resolved.toml").string()), std::move(all));
 }
@@ -165,13 +165,13 @@ Error Session::no_checkpoint(std::string message, Remedies remedies) const {
                     std::move(remedies));
 }
 
-Remedy Session::resume(const std::vector<Change>& changes) const {
-  std::vector<Change> all{{"command.run", folder_.path().string()}, {"command.resume"}};
+Remedy Session::resume(const Changes& changes) const {
+  Changes all{{"command.run", folder_.path().string()}, {"command.resume"}};
   all.insert(all.end(), changes.begin(), changes.end());
   return Remedy::of_command("train CONFIG", std::move(all));
 }
 
-Remedy Session::begin_beside(const std::vector<Change>& changes) const {
+Remedy Session::begin_beside(const Changes& changes) const {
   return new_run(folder_, new_folder_beside(folder_.path()), changes);
 }
 
@@ -180,7 +180,7 @@ Remedy Session::again() const { return folder_.has_updates() ? begin_beside({}) 
 Remedy Session::other_data() const {
   const std::vector<std::filesystem::path>& names = config_.data.train.names;
   const std::string data = names.size() == 1 ? names.front().string() : config_key("data.train").text(config_);
-  std::vector<Change> changes{{"data.train", data}};
+  Changes changes{{"data.train", data}};
   if (has_weights(folder_.weights())) changes.emplace_back("model.init", std::filesystem::absolute(folder_.weights()).string());
   return begin_beside(changes);
 }

@@ -81,11 +81,11 @@ class Session {
   Bytes promised(const Plan& plan) const;
 
   // Resumes from the checkpoint of this run. The command line adds CONFIG and its options.
-  Remedy resume(const std::vector<Change>& changes = {}) const;
+  Remedy resume(const Changes& changes = {}) const;
   // Resumes in spite of the divergence.
   Remedy go_on() const { return resume({{"train.on_divergence", "continue"}}); }
   // The settings of this run with changes, in a new folder next to it.
-  Remedy begin_beside(const std::vector<Change>& changes) const;
+  Remedy begin_beside(const Changes& changes) const;
   // Runs again in the same folder, unless it has records of updates.
   Remedy again() const;
   // A new run on the present data, from the saved weights of this one.

@@ -151,7 +151,7 @@ Trials::Ended Trials::start(const std::string& command, const TrialRequest& requ
   };
   if (interrupted != 0) throw stop();
   std::vector<std::string> words{"plimsoll", command, config_.string()};
-  for (const std::string& set : request.sets) words.insert(words.end(), {"--set", set});
+  for (const Change& change : request.changes) words.insert(words.end(), {"--set", change.key + "=" + change.value});
   words.insert(words.end(), request.options.begin(), request.options.end());
   words.insert(words.end(), more.begin(), more.end());
   Ended ended;

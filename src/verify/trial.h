@@ -9,13 +9,14 @@
 #include <string>
 #include <vector>
 
+#include "base/remedy.h"
 #include "config/config.h"
 
 namespace plimsoll::verification {
 
 struct TrialRequest {
   std::string name;
-  std::vector<std::string> sets;     // changes such as "train.updates=2"
+  Changes changes;                   // of the configuration
   std::vector<std::string> options;  // "--memory", "1GiB"
   int updates = 1;                   // number of updates of a training
 };

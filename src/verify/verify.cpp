@@ -22,17 +22,16 @@
 namespace plimsoll::verification {
 namespace {
 
-using Sets = std::vector<std::string>;
-
 // The state of plain SGD without past velocity is the gradient of the last window, bit by bit, and the weights do not change. A
 // saved run thus shows the gradient under every plan, without access to the trainer.
 constexpr std::string_view kGradient = ".momentum";
-constexpr std::array kShowGradient{"optimizer.name=sgd",        "optimizer.momentum=1e-30",      "optimizer.nesterov=false",
-                                   "optimizer.decay=all",       "optimizer.weight_decay=0",      "optimizer.learning_rate=1e-30",
-                                   "train.gradient_clip=0",     "train.gradient_clip_value=0",   "optimizer.ema_half_life=none",
-                                   "optimizer.half_lives=none", "precision.optimizer_state=fp32"};
+const Changes kShowGradient{
+    {"optimizer.name", "sgd"},        {"optimizer.momentum", "1e-30"},      {"optimizer.nesterov", "false"},
+    {"optimizer.decay", "all"},       {"optimizer.weight_decay", "0"},      {"optimizer.learning_rate", "1e-30"},
+    {"train.gradient_clip", "0"},     {"train.gradient_clip_value", "0"},   {"optimizer.ema_half_life", "none"},
+    {"optimizer.half_lives", "none"}, {"precision.optimizer_state", "fp32"}};
 
-const Sets kExact{"precision.parameters=fp32", "precision.compute=fp32", "precision.gradients=fp32"};
+const Changes kExact{{"precision.parameters", "fp32"}, {"precision.compute", "fp32"}, {"precision.gradients", "fp32"}};
 
 constexpr std::array<std::int64_t, 5> kWindows{12, 8, 6, 4, 2};  // samples
 constexpr double kRuns = 70, kMostSeconds = 180;                 // windows of all trials; target duration
@@ -45,9 +44,9 @@ constexpr double kMostLossError = 1e-6, kMostRoundedLoss = 1e-4;
 constexpr double kMostNarrowError = 0.1, kMostNarrowLoss = 0.01;
 constexpr double kMostBias = 4, kMostSpread = 1.5;
 
-Sets with(Sets sets, const Sets& more) {
-  sets.insert(sets.end(), more.begin(), more.end());
-  return sets;
+Changes with(Changes changes, const Changes& more) {
+  changes.insert(changes.end(), more.begin(), more.end());
+  return changes;
 }
 
 std::string percent(double ratio) { return fmt::format("{:.2g} %", 100 * ratio); }
@@ -89,23 +88,30 @@ class Verification {
  private:
   // Trials of the configuration on a few samples of its data. The last sample is short, so that micro-batches have different
   // weights.
-  TrialRequest request(std::string name, std::int64_t samples, std::int64_t accumulation, int updates, const Sets& more) const {
+  TrialRequest request(std::string name, std::int64_t samples, std::int64_t accumulation, int updates,
+                       const Changes& more) const {
     TrialRequest request{std::move(name),
-                         {"data.train=" + extract().string(), "data.format=" + format(), "data.validation=", "plan.group=auto",
-                          "train.evaluate_every=0", "train.save_every=0", fmt::format("train.effective_batch={}", samples)},
+                         {{"data.train", extract().string()},
+                          {"data.format", format()},
+                          {"data.validation"},
+                          {"plan.group", "auto"},
+                          {"train.evaluate_every", "0"},
+                          {"train.save_every", "0"},
+                          {"train.effective_batch", samples}},
                          {},
                          updates};
     const bool chosen = accumulation > 0;
-    request.sets.push_back(chosen ? fmt::format("train.micro_batch={}", samples / accumulation) : "train.micro_batch=auto");
-    request.sets.push_back(chosen ? fmt::format("train.accumulation={}", accumulation) : "train.accumulation=auto");
-    request.sets.insert(request.sets.end(), more.begin(), more.end());
+    const auto choice = [chosen](std::int64_t value) { return chosen ? std::to_string(value) : "auto"; };
+    request.changes.emplace_back("train.micro_batch", choice(chosen ? samples / accumulation : 0));
+    request.changes.emplace_back("train.accumulation", choice(accumulation));
+    request.changes = with(std::move(request.changes), more);
     return request;
   }
   TrialRequest showing_gradient(std::string name, std::int64_t samples, std::int64_t accumulation, int updates,
-                                const Sets& more = {}) const {
-    Sets sets(kShowGradient.begin(), kShowGradient.end());
-    if (config_.schedule.momentum) sets.push_back("schedule.momentum_range=none");
-    return request(std::move(name), samples, accumulation, updates, with(std::move(sets), more));
+                                const Changes& more = {}) const {
+    Changes changes = kShowGradient;
+    if (config_.schedule.momentum) changes.emplace_back("schedule.momentum_range", "none");
+    return request(std::move(name), samples, accumulation, updates, with(std::move(changes), more));
   }
 
   std::filesystem::path extract() const { return folder_ / "tokens"; }
@@ -209,7 +215,7 @@ class Verification {
     double change = 0, expected = 0;
     for (const double sign : {1.0, -1.0}) {
       expected += sign * write_moved(at.weights(), at.checkpoint(), kGradient, group, sign * step, moved());
-      const Trial there = trials_.run(showing_gradient("moved-run", 1, 1, 1, with(kExact, {"model.init=" + moved().string()})));
+      const Trial there = trials_.run(showing_gradient("moved-run", 1, 1, 1, with(kExact, {{"model.init", moved().string()}})));
       trials_.forget(there);
       if (!there.ran()) {
         odd = there;
@@ -279,7 +285,7 @@ class Verification {
       add({"batch", what, "a micro-step has no gradient", "", Outcome::skipped, ""});
       return;
     }
-    const std::string clip = fmt::format("train.gradient_clip={:.9g}", clip_);
+    const Change clip{"train.gradient_clip", fmt::format("{:.9g}", clip_)};
     const Trial once = trials_.run(showing_gradient("clipped", samples_, 1, 2, {clip}));
     const Trial parts = trials_.run(showing_gradient("clipped-parts", samples_, several_, 2, {clip}));
     if (ran(parts, "batch", what, once.ran())) clipped_ = parts;
@@ -345,7 +351,7 @@ class Verification {
     control(what, weights_text(weights), with);
   }
   void control(const std::string& what, const std::string& fault, const Trial& with) {
-    TrialRequest wrong = showing_gradient(fmt::format("wrong-{}", ++controls_), samples_, several_, 2, {"plan.group=1"});
+    TrialRequest wrong = showing_gradient(fmt::format("wrong-{}", ++controls_), samples_, several_, 2, {{"plan.group", "1"}});
     wrong.options.insert(wrong.options.end(), {"--fault", fault});
     const Trial trial = trials_.run(wrong);
     // A trial that ends for another reason shows nothing.
@@ -402,11 +408,11 @@ class Verification {
     };
     same("the same run again", trials_.run(with_split("again")));
     same("interrupted and continued", continued());
-    same("every activation kept", trials_.run(with_split("kept", {"plan.recompute=none"})));
-    same("every activation computed again", trials_.run(with_split("replayed", {"plan.recompute=all"})));
-    same("one chunk of the loss", trials_.run(with_split("chunk", {"plan.loss_chunks=1"})));
-    same("eight chunks of the loss", trials_.run(with_split("chunks", {"plan.loss_chunks=8"})));
-    same("micro-batches block by block", trials_.run(with_split("group", {fmt::format("plan.group={}", several_)})));
+    same("every activation kept", trials_.run(with_split("kept", {{"plan.recompute", "none"}})));
+    same("every activation computed again", trials_.run(with_split("replayed", {{"plan.recompute", "all"}})));
+    same("one chunk of the loss", trials_.run(with_split("chunk", {{"plan.loss_chunks", "1"}})));
+    same("eight chunks of the loss", trials_.run(with_split("chunks", {{"plan.loss_chunks", "8"}})));
+    same("micro-batches block by block", trials_.run(with_split("group", {{"plan.group", several_}})));
     if (config_.device == DeviceChoice::cpu) same("the least memory", least_memory());
     same("all on disk", on_disk());
     std::error_code ignored;
@@ -414,7 +420,7 @@ class Verification {
     trials_.forget(first);
   }
 
-  TrialRequest with_split(std::string name, const Sets& more = {}) const {
+  TrialRequest with_split(std::string name, const Changes& more = {}) const {
     return request(std::move(name), samples_, several_, 2, more);
   }
 
@@ -440,12 +446,12 @@ class Verification {
 
   // Includes activations if the model has enough blocks.
   Trial on_disk() const {
-    const Trial all = on_disk({"plan.activations=disk"});
+    const Trial all = on_disk({{"plan.activations", "disk"}});
     return all.said.starts_with("E-PLAN-ACTIVATIONS") ? on_disk({}) : all;
   }
-  Trial on_disk(const Sets& more) const {
-    TrialRequest disk =
-        with_split("disk", with({"plan.optimizer_state=disk", "plan.parameters=disk", "plan.gradients=disk"}, more));
+  Trial on_disk(const Changes& more) const {
+    TrialRequest disk = with_split(
+        "disk", with({{"plan.optimizer_state", "disk"}, {"plan.parameters", "disk"}, {"plan.gradients", "disk"}}, more));
     if (!config_.memory.disk) disk.options.insert(disk.options.end(), {"--disk", (folder_ / "pages").string() + ":1TiB"});
     return trials_.run(disk);
   }

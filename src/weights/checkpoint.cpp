@@ -31,7 +31,7 @@ constexpr const char* kFrozen = "plimsoll.frozen";
 constexpr std::int64_t kMostCounters = 1 << 14;  // bytes of the counters in a file
 constexpr const char* kChecksums = "checksums";  // the counter that marks a file with checksums
 
-Remedy begin_anew(const std::filesystem::path& file, std::vector<Change> changes = {}) {
+Remedy begin_anew(const std::filesystem::path& file, Changes changes = {}) {
   const std::filesystem::path run = file.parent_path();
   changes.emplace(changes.begin(), "command.run", new_folder_beside(run).string());
   return Remedy::of_command("train " + shell_quoted((run / "config.resolved.toml").string()), std::move(changes));

@@ -106,6 +106,8 @@ def trained(test, name):
     test.fails(5, "E-ADAPTER-TWICE", "forward", *twice)
     test.fails(5, "E-ADAPTER-TWICE", "merge", "--weights", merged, "--adapter", name, "--out", "twice")
     test.fails(2, "E-ADAPTER-OUT", "merge", "--adapter", name, "--out", moved)
+    test.fails(2, "E-USAGE", "merge", "--adapter", name, "--out", "with-disk", "--set", "memory.disk=pages:1GiB")
+    test.that(not test.path("pages").exists(), "merge makes no folder for a disk")
 
     words = ("--set", f"adapter.init={name}", "--run", f"{name}-on", "--updates", 1, "--json")
     begun = test.succeeds("train", config, *RUN, *words)

@@ -151,6 +151,10 @@ def said_of_data(test):
     _, text = begin(test, folder, "chats.txt", "--set", "data.format=chat", "--memory", "1GiB", name="named.toml")
     test.that("240 samples (messages)" in text, "the file is read as samples")
     test.fails(2, "E-USAGE", "init", folder, data, "--set", "train.epochs=1")
+    share = begin(test, folder, data, "--memory", "50%", name="share.toml")[1]
+    test.that('budget = "50%"' in share, "init takes a share of the memory")
+    for budget in ("memory.budget=1GiB", "budget=1GiB", "memory.disk=pages:1GiB"):
+        test.fails(2, "E-USAGE", "init", folder, data, "--set", budget)
     test.fails(2, "E-USAGE", "init", "gpt2", "--set", "data.format=chat")
     test.fails(2, "E-CONFIG-CONFLICT", "init", folder, "train.txt", "--set", "data.template=own.jinja")
     test.fails(5, "E-DATA-MISSING", "init", folder, "train.txt", "--set", "data.validation=none.txt")

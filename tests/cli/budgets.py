@@ -275,11 +275,26 @@ def remedies(test):
         check_refusal(test, name, f"{name}.toml", [], bounds_of(test, f"{name}.toml", [])[0])
 
 
+def options(test):
+    """A budget's own option wins over --set, at any place, and errors name what was typed."""
+    test.write("options.toml", CONFIG.format(layers=2, width=24, heads=3, context=32, vocab=307, effective=6))
+    option, changed = ["--memory", "2GiB"], ["--set", "memory.budget=1GiB"]
+    for typed in (option + changed, changed + option):
+        plan = test.succeeds("plan", "options.toml", *typed, "--json")
+        test.equal(f"budget of {typed}", plan["budget"]["memory"], 2 << 30)
+    for where, typed in {"--memory": ["--memory", "1XB"], "--set": ["--set", "memory.budget=1XB"]}.items():
+        error = test.fails(2, "E-CONFIG-SIZE", "plan", "options.toml", *typed)
+        test.that(error["where"].startswith(where), f"{typed}: at {error['where']}")
+    error = test.fails(2, "E-CONFIG-VALUE", "plan", "options.toml", "--set", "machine.device=foo")
+    test.equal("place of a device in --set", error["where"], "--set")
+    test.fails(2, "E-USAGE", "machine", "--set", "train.updates=3")
+
+
 def main():
     test = Test("budgets")
     test.write("tokens.bin", tokens(6000, 1))
     test.write("validation.bin", tokens(700, 2))
-    test.run_parts(deep, wide, vocabulary, edges, remedies)
+    test.run_parts(deep, wide, vocabulary, edges, remedies, options)
     test.finish()
 
 
