@@ -35,8 +35,8 @@ using nlohmann::json;
 constexpr Bytes kCodeMargin{8 << 20};
 constexpr double kPrimitiveMargin = 1.25, kStepMargin = 1.15;
 
-// The lock during measurements: two processes at once would disturb each other, and the plans of the first would use rates that
-// the second replaces. An unwritable folder needs no lock, because it gets no file.
+// The lock during measurements. Two processes at once would disturb each other, and the plans of the first would use rates
+// that the second replaces. An unwritable folder needs no lock, because it gets no file.
 class MeasuringLock {
  public:
   explicit MeasuringLock(const std::filesystem::path& machine_file) {

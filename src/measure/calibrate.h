@@ -38,8 +38,8 @@ using Probe = std::function<ProbeResult(const ProbeShape&, const Machine&, const
 // lie below `parent`.
 ReserveModel calibrate_reserve(const Machine& machine, const std::filesystem::path& parent, const Probe& probe);
 
-// The rule for measuring again a machine that was measured during other work. `when_idle`: if nothing else runs now, at most
-// three times in vain. `asked`: the same without a limit.
+// The rule for measuring a machine again that was measured during other work. `when_idle`: if nothing else runs now, at most
+// three times in vain. `asked`: if nothing else runs now, any number of times.
 enum class Repeat : std::uint8_t { never, when_idle, asked };
 
 // The machine with `threads` threads and the known seconds of its kernels: read from `cache_folder`, or measured in a few seconds

@@ -36,7 +36,7 @@ Error file_error(const std::filesystem::path& path, const std::string& what) {
                       {Remedy::of_command("machine"), "this machine, without a file"});
 }
 
-// Caught with the errors of nlohmann-json in one place, where the file's name is known.
+// One place catches this error and those of nlohmann-json, where the name of the file is known.
 [[noreturn]] void refuse(const std::string& what) { throw std::invalid_argument(what); }
 
 double positive(const json& object, const char* key, double most) {
@@ -117,7 +117,7 @@ json to_json(const Machine& machine) {
           {"hash", machine.hash}};
 }
 
-// Files have names for the program's types.
+// Files name the types of the program: a backend by its instruction set, the kind of a tier by the tier's name.
 Backend backend_named(std::string_view instruction_set) {
   constexpr std::array kGpus{Backend::cuda};
   const auto* const found = std::ranges::find(kGpus, instruction_set, [](Backend backend) { return name(backend); });

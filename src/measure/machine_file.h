@@ -18,7 +18,7 @@ namespace plimsoll {
 struct MachineRecord {
   Machine machine;
   std::string build;
-  double copy_bytes_per_second = 0;
+  double copy_bytes_per_second = 0;               // bytes read and written
   std::map<std::string, double> kernel_seconds;   // by timing_key
   std::map<std::string, std::string> algorithms;  // choices of a GPU's library, by algorithm_key
   std::optional<Sharing> sharing = {};            // of the rates; absent: unknown
@@ -28,8 +28,8 @@ struct MachineRecord {
   bool shared() const { return sharing && sharing->shared(); }
 };
 
-// The hash of name, rates, reserve, threads, instruction set and libraries. It leaves out capacities, which are no part of a
-// plan, and seconds of kernels, which are added over time.
+// The hash of the facts that plans depend on: name, rates, reserves, threads, instruction set, libraries, links and transfer
+// engines. It leaves out capacities, which are no part of a plan, and seconds of kernels, which are added over time.
 std::string machine_hash(const Machine& machine);
 
 // The machine alone as JSON, as in the file, and back: for the same program in another process.

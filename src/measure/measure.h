@@ -36,9 +36,10 @@ using KernelNames = std::set<std::string>;            // timing_keys
 struct MeasureLimits {
   double seconds_per_kernel = 0.15;
   double seconds = 10;  // in total; the remaining kernels stay unmeasured
-  // For all windows of a step (measure/measure_step.h) on a machine of any load; a longer step is not run.
+  // For all windows of a step (measure/measure_step.h), however busy the machine is. A step that would take longer is not
+  // run.
   double step_seconds = std::numeric_limits<double>::infinity();
-  Bytes memory;            // of the operands and the scratch of one kernel; larger ones stay unmeasured
+  Bytes memory;            // of the arena of one measurement; larger kernels and steps stay unmeasured
   double others = kQuiet;  // limit of other work's share of the machine for a valid sample, 0 to 1
 };
 

@@ -16,7 +16,7 @@
 namespace plimsoll {
 
 struct MeasuredStore {
-  std::string name, file;  // for messages; of the cache file, without the number of threads
+  std::string name, file;  // for messages; the name of the cache file up to the number of threads
   Bytes capacity;
   // Opens a store of `size` bytes with `events` events at a time.
   std::function<std::unique_ptr<TierStore>(Bytes size, const std::vector<TierStore::Piece>& pieces, std::uint32_t events)> open;

@@ -153,7 +153,7 @@ struct Launches {
 
 // An upper bound for one node: kernels for each range, and copies of streamed values.
 Launches launches_of(const Graph& graph, const Node& node, std::int64_t page) {
-  constexpr std::int64_t kKernels = 3;  // most ops have one; the few of a loss are within the sum
+  constexpr std::int64_t kKernels = 3;  // most ops have one, so the sum covers the few more of a loss
   const auto pieces = [&](ValueId value, std::int64_t each) { return ceil_div(graph.values[value].type.shape.elements(), each); };
   if (node.op->transfer != Transfer::none) return {0, pieces(node.inputs[0], page)};
   if (!node.pages.valid()) return {kKernels, 0};
@@ -187,7 +187,7 @@ void count_reserves(Plan& plan, const Simulation& simulation, const Machine& mac
   const Launches launches = kept_launches(plan, simulation, machine);
   ReserveCounts counts{.primitives = count_primitives(simulation, plan.decisions.loss_chunks, machine.threads),
                        .steps = static_cast<std::int64_t>(simulation.timeline.steps.size()),
-                       .launches = launches.kernels};  // code and parameters of kernels; copies take next to nothing
+                       .launches = launches.kernels};  // a copy takes almost no memory of a GPU
   const bool host = has_host(machine);
   if (!host) counts.encoding = encoding_bytes(simulation.graph);
   plan.reserve = reserve_items(machine.reserve, counts, plan.arena);

@@ -9,8 +9,8 @@
 
 namespace plimsoll {
 
-// `graph` is the training graph of decisions.micro_batch and `blocks` its blocks. With `offsets` (one per buffer) nothing is laid
-// out: the judge checks them, and E-PLAN-REPLAY reports the first violation.
+// `graph`: the graph of decisions.micro_batch; `units`: its units. With `offsets` (one per buffer) nothing is laid out: the
+// judge checks them, and E-PLAN-REPLAY reports the first violation.
 Plan build_plan(const Graph& graph, const std::vector<Unit>& units, const PlanDecisions& decisions, const PlanRequest& request,
                 const Machine& machine, NodeKernels& kernels, const std::vector<Bytes>* offsets);
 Plan build_plan(const Graph& graph, const std::vector<Unit>& units, const PlanDecisions& decisions, const PlanRequest& request,

@@ -1,4 +1,5 @@
-// The seconds of a simulated update: its kernels, and the lanes of its transfers. Without training, one run of each forward pass.
+// Seconds of a simulated update: of its kernels, and of the lanes of its transfers. Without training: of one run of each
+// forward pass.
 #pragma once
 
 #include "plan/machine.h"
@@ -13,7 +14,7 @@ struct Costs {
   // Seconds in which kernels wait for transfers, and in which each lane is busy; micro-steps: the average over a window.
   double micro_stall = 0, update_stall = 0;
   LaneSeconds micro_lanes, update_lanes;
-  int measured = 0, recorded = 0, bound = 0;
+  int measured = 0, recorded = 0, bound = 0;  // numbers of kernels by the source of their seconds
 };
 Costs costs_of(const Simulation& simulation, const Residency& residency, const Machine& machine);
 

@@ -32,7 +32,7 @@ inline Bytes aligned_bytes(const Value& value) { return align_up(value.bytes(), 
 
 struct Lifetimes {
   PerId<BufferId, Buffer> buffers;
-  PerValue<BufferId> buffer_of;   // invalid for values of no step (never read nor written)
+  PerValue<BufferId> buffer_of;   // invalid for values that no step reads or writes
   std::vector<BufferId> scratch;  // per step; invalid where none
 
   Bytes scratch_bytes(int step) const {

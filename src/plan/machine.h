@@ -59,8 +59,8 @@ struct ReserveModel {
   Bytes per_primitive;  // generated code and handles of one distinct library kernel
   Bytes per_step;       // heap of one instruction and its graph node
   Bytes threads;        // stacks and per-thread state of the team and the data thread
-  Bytes slack;          // the kernel's per-CPU counters are flushed late
-  Bytes per_launch;     // a kernel in a graph that a GPU keeps; on a host also a copy
+  Bytes slack;          // error of resident bytes: the system adds up its counters per processor late
+  Bytes per_launch;     // one kernel in a graph that a GPU keeps; on its host also one copy
 };
 
 struct ReserveItem {
@@ -80,7 +80,7 @@ struct Machine {
   Roofline rates;
   ReserveModel reserve;       // of the tier that computes
   ReserveModel host_reserve;  // of the host process of a device; all zero if not measured
-  std::string hash;           // of everything above
+  std::string hash;           // of all above without the capacities
 };
 
 // The counts of a program that the reserve depends on; launches are those in kept graphs.

@@ -1,5 +1,6 @@
-// The kernels of a training graph's nodes. Planning simulates many rewrites of one graph. Clones run the kernels of their
-// originals, so each node is requested once.
+// The kernels of a graph's nodes. Planning simulates many rewrites of one graph, and clones run the kernels of their
+// originals. So each form of a node is requested once. Only chunked losses are requested each time, since their kernels
+// depend on the chunks.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +14,7 @@
 
 namespace plimsoll {
 
-// The kernel of one step, for adding to accumulators and for writing them (equal if it makes no difference).
+// The kernels of one step: `add` adds to accumulators, `write` writes them. They are equal unless the node starts a window.
 struct StepKernel {
   KernelChoice add, write;
 

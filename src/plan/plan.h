@@ -39,7 +39,7 @@ struct PhasePlan {
 struct PlanDecisions {
   std::int64_t micro_batch = 1;
   std::int64_t accumulation = 1;
-  std::int64_t group = 1;  // micro-batches that a block takes before the next one does
+  std::int64_t group = 1;  // micro-batches that run through a block before the next block begins
   int loss_chunks = 1;
   Residency residency;
   std::vector<NodeReplay> replays;
@@ -47,13 +47,13 @@ struct PlanDecisions {
   WindowOrder window() const { return {accumulation, group}; }
 };
 
-// A lower bound on the seconds of an update for every plan within a budget (plan/search/time_bound.h): every kernel of the best
-// micro-batch size runs once, and values that do not fit into memory are computed again or cross the link to the next tier and
-// back. After the last gradient kernels wait for parameters and state that memory has no room for.
+// A lower bound on the seconds of an update for every plan within a budget (plan/search/time_bound.h). Every kernel of the
+// best micro-batch size runs once. Values that do not fit into memory are computed again, or cross the link to the next tier
+// and back. After the last gradient, kernels wait for the parameters and state that do not fit.
 struct TimeBound {
-  double compute = 0, again = 0;  // again: the part that runs a second time
-  double waits = 0;               // in addition to kernels, for transfers after the last gradient
-  double transfers = 0;
+  double compute = 0, again = 0;  // seconds of kernels; the part of them that runs a second time
+  double waits = 0;               // seconds in which kernels wait for transfers after the last gradient
+  double transfers = 0;           // seconds of the busiest link
   double seconds() const { return std::max(compute + waits, transfers); }
 };
 
@@ -78,7 +78,7 @@ struct Plan {
   std::vector<ReserveItem> host_reserve;               // of the host process of a device, outside its arena
   Bytes host;                                          // arena and reserve of the host process; 0 if kernels run on the host
   TransferEngine transfers = TransferEngine::threads;  // to and from the disk
-  std::vector<Tier> tiers;                             // of its machine
+  std::vector<Tier> tiers;                             // of the machine
   LaneSeconds lanes;                                   // of an update: busy seconds of its kernels and transfers
   double stall_seconds = 0;                            // of an update: seconds in which kernels wait for transfers
   Bytes load;                                          // peak live bytes of the layout: a lower bound on its height
@@ -88,7 +88,7 @@ struct Plan {
 
   std::string graph_hash, machine_hash, plan_hash;
   Bytes floor, floor_bound;  // of the process, over all choices that the request leaves open
-  Bytes knee, ceiling;       // of the process: the update within 3 % of the fastest; everything kept
+  Bytes knee, ceiling;       // of the process: for an update within 3 % of the fastest; for the fastest
 
   // Frees the data that a lowered plan does not need: timeline, lifetimes, kernels, offsets. A run holds the rest.
   void forget_analysis() {

@@ -23,10 +23,11 @@ enum class RecomputePolicy : std::uint8_t { automatic, none, all };
 
 enum class RestPolicy : std::uint8_t { automatic, memory, disk };
 
-// Windows with different numbers of rows. A micro-batch has a part of the rows, and the number of micro-steps varies per window.
+// Windows of different numbers of rows. A micro-batch takes a part of the rows, so the number of micro-steps differs from
+// window to window.
 struct RaggedWindows {
-  std::int64_t rows = 1, most_rows = 1;  // of a window: expected, and at most
-  std::int64_t units = 1;                // of a window, expected
+  std::int64_t rows = 1, most_rows = 1;  // rows of a window: the expected number, the largest
+  std::int64_t units = 1;                // units (tokens) of a window: the expected number
 
   friend bool operator==(const RaggedWindows&, const RaggedWindows&) = default;
 };
@@ -35,7 +36,7 @@ struct RaggedWindows {
 struct PlanRequest {
   std::int64_t effective_batch = 1;  // samples; one row each, unless windows are ragged
   std::optional<RaggedWindows> ragged;
-  std::int64_t most_rows = 0;               // rows of a micro-batch; 0: no bound
+  std::int64_t most_rows = 0;               // the most rows of a micro-batch; 0: no bound
   std::optional<std::int64_t> micro_batch;  // rows; divides the effective batch unless windows are ragged
   std::optional<std::int64_t> group;        // micro-batches that go together; divides the micro-batches of a window
   RecomputePolicy recompute = RecomputePolicy::automatic;
@@ -48,11 +49,11 @@ struct PlanRequest {
   RestPolicy optimizer_state = RestPolicy::automatic, parameters = RestPolicy::automatic, gradients = RestPolicy::automatic;
   RestPolicy activations = RestPolicy::automatic;  // the inputs of the first blocks, between the passes
   bool saves = true;                               // the run writes weights and checkpoints
-  std::int64_t units_per_sample = 1;               // tokens, the unit of rates
+  std::int64_t units_per_sample = 1;               // tokens per sample; rates count tokens
   bool floor_only = false;                         // find only the smallest plans of the smallest micro-batch
 
-  // The micro-batches of a window with `rows` rows each. Ragged windows count as at least two, so that no plan ends a window with
-  // its first one.
+  // The number of micro-batches of a window, with `rows` rows each. A ragged window counts as two or more, so that no plan
+  // ends a window with its first micro-batch.
   std::int64_t accumulation(std::int64_t rows) const {
     return ragged ? std::max<std::int64_t>(2, ceil_div(ragged->rows, rows)) : effective_batch / rows;
   }

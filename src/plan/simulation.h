@@ -31,8 +31,8 @@ struct Simulation {
 
 Simulation simulate(Graph graph, std::int64_t rounds, int loss_chunks, bool saves, NodeKernels& kernels);
 
-// Pieces of generated code: kernels that differ in implementation, attributes or types, each counted once. `loss`: includes those
-// of the chunked loss, whose number depends on the chunks.
+// The number of pieces of generated code: kernels of equal implementation, attributes and types count once. `loss`: true to
+// count the chunked loss, too; its number depends on the chunks.
 int count_primitives(const Simulation& simulation, int loss_chunks, int threads, bool loss = true);
 
 // Peak bytes of loading while it encodes frozen matrices.

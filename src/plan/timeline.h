@@ -1,5 +1,9 @@
-// The instructions of a whole run as one axis of time: load, one micro-step, the update, each forward pass, saving.
-// Lifetimes, layout and program all count on it. Loops (micro-steps of a window, batches of an evaluation) appear once.
+// The instructions of a whole run as one axis of time. Lifetimes, layout and program use its steps as their time. Loops
+// (micro-steps of a window, batches of an evaluation) appear once.
+//
+//   steps    load | feed, nodes of the micro-step | nodes of the update, fetch | feed, nodes, fetch | ... | save
+//   phases   load | first ........................|                            | forward            | ... | save
+//                 | steady ....................................................|
 #pragma once
 
 #include <string_view>
@@ -9,9 +13,9 @@
 
 namespace plimsoll {
 
-// The phases that a user sees: `first` is the first micro-step of a window (it writes the accumulators; with one round per window
-// it also updates), `steady` a later micro-step (it adds) with the update.
-// `forward` is the first forward pass; the others follow it.
+// The phases that a user sees. `first`: the first micro-step of a window, which writes the accumulators; with one round per
+// window the update belongs to it. `steady`: a later micro-step, which adds to them, and the update. `forward`: the first
+// forward pass; the other passes have the next numbers.
 enum class Phase : std::uint8_t { load, first, steady, forward, save = 255 };
 // The phase of a forward section.
 Phase phase_of(Section section);
@@ -45,26 +49,27 @@ struct Timeline {
   bool early_updates = false;      // the range `micro` changes parameters
 
   bool trains() const { return !micro.empty(); }
-  // In the order of display; load, micro-step, update and saving may be empty.
+  // All phases in the order of display. Those that the run does without are empty.
   std::vector<Phase> phases() const;
-  // The steps of a phase; empty if the run has no such phase.
+  // The steps of a phase. A forward phase has to be one of the graph's.
   StepRange of(Phase phase) const;
 };
 
-// The forms of a section's steps: `first` in the first round of a window or of a summing pass, which writes the sums, and `later`
-// in the other rounds. A device that keeps graphs keeps one per form.
+// The forms in which a section's steps run. `first`: the first round of a window or of a summing pass, which writes the sums.
+// `later`: the other rounds. A device that keeps graphs keeps one per form.
 struct Forms {
   bool first = false, later = false;
 };
 Forms forms_of(const Graph& graph, Section section, std::int64_t rounds);
 
-// With one round a window, a node of the update section that need not wait for the last gradient runs within the micro-step,
-// as soon as all that it reads is final and nothing there reads any more what it changes: sums of squares always, updates where
-// no clipping makes them wait for the norm. `saves`: whether the run writes weights or checkpoints.
+// With one round per window, nodes of the update section run within the micro-step unless they need the last gradient. Each
+// runs as soon as the values that it reads are final and no later node of the micro-step reads the values that it changes. So
+// sums of squares run early, and so do updates that no clipping makes wait for the norm. `saves`: true if the run writes
+// weights or checkpoints.
 Timeline make_timeline(const Graph& graph, std::int64_t rounds, bool saves);
 
-// The steps that stream together with this one: those of one node for each micro-batch of a group, which take turns on each
-// range. Only the step itself if it does not stream.
+// The steps that stream together with this one: those of the replicas of its node, which take turns on each range. A step
+// that does not stream is alone.
 StepRange streams_with(const Graph& graph, const Timeline& timeline, int step);
 
 }  // namespace plimsoll

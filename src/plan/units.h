@@ -1,6 +1,7 @@
-// The units of a model, found from the graph alone. A unit is fetched at once, runs for a whole group before the next one, and
-// has a name in a plan. The forward nodes are cut at every place where a single value crosses (plan/regions); the periods of
-// periodic runs of equal pieces are the blocks (a transformer's layers; those of each stage of a network that has several kinds).
+// The units of a model, found from the graph alone. A unit is fetched at once, runs for a whole group before the next one,
+// and has a name in a plan. The forward nodes are cut into pieces at every place that at most one value crosses
+// (plan/replays/regions). If a sequence of pieces repeats, each repetition is a block: a layer of a transformer, or of one
+// stage of a network.
 #pragma once
 
 #include <string>
@@ -13,12 +14,11 @@ namespace plimsoll {
 struct Unit {
   std::string name;           // the model line of its first node up to a number: "h.3"
   std::vector<NodeId> nodes;  // forward nodes of the main section, in order
-  std::vector<NodeId> cuts;  // the last node of each piece, whose output alone crosses into the next one; ends with the last node
-  bool block = true;         // otherwise it lies outside the blocks: an embedding, a head
+  std::vector<NodeId> cuts;   // the last node of each piece; its output alone crosses into the next piece
+  bool block = true;          // otherwise it lies outside the blocks: an embedding, a head
 };
 
-// By node, the number of the unit that its model line belongs to; gradients and clones have the lines of their forward nodes.
-// -1: none.
+// By node: the index of the unit of its model line; -1: none. Gradients and clones have the lines of their forward nodes.
 PerNode<int> units_of_nodes(const Graph& graph, const std::vector<Unit>& units);
 
 // The section of the training pass; without one, of the first forward pass.

@@ -15,9 +15,9 @@ struct Bottom {
   std::int64_t height = 0;
 };
 
-// Without pins: all buffers that live always, since any others below them may move up. With pins: those that are pinned at the
-// bottom. Buffers whose size is not a multiple of the alignment stay with the others, because a layout without their padding may
-// be lower. Throws an internal error for a problem that no solver accepts.
+// Without pins: all buffers that live always, since a layout with these at the bottom is as low as any other. With pins:
+// those that are pinned there. Buffers whose size is not a multiple of the alignment stay with the others, because a layout
+// without their padding may be lower. Throws an internal error for a problem that no solver accepts.
 Bottom find_bottom(const Problem& problem);
 
 // The problem of the other buffers, with offsets from the top of the bottom.

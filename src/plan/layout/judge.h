@@ -1,5 +1,5 @@
-// The independent judge of layouts: a sweep over begins and ends, shares no code with the solvers. Reads a problem, a solution
-// and optionally a capacity; returns every violation in words; empty if the solution is valid.
+// The independent judge of layouts: a sweep over begins and ends that shares no code with the solvers. Reads a problem, a
+// solution and optionally a capacity. Returns every violation in words; none for a valid solution.
 #pragma once
 
 #include <cstdint>

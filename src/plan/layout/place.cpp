@@ -14,7 +14,7 @@ namespace plimsoll::layout {
 namespace {
 
 constexpr std::int64_t kCoarsest = 8, kFinest = 1024;  // crumbs need at most 1/8 to 1/1024 of the bound
-constexpr std::int64_t kRefineNodes = 8;               // search nodes of one such share for each buffer
+constexpr std::int64_t kRefineNodes = 8;               // nodes per buffer of a search with one share of crumbs
 constexpr std::int64_t kPlaceVisits = 30'000'000;      // visits of `place`
 constexpr int kFillRounds = 6;                         // rounds of first fit that place the crumbs
 constexpr std::int64_t kFirstProbe = 2'000;            // least nodes of each probe in the first pass of `minimize`

@@ -1,6 +1,11 @@
-// The entry points of layout: `place` for the planner, `solve` for a given capacity, `minimize` for the lowest height. All start
-// with greedy orders, then search for the large buffers exactly, just above the lower bound, and place the small ones around
-// them. Work limits count nodes of the search; results are pure functions of the arguments.
+// The entry points of layout: `place` for the planner, `solve` for a given capacity, `minimize` for the lowest height. All
+// start with greedy orders, then search for the large buffers exactly, just above the lower bound, and place the small ones
+// around them. Work limits count nodes of the search; results are pure functions of the arguments.
+//
+//   bytes |   +--+  +---+ ++    small buffers: first fit into the gaps and above
+//         |+------+ +--------+  large buffers: search
+//         |+-----------------+  bottom: buffers that live always
+//         +-------------------> steps
 #pragma once
 
 #include <cstdint>
@@ -18,7 +23,7 @@ struct Placement {
   bool optimal() const { return solution.height == bound; }
 };
 
-// A good layout for a planner: always a solution, no higher than `enough` where one is found in time.
+// A good layout for a planner: always a solution, no higher than `enough` if one is found in time.
 Placement place(const Problem& problem, std::int64_t enough = 0);
 
 // A layout of at most `capacity` bytes. Unlimited when `work_limit` is negative.

@@ -28,9 +28,9 @@ bool may_group(const Graph& graph, const std::vector<Unit>& units);
 // The reason why `group` micro-batches cannot go together; empty if they can.
 std::string why_not_grouped(const Graph& graph, const std::vector<Unit>& units, std::int64_t group);
 
-// Requires a graph that may be grouped; runs after recomputation and before fetching. With `narrow` a segment ends where the next
-// matrix from another tier is needed. The last micro-batch of a group keeps the ids of the
-// graph; `replica_of` of the others' nodes and values names those. Replicas stream through the same slots.
+// Requires a graph that may be grouped; runs after recomputation and before fetching. With `narrow` a segment ends where the
+// next matrix from another tier is needed. The last micro-batch of a group keeps the ids of the graph. The nodes and values
+// of the others name them in `replica_of`. Replicas stream through the same slots.
 Graph apply_grouping(Graph graph, const std::vector<Unit>& units, std::int64_t group, bool narrow);
 
 // A fed or computed value of each micro-batch of a group, in their order: its replicas, and then the value itself.

@@ -12,9 +12,10 @@
 
 namespace plimsoll {
 
-// The last of the passes. `count`: number of first blocks; a block that several values cross into keeps them. Each transfer has
-// the time between two of them: a store is waited for when the next one begins, and a fetch begins when the one before it ends.
-// The values rest on tier 1 as far as `near` has room in addition to what rests there already, otherwise on tier 2.
+// The last of the passes. `count`: number of first blocks; a block that several values cross into keeps them. A store is
+// waited for when the next store begins, and a fetch begins when the fetch before it ends, so that each has the time between
+// two of them. The values rest on tier 1 as far as `near` has room in addition to the values that rest there already,
+// otherwise on tier 2.
 Graph apply_offload(Graph graph, const std::vector<Unit>& units, std::size_t count, Bytes near);
 
 }  // namespace plimsoll

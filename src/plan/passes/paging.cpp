@@ -269,7 +269,6 @@ class PagingPass {
 
 }  // namespace
 
-// True if the block is one of those that keep their values; these are spread evenly.
 bool stays(const Residency& residency, int block, int blocks) {
   const auto before = [&](std::int64_t end) { return end * residency.kept() / blocks; };
   return before(block + 1) > before(block);

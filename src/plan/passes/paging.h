@@ -17,16 +17,17 @@
 
 namespace plimsoll {
 
-// Sets the tier of each value, and gives nodes that stream the room for their pages. Ids of values keep their meaning. The values
-// that move most often are nearest: parameters, then accumulators, then optimizer state. Among the state that one update reads,
-// the first value is nearer in every update, so that both links are busy in each; among equals, the value that is needed first is
-// nearer.
+// Sets the tier of each value, and gives nodes that stream the room for their pages. Ids of values keep their meaning. The
+// values that move most often are nearest: parameters, then accumulators, then optimizer state. The state that updates read
+// first is nearer than the state that they read second, so that each update keeps both links busy. Ties go to the value that
+// is needed first.
 Graph apply_paging(const Graph& graph, const std::vector<Unit>& units, const Residency& residency);
 
-// Elements of a page: those of `paging`, or fewer if no value on another tier is as large, or if ranges are no multiple of it.
+// Elements of a page: those of `residency`. Fewer, if no value on another tier is as large, or if neither a page nor a range
+// is a multiple of the other.
 std::int64_t page_elements(const Graph& graph, const Residency& residency);
 
-// How a node works on ranges of its inputs, and the number of elements of each range.
+// The rule by which a node works on ranges of its inputs, and the number of elements of each range.
 RangeRule ranges_of(const Graph& graph, const Node& node);
 std::int64_t range_elements(const Graph& graph, const Node& node, std::int64_t page);
 // Bytes of a slot per element: the sum over the values that a node streams, the largest over these nodes.
@@ -34,11 +35,11 @@ Bytes slot_bytes(const Graph& graph, const std::vector<NodeId>& nodes);
 // Bytes of a page with elements of that type.
 inline Bytes page_bytes(std::int64_t page, DType dtype) { return Bytes{page * size_of(dtype)}; }
 
-// True if block number `block` of `blocks` keeps its values.
+// True if block number `block` of `blocks` keeps its values. Blocks that do are spread evenly.
 bool stays(const Residency& residency, int block, int blocks);
 
-// The block that alone reads a parameter, also for its accumulator; -1 for all other values. Parameters that are a small part of
-// their block (outside the blocks: of the largest block) do not count, since their transfer would be latency only.
+// By value: the only unit that reads a parameter, also for its accumulator; -1 for other values. A parameter that is a small
+// part of its unit (outside the blocks: of the largest block) has -1, since its transfer would be latency alone.
 PerValue<int> units_of_values(const Graph& graph, const std::vector<Unit>& units);
 
 // Pairs of a value that an update changes and a value of `role` that the same update reads; both by their origin (origin_of).
@@ -50,7 +51,7 @@ std::vector<UpdateInput> update_inputs(const Graph& graph, Role role);
 // The inputs that a node streams: those that do not rest on tier 0. None for a transfer.
 struct StreamedInput {
   std::size_t input = 0;
-  bool changes = false;  // and goes back
+  bool changes = false;  // by the node, so that it goes back
   bool begins = false;   // the first micro-step of a window writes it without fetching it
 };
 std::vector<StreamedInput> streamed_inputs(const Graph& graph, const Node& node);
@@ -58,10 +59,9 @@ std::vector<StreamedInput> streamed_inputs(const Graph& graph, const Node& node)
 // Concurrent transfers, and the staging of each: a transfer moves aligned blocks, and memory need not be aligned.
 inline constexpr int kTransfers = 4;
 inline constexpr Bytes kTransferStaging{512 << 10};
-// The reserve of a tier for paging: staging, with one more for checkpoints, threads, the kernel's ring if there is one, and per
-// piece its instructions and its checksum. The process that moves pages pays for it: on tier 0, or on tier 1 with a host. A GPU
-// pays for the page tables of pinned host memory.
-// Empty without paging.
+// The bytes that paging takes on a tier outside its arena: staging (one more for checkpoints), threads, the ring of io_uring,
+// and per piece its instructions and checksum. The process that moves pages pays for it: on tier 0, or on tier 1 with a host.
+// A GPU pays for the page tables of pinned host memory. Empty without paging.
 std::vector<ReserveItem> paging_reserve(const Graph& graph, const Residency& residency, const Machine& machine, std::size_t tier);
 inline constexpr const char* kPiecesItem = "transfers: pieces";  // the item that grows with the moved bytes
 

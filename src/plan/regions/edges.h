@@ -1,5 +1,11 @@
-// The choices of a stretch of regions: the ops that run again, and when. Each choice has its seconds, the bytes held between the
-// passes and the peak of its own steps, exact to the byte for the stretch alone, independent of the other stretches.
+// The choices of a stretch of regions: the ops that run again, and when. Each choice is an edge with its seconds, the bytes
+// held between the passes and the peak of its own steps. These are exact to the byte for the stretch alone, independent of
+// the other stretches. A plan is a path of edges from the first region to the loss.
+//
+//   regions      0       1       2       3     loss
+//   edges        *------>*------>*------>*------>*    one region: everything is kept, or ops run again
+//                *-------------->*                    two regions: ops run again
+//                *---------------------->*            up to `longest` regions: a segment that keeps only its input
 #pragma once
 
 #include <cstdint>
@@ -22,8 +28,8 @@ struct Edge {
 };
 
 struct EdgeLimits {
-  bool keeps = true;  // with the edge that keeps everything
-  bool some = true;   // with edges that run ops again
+  bool keeps = true;  // also the edge that keeps everything
+  bool some = true;   // also edges that run ops again
   int longest = 8;    // most regions of a segment that keeps only its input
   int local = 2;      // most regions of a stretch whose ops are decided one by one, within a byte limit
 
@@ -34,7 +40,7 @@ struct EdgeLimits {
 struct Way {
   std::vector<replays::Replay> replays;
   std::vector<std::int64_t> rise;  // by position: live bytes minus those of keeping everything
-  std::int64_t saved;              // as of an edge
+  std::int64_t saved;              // Edge::saved
   double seconds;
 };
 
@@ -44,8 +50,8 @@ struct KnownWays {
   std::unordered_map<std::string, std::shared_ptr<const std::vector<Way>>> of;  // by the signature of a stretch
 };
 
-// The edges that begin at each region; no edge dominates another of the same stretch. Each region alone has at least one. `live`:
-// bytes at each op if everything is kept. `known`, if given, is used and extended.
+// The edges that begin at each region; no edge dominates another of the same stretch. Each region alone has at least one.
+// `live`: bytes at each op if everything is kept. `known`, if given, is used and extended, unless limits.local is positive.
 std::vector<std::vector<Edge>> find_edges(const replays::Problem& problem, const Regions& regions,
                                           const std::vector<std::int64_t>& live, const EdgeLimits& limits,
                                           KnownWays* known = nullptr);

@@ -15,15 +15,15 @@ namespace plimsoll::replays {
 struct GraphProblem {
   Problem problem;
   std::vector<NodeId> nodes;  // of each op; invalid for steps that run none
-  std::vector<char> follows;  // by op: it only repeats another node for another micro-batch
+  std::vector<char> follows;  // by op: true if it repeats another node for another micro-batch
 };
 
-// `least_loss_scratch`: the least scratch of the chunked loss over all its numbers of chunks. `narrow`: as of the paging.
+// `narrow`: Residency::by_matrix. `least_loss_scratch`: the least scratch of the chunked loss over all its numbers of chunks.
 GraphProblem problem_of(const Simulation& simulation, const std::vector<Unit>& units, bool narrow,
                         std::int64_t least_loss_scratch);
 
-// The replays of ops as replays of nodes. A node that repeats another one for another micro-batch follows it. Does not need the
-// problem.
+// The replays of ops as replays of nodes, without those of nodes that repeat another one for another micro-batch: grouping
+// repeats these. Reads no part of `graph.problem`.
 std::vector<NodeReplay> nodes_of(const GraphProblem& graph, const std::vector<Replay>& replays);
 
 // Schedules for falling bytes, from keeping everything down to the point where none is found. They do not depend on the budget.

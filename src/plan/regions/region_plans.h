@@ -16,11 +16,10 @@
 
 namespace plimsoll {
 
-// The loss with one number of chunks: the scratch of the largest loss; the seconds of all losses of a micro-step, with their
-// stall beyond the simulation's.
+// The losses of a micro-step with one number of chunks.
 struct LossChunks {
-  std::int64_t scratch = 0;
-  double seconds = 0;
+  std::int64_t scratch = 0;  // bytes: of all losses if they stream together, else of the largest
+  double seconds = 0;        // of all losses, and of their waits in addition to those in the simulation
 };
 
 class RegionPlans {

@@ -57,7 +57,7 @@ class Outline {
   const ProblemFacts& facts_;
   std::vector<int>& local_;  // by item of the whole problem: its own number here
   std::vector<int> items_;   // of the whole problem, ascending: each that is made somewhere
-  std::vector<char> own_;    // by item: only ops of the stretch touch it
+  std::vector<char> own_;    // by item: see Stretch::own
   std::vector<Position> positions_;
   ByPlace read_, made_;  // by others, before the op at a place
   int turn_ = 0;
@@ -78,7 +78,7 @@ class Stretch {
   int turn() const { return turn_; }  // the position between the passes: an op that does nothing
   // The position of the stretch's own op that makes an item; -1: others do.
   int maker(int item) const { return maker_[static_cast<std::size_t>(item)]; }
-  // True if only ops of the stretch touch the item.
+  // True if only ops of the stretch touch the item, and it does not leave between the passes.
   bool own(int item) const { return own_[static_cast<std::size_t>(item)] != 0; }
   // True if the item leaves after the forward pass and is back for every reader of the backward pass.
   bool away(int item) const { return !problem_.away.empty() && problem_.away[static_cast<std::size_t>(item)] != 0; }
@@ -86,9 +86,8 @@ class Stretch {
   bool may_run_again(int position) const;
 
   struct Outcome {
-    std::vector<std::int64_t>
-        live;            // by position: bytes of the items that the stretch touches, including the clones before the op
-    double seconds = 0;  // of what runs again
+    std::vector<std::int64_t> live;  // by position: peak bytes at the op and its clones, of items that the stretch touches
+    double seconds = 0;              // of the replays
   };
   // True if the inputs of every run exist.
   bool evaluate(std::span<const replays::Replay> replays, Outcome& outcome) const;

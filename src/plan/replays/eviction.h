@@ -1,6 +1,6 @@
-// A schedule within a number of bytes: ops run in their order, and if room is short an item is evicted that can be made again
-// just before its next use. The choice depends on the distance of the next use, the bytes freed and the seconds to make it again,
-// weighted by a key per item. search.h searches over keys.
+// A schedule within a number of bytes. Ops run in their order; if room is short, an item is evicted and made again right
+// before its next use. The choice of the item depends on the distance of its next use, its bytes and the seconds to make it
+// again, scaled by a key per item. search.h searches over keys.
 #pragma once
 
 #include <cstdint>
@@ -28,8 +28,8 @@ struct Effort {
   double most_seconds = std::numeric_limits<double>::infinity();
   std::size_t most_replays = std::numeric_limits<std::size_t>::max();
   std::int64_t most_looks = std::numeric_limits<std::int64_t>::max();  // examinations of items, for any purpose
-  // True if an item that cannot be made again may be evicted before the last use of everything that could be made from it. Items
-  // made from it then have to stay.
+  // True if an item that cannot be made again may be evicted after its last use, although live items could still be made
+  // again from it. Those items then have to stay.
   bool last_resort = false;
 };
 
@@ -38,8 +38,8 @@ class Evictor {
  public:
   // The problem outlives this.
   explicit Evictor(const Problem& problem);
-  // None if the bytes or the effort do not suffice for this choice of weights and keys. `looks`, if given, grows by the looks it
-  // took.
+  // None if the bytes or the effort do not suffice for this choice of weights and keys. `looks`, if given, grows by the
+  // number of looks.
   std::optional<Schedule> schedule(std::int64_t bytes, const Weights& weights, std::span<const double> keys,
                                    const Effort& effort = {}, std::int64_t* looks = nullptr) const;
   double seconds() const { return seconds_; }  // of every op once

@@ -19,11 +19,11 @@ struct Choice {
 struct Exchange {
   int turn = 0;              // the first op of the second pass
   std::vector<char> again;   // by op of the first pass: true if it may run again
-  std::vector<char> chosen;  // by item: true if the choice includes it; the others exist anyway
+  std::vector<char> chosen;  // by item: true if the choice decides on it; other items exist in any case
 };
 
-// The choices that no mixture of others beats, from keeping everything to the fewest bytes. At most `most`, those that differ
-// most.
+// The choices that no mixture of others beats, from keeping everything to the fewest bytes: at most `most`, chosen to differ
+// as much as possible.
 std::vector<Choice> best_choices(const Problem& problem, const Exchange& exchange, std::size_t most);
 
 }  // namespace plimsoll::replays

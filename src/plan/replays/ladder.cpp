@@ -7,7 +7,7 @@
 namespace plimsoll::replays {
 namespace {
 
-constexpr int kFewest = 4, kMost = 8, kPerLevel = 16;  // numbers of levels, and schedules per level that pay for twice as many
+constexpr int kFewest = 4, kMost = 8, kPerLevel = 16;  // numbers of levels; schedules per level above which the levels double
 constexpr int kHalves = 6, kPartOfHalf = 24;           // bisections between two levels, each with 1/24 of the work
 
 class Ladder {

@@ -1,6 +1,6 @@
-// The fastest schedule within a number of bytes, so that more bytes are never slower: up a ladder of levels, each searched with
-// the same work for every request, then between two levels by bisection. A schedule there that is faster than the level above is
-// rejected, because requests with more bytes would not see it.
+// The fastest schedule within a number of bytes, such that more bytes are never slower. The search climbs a ladder of levels,
+// each with the same work for every request, and then bisects between two levels. It rejects a schedule between levels that
+// is faster than the level above, because requests with more bytes would not find it.
 #pragma once
 
 #include <cstdint>

@@ -15,9 +15,8 @@ namespace plimsoll::replays {
 constexpr int kNone = -1;
 constexpr std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
-// A result may take the bytes of an item that the op reads, if their sizes are equal and nothing reads the item later. A result
-// takes one item's bytes, and an item gives them to one result: in the order of the results, each takes the first item that it
-// may.
+// A result may take the bytes of an item that the op reads, if their sizes are equal and nothing reads the item later. In the
+// order of the results, each takes the first such item that no other result has taken.
 struct Overwrite {
   int read = 0, written = 0;  // items
 };
@@ -37,7 +36,7 @@ struct Op {
   double seconds = 0;
   std::int64_t scratch = 0;  // bytes in addition to the items, while it runs
   bool replayable = false;
-  int until = std::numeric_limits<int>::max();  // it may run again before this op or earlier: this op changes its inputs
+  int until = std::numeric_limits<int>::max();  // the last op before which it may run again: that op changes its inputs
   Pass pass = Pass::other;
   int of = -1;    // for a backward op: the forward op whose gradient it computes; -1: unknown
   int like = -1;  // the op that it repeats for another micro-batch: both run again or neither; -1: decided by itself
@@ -50,8 +49,8 @@ struct Problem {
   std::vector<Op> ops;
   // By item, or empty: true if it leaves after the forward pass and is back when the backward pass enters its reader's unit.
   std::vector<char> away;
-  // `narrow`: values from another tier come one by one, not for a whole unit at once. `adds`: values that change there come in
-  // before.
+  // `narrow`: values from another tier come one by one, not for a whole unit at once. `adds`: changed values from another
+  // tier come in before the ops that add to them; otherwise these ops write them.
   bool narrow = false, adds = false;
 };
 

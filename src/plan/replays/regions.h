@@ -20,13 +20,13 @@ struct Regions {
   int count() const { return static_cast<int>(ops.size()); }
 };
 
-// If long-lived values cross a stretch of more than 24 forward ops, the longest-lived are carried across its cuts and do not
-// count. Values of at most 4 KiB never count. Regions with interleaved backward passes are one region. With narrow paging a unit
-// is not cut.
+// If long-lived values cross a stretch of more than 24 forward ops, the longest-lived ones are carried across its cuts and do
+// not count. Values of at most 4 KiB never count. Regions with interleaved backward passes become one region. With narrow
+// paging no cut lies within a unit.
 Regions find_regions(const replays::Problem& problem);
 
-// Ends of the stretches between all places where at most one value crosses, of any size and with any reader, as places in the
-// forward order. Values are carried across stretches of more than 24 ops and a quarter of all.
+// The ends of stretches, as places in the forward order. Cuts lie at all places that at most one value crosses, of any size
+// and with any reader. Values are carried across stretches that are longer than 24 ops and than a quarter of all ops.
 std::vector<int> find_cuts(const replays::Problem& problem);
 
 }  // namespace plimsoll::regions

@@ -1,6 +1,6 @@
-// Searches for the fastest schedule within a number of bytes: schedules by eviction (eviction.h) from several weights, then
-// random changes to keys of single items; changes that are no slower are kept. Counted work and a fixed seed: the same problem
-// has the same answers on every machine.
+// Searches for the fastest schedule within a number of bytes. It begins with schedules by eviction (eviction.h) from several
+// weights. Then it changes keys of single items at random; a change stays if the schedule becomes no slower, or only slightly
+// slower early in the search. Counted work and a fixed seed give the same answers on every machine.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ namespace plimsoll::replays {
 struct Work {
   int schedules = 0;
   std::int64_t looks = std::numeric_limits<std::int64_t>::max();  // examinations of items, all schedules together
-  bool last_resort = false;                                       // see Effort
+  bool last_resort = false;                                       // Effort::last_resort
 };
 
 class Search {
@@ -46,7 +46,7 @@ class Search {
   const std::function<void(const Schedule&)> seen_;
   std::vector<std::vector<int>> alike_;  // groups of several items with equal bytes and seconds
   const Evictor evictor_;
-  std::vector<Choice> choices_;  // items that stay for the backward pass, by falling bytes; empty until there is work for them
+  std::vector<Choice> choices_;  // sets of items that stay for the backward pass, by falling bytes; empty until needed
   bool begun_ = false;
   std::vector<double> keys_;  // the best keys of the last call
   Weights weights_;

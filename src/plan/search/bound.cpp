@@ -58,8 +58,8 @@ class BackwardOrder {
     }
   }
 
-  // Bytes in addition to `touched` at a moment after all that `from` depends on and before all that depends on `to`. Both are the
-  // current node, or a gradient's producer and its reader. 0 if `from` is no backward node.
+  // Bytes in addition to `touched` at a moment after all that `from` depends on and before all that depends on `to`. Both
+  // are the current node, or a gradient's producer and its reader. 0 unless both are backward nodes.
   std::int64_t held_beside(NodeId from, NodeId to, const std::set<ValueId>& touched, Accumulators accumulators) const {
     const int made = index_[from], read = index_[to];
     if (made < 0 || read < 0) return 0;

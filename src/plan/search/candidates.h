@@ -97,8 +97,8 @@ class BatchCandidates {
  private:
   struct ChunkChoice {
     int chunks = 1;
-    std::int64_t scratch = 0;  // the largest of its losses
-    std::int64_t least = 0;    // the smallest of its losses
+    std::int64_t scratch = 0;  // of all its losses if they stream together, else of the largest
+    std::int64_t least = 0;    // likewise, but of the smallest
     double seconds = 0;        // of all losses of a micro-step
     int primitives = 0;
     double stall = 0;  // seconds more than in the simulation, if the loss streams

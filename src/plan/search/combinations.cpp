@@ -20,7 +20,7 @@ struct Combination {
   BatchModel* model;
   Residency residency;
   std::int64_t group;
-  bool floor;  // used to find the floor
+  bool floor;  // may have the floor
   Stage stage;
 };
 
@@ -138,7 +138,7 @@ class Finder {
 
   bool covered(const BatchCandidates& batch) const { return batch.exact() && front_.covers(batch.all(0), kLeastGain); }
 
-  // In memory alone only kernels take time. A slower batch with a larger micro-batch never pays.
+  // With all values in memory only kernels take time, so a larger micro-batch with slower kernels never pays.
   bool wanted(const BatchCandidates& batch) const {
     if (batch.residency().active()) return true;
     const auto beats = [&](const BatchCandidates& other) {
@@ -149,8 +149,8 @@ class Finder {
     return std::ranges::none_of(batches_, beats);
   }
 
-  // A level is tried if the middle level adds to the front, or if this level may. The estimate gives equal bytes to each kept
-  // block, and to the level the waits of the middle one.
+  // A level is tried if the middle level adds to the front, or if this level may. Its estimate takes the waits from the
+  // middle level, and gives equal bytes to each kept block.
   bool gains_by_levels(const Combination& level, std::size_t middle) const {
     const BatchCandidates *few = nullptr, *some = nullptr;
     for (const BatchCandidates& batch : batches_) {

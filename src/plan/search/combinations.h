@@ -1,4 +1,4 @@
-// Selects the combinations to plan: micro-batch size, paging and group.
+// Selects the combinations of micro-batch size, residency and group to plan.
 #pragma once
 
 #include <cstdint>

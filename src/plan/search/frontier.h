@@ -1,5 +1,4 @@
-// The front of some candidates, which shows if others add to them; and a selection of rungs for a ladder that is too long to
-// show.
+// The front of a set of candidates, to test if other candidates add to it; and a selection of rungs from a long ladder.
 #pragma once
 
 #include <cstddef>
@@ -19,12 +18,12 @@ class Front {
   bool covers(std::span<const Candidate> candidates, double slack) const;
 
  private:
-  std::map<Bytes, double> seconds_;  // by bytes held: falling
+  std::map<Bytes, double> seconds_;  // by bytes held; they fall as the bytes rise
 };
 
-// Indices of at most `count` rungs between the two ends, without the ends, in the ladder's order. A rung's place is its share
-// of the way down in bytes (in ratios: ceilings may be many times the floor) plus that of the way up in seconds, so that neither
-// the steep end near the floor nor the flat one near the ceiling is left out.
+// Indices of at most `count` rungs, in the order of the ladder and without its two ends. They lie evenly by place. The place
+// of a rung is its share of the way down in log bytes plus its share of the way up in seconds. So rungs come from the steep
+// end near the floor as well as from the flat end near the ceiling.
 std::vector<std::size_t> spread_rungs(const std::vector<Candidate>& ladder, int count);
 
 }  // namespace plimsoll

@@ -92,7 +92,8 @@ std::vector<Residency> Resting::listed(bool early, bool tables) const {
   return list;
 }
 
-// True if some blocks may keep values that leave memory for others: pages are for speed, and the planner has the choice.
+// True if some blocks may keep values that leave memory for the others: with large pages, which are for speed, and if the
+// request leaves the choice to the planner.
 bool Resting::may_divide(const Residency& residency) const {
   if (residency.tables.beyond || residency.by_matrix || residency.pages.elements != kLargePage) return false;
   if (!residency.parameters.beyond) return !residency.accumulators.beyond && request_->optimizer_state == RestPolicy::automatic;
@@ -120,8 +121,8 @@ std::vector<Resting::Beside> Resting::levels_of(Residency residency) const {
   return list;
 }
 
-// Bytes of the host process for each micro-batch of a group, fed values included. There are up to four times the steps: all may
-// run again, and parameters, accumulators and activations move. Each has two launches.
+// Bytes of the host process for each micro-batch of a group, fed values included. There are up to four times the steps of the
+// graph, since all may run again and parameters, accumulators and activations move. Each step has two launches.
 Bytes Resting::steps_of_host() const {
   const Graph& graph = model_->graph;
   const Bytes each = machine_->host_reserve.per_step + machine_->host_reserve.per_launch * 2;

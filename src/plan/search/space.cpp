@@ -261,7 +261,7 @@ Plan PlanSpace::State::plan_of(const Candidate& candidate, const std::vector<Byt
                                 .residency = batch.residency(candidate),
                                 .replays = batch.replays(candidate)};
   Plan plan = build_plan(model.graph, model.units, decisions, request, machine, model.kernels, offsets);
-  // The sum that ordered the rungs, not the same sum in another order: no rung is faster than those before it.
+  // The sum that ordered the rungs. The same sum in another order could make a rung faster than those before it.
   plan.update_seconds = candidate.update_seconds;
   return plan;
 }

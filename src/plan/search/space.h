@@ -35,8 +35,10 @@ inline constexpr double kWorkPerSecond = 4e5;
 
 class PlanSpace {
  public:
-  // Throws config_error: E-BATCH-3 if the micro-batch does not divide the effective batch, E-DISK-SIZE if the optimizer state has
-  // to rest on a disk that is too small for it, E-PLAN-ACTIVATIONS if activations have to rest on another tier and none can.
+  // Throws config_error. E-BATCH-3: the micro-batch does not divide the effective batch, or the group its number of
+  // micro-batches. E-PLAN-GROUP: that number of micro-batches cannot go together. E-DISK-SIZE: values have to rest on a
+  // tier that is too small for them. E-HOST-SIZE: the process on a host exceeds its budget. E-PLAN-ACTIVATIONS: activations
+  // have to rest on another tier, and none can.
   PlanSpace(GraphSource source, PlanRequest request, Machine machine, KernelCatalogue& catalogue);
   ~PlanSpace();
   PlanSpace(PlanSpace&&) noexcept;
@@ -51,11 +53,12 @@ class PlanSpace {
   Bytes floor_bound();
   Bytes knee();
   Bytes ceiling();
-  // At most `most` points from the floor to the ceiling, by growing bytes; each one is faster than all before it. They lie evenly
-  // along the ladder, in bytes and seconds together. They always include the plans for the floor, the knee, the ceiling and each
-  // of `budgets` from the floor on, past `most` if necessary.
+  // At most `most` points from the floor to the ceiling, by rising bytes; each is faster than all before it. They lie
+  // evenly along the ladder, in bytes and seconds together. The plans for the floor, the knee, the ceiling and each of
+  // `budgets` from the floor on are always among them, past `most` if necessary.
   std::vector<FrontierPoint> frontier(int most, std::span<const Bytes> budgets = {});
-  // All candidates that no other beats in both bytes (live and for transfers) and seconds, fastest first.
+  // The candidates that no other beats in both bytes (Candidate::held) and seconds, fastest first. Of candidates within
+  // 0.05 % of the same seconds, the smallest.
   const std::vector<Candidate>& ladder() const;
   PlanningEffort effort() const;
 

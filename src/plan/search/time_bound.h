@@ -24,14 +24,15 @@ class TimeCuts {
  public:
   TimeCuts(BatchModel& model, bool saves);
 
-  // `arena`: bytes of tier 0. `kernels`: seconds of an update in which each node runs once. `loss_scratch`: the least. `group`:
-  // number of micro-batches that go through each block together. Infinite if no plan fits.
+  // `arena`: bytes of tier 0. `kernels`: seconds of an update in which each node runs once. `loss_scratch`: the least
+  // scratch of the loss over all numbers of chunks. `group`: number of micro-batches that go through each block together.
+  // Infinite if no plan fits.
   TimeBound within(Bytes arena, double kernels, Bytes loss_scratch, std::int64_t group, const PlanRequest& request,
                    const Machine& machine) const;
 
  private:
   struct Saved {                          // values that one node made
-    std::int64_t bytes = 0, padding = 0;  // of its values in the arena; the part of these that no link moves
+    std::int64_t bytes = 0, padding = 0;  // of its values with padding; of the padding alone, which no link moves
     double seconds = 0;                   // of running it again; infinite if it may not run again
     bool by_block = false;                // read by blocks, and so held for each micro-batch of a group
   };
@@ -39,12 +40,12 @@ class TimeCuts {
     std::int64_t touched = 0;  // bytes that the node reads and writes; no persistent ones, no accumulators
     std::int64_t own = 0;      // its scratch, and accumulators that only this micro-step has
     bool loss = false;         // a loss, whose scratch depends on the chunks
-    std::vector<Saved> saved;  // read by later nodes; by seconds per byte
+    std::vector<Saved> saved;  // values that later nodes read, by rising seconds per byte
   };
   // The nodes that run after the last gradient of an update.
   struct End {
     double kernels = 0;                  // seconds
-    std::int64_t read = 0, written = 0;  // bytes from before; bytes of parameters and state
+    std::int64_t read = 0, written = 0;  // bytes that exist before these nodes; bytes of parameters and state
     bool apart = false;                  // no update runs before it
   };
   struct Links;

@@ -1,6 +1,10 @@
-// The lanes of a machine, as a model of time: kernels run one after the other; concurrently each link has a lane in and a lane
-// out, each in the order of its starts. Transfers may pass several links, piece by piece. Kernels wait for their transfers; the
-// sum of these waits is the stall.
+// The lanes of a machine, as a model of time: kernels run one after the other; concurrently each link has a lane in and a
+// lane out, each in the order of its starts. Transfers may pass several links, piece by piece. Kernels wait for their
+// transfers; the sum of these waits is the stall.
+//
+//   kernels | block 0 | block 1 | stall | block 2 | block 3 |
+//   in      | for 1   | for 2           | for 3   |
+//   out               | of 0    | of 1          | of 2    |
 #pragma once
 
 #include <array>
@@ -22,7 +26,7 @@ struct LaneEvent {
   enum class Kind : std::uint8_t {
     kernels,   // run
     start,     // a transfer out, or in
-    wait,      // for the oldest transfer of that value on that lane without a wait
+    wait,      // for the oldest transfer of that value on that lane that nothing has waited for
     streamed,  // kernels that work on pieces while others are in transfer, both ways
   } kind = Kind::kernels;
   // The first micro-step of a window writes the values that later ones add to, and does not fetch them.
