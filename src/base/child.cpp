@@ -107,7 +107,7 @@ void write_all(int fd, const std::string& text) {
   constexpr int kNoAnswer = 1;
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // the child ends with its parent
   MemoryLimit::enter_child(of_parents);
-  // A destructor without memory ends the process; the parent reports it.
+  // A destructor that runs out of memory ends the process; the parent reports it.
   if (MemoryLimit::holds()) std::set_terminate([] { std::abort(); });
   try {
     write_all(to, answer_of(work));
@@ -178,7 +178,7 @@ std::string run_in_child(const std::function<std::string()>& work, const std::fu
   if (ended) throw stopped_while_planning();
   if (WIFSIGNALED(status)) {
     const int signal = WTERMSIG(status);
-    // Libraries without memory end the process.
+    // A library that runs out of memory may crash.
     if (MemoryLimit::holds() && (signal == SIGSEGV || signal == SIGABRT || signal == SIGBUS)) throw MemoryLimit::passed();
     throw child_error(fmt::format("the child was ended by signal {} ({}){}", signal, strsignal(signal),
                                   signal == SIGKILL ? ": perhaps memory ran out" : ""));

@@ -1,5 +1,5 @@
-// Work in a child process: planning, measuring and calibration leave no pages in the process that trains. The child is a fork:
-// call this before the first parallel_for of the parent, whose team does not survive it.
+// Work in a child process: planning, measuring and calibration leave no pages in the process that trains. The child is a fork,
+// which has no threads of the parent: call this before the parent's first parallel_for.
 #pragma once
 
 #include <functional>
@@ -11,10 +11,10 @@ namespace plimsoll {
 
 // Runs `work` in a child and returns its text. An Error of the child is thrown here again. A child without memory is E-MEM-PLAN
 // under a MemoryLimit (base/memory_limit.h), else E-CHILD; a child ended by a signal is E-CHILD with the signal. `stopped` is
-// called ten times a second; once true, the child is ended and E-INTERRUPTED (exit 6) thrown.
+// called ten times a second; once it returns true, the child is killed and E-INTERRUPTED (exit 6) is thrown.
 std::string run_in_child(const std::function<std::string()>& work, const std::function<bool()>& stopped = {});
 
-// "it was stopped while it planned"; exit 6.
+// E-INTERRUPTED of planning; exit 6.
 Error stopped_while_planning();
 
 }  // namespace plimsoll

@@ -64,8 +64,7 @@ void take_effect() {
   set_soft_limit(static_cast<rlim_t>((held_now().data + room_now()).n));
 }
 
-// Drops pages mapped from files without own changes: a written page is anonymous. Pages of a new file may be dirty, but can be
-// dropped as well.
+// Drops the pages of private mappings of files that are read-only and have no anonymous page, which would hold own changes.
 void drop_pages_of_files() {
   std::FILE* file = std::fopen("/proc/self/smaps", "re");
   if (file == nullptr) return;

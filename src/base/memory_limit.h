@@ -27,14 +27,15 @@ class MemoryLimit {
   static std::optional<Bytes> room();
   // Number of threads within the limit, up to `most`.
   static std::size_t threads(std::size_t most);
-  // E-MEM-PLAN (exit 3), for std::bad_alloc under the last limit.
+  // The error for std::bad_alloc (exit 3): E-MEM-PLAN with the last limit, E-MEM-ARENA if there never was a limit.
   static Error passed();
 
-  // Called before waiting for a child. Pages of the program leave memory; the remaining bytes are returned (0 without a limit).
+  // Called before waiting for a child. Drops unchanged pages of files, and returns the resident bytes of this process and of its
+  // parents; 0 without a limit.
   static Bytes held_while_waiting();
   // Ends the limit in this process: a library maps more memory for generated code than it fills.
   static void release();
-  // Called in the child: the parents' bytes are part of the limit.
+  // Called in the child. `of_parents`: the bytes that held_while_waiting() returned; they count within the limit.
   static void enter_child(Bytes of_parents) noexcept;
 };
 

@@ -1,4 +1,4 @@
-// A list without an end: entries that nobody has set are the default.
+// A list of unbounded length: entries that were never set have the default value.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@ class OpenList {
     if (i >= entries_.size()) entries_.resize(i + 1);
     return entries_[i];
   }
-  // The number of entries up to the last one that somebody has set.
+  // One more than the largest index that was set; 0 if none was.
   std::size_t size() const { return entries_.size(); }
   auto begin() const { return entries_.begin(); }
   auto end() const { return entries_.end(); }

@@ -37,7 +37,7 @@ struct Remedy {
     return remedy;
   }
 
-  std::string words;    // not empty: the only part
+  std::string words;    // if not empty, the other members are unused
   std::string command;  // empty: the command that failed
   Changes changes;
   std::string note;  // a comment after the command

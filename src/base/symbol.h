@@ -10,12 +10,12 @@ namespace plimsoll {
 class Symbol {
  public:
   Symbol() = default;
-  Symbol(std::string_view text);                                       // NOLINT: a text is its symbol
+  Symbol(std::string_view text);                                       // NOLINT: implicit on purpose
   Symbol(const std::string& text) : Symbol(std::string_view(text)) {}  // NOLINT
   Symbol(const char* text) : Symbol(std::string_view(text)) {}         // NOLINT
 
   const std::string& text() const { return *text_; }
-  operator const std::string&() const { return *text_; }  // NOLINT: and a symbol is its text
+  operator const std::string&() const { return *text_; }  // NOLINT
   bool empty() const { return text_->empty(); }
 
   friend bool operator==(Symbol a, Symbol b) { return a.text_ == b.text_; }

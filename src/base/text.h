@@ -8,8 +8,8 @@
 
 namespace plimsoll {
 
-// The first candidate with the smallest edit distance to `name`; "" if none is within a quarter of its length (two edits for
-// short names, one for up to four letters), or if nothing of `name` would be left.
+// The first candidate with the smallest edit distance to `name`; "" if all are too far. The limit is a quarter of the letters of
+// `name`, but at least two edits, or one edit for up to four letters. It is always less than the number of letters.
 std::string nearest_name(std::string_view name, std::span<const std::string> candidates);
 
 // Takes the first line off `text` and returns it without its break ("\n" or "\r\n").

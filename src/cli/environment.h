@@ -14,7 +14,7 @@ void hold_standard_streams();
 // dynamic teams and small stacks. Returns in the process that has these settings.
 void prepare_environment(char** argv);
 
-// PLIMSOLL_MAX_ISA: kernels use at most "avx2" or "sse4". Before the first kernel.
+// PLIMSOLL_MAX_ISA: kernels use at most "avx2" or "sse4". Called before the first kernel.
 void limit_kernels();
 
 // $XDG_CACHE_HOME/plimsoll, else ~/.cache/plimsoll, else plimsoll-cache in the temporary folder. If another user owns that folder

@@ -1,4 +1,4 @@
-// The meaning of evaluation data: tokens of the weights' own vocabulary, whatever the configuration was made for.
+// The interpretation of evaluation data: as tokens of the weights' own vocabulary, even if the configuration names another one.
 #pragma once
 
 #include "config/config.h"

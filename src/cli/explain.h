@@ -1,5 +1,4 @@
-// Meaning, cause and remedy of each error code, and the words of a plan's summary: the text of
-// `plimsoll explain`.
+// The texts of `plimsoll explain`: meaning, cause and remedy of each error code, and the words of a plan's summary.
 #pragma once
 
 #include <span>

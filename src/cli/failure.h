@@ -1,5 +1,5 @@
 // The report of a failure: code, place, facts, expectation and remedies, on stderr; with --json also as one object on
-// stdout, which names further ones in "others".
+// stdout, with further errors in "others".
 #pragma once
 
 #include "base/error.h"

@@ -399,7 +399,7 @@ Error usage_error(const std::string& command, std::string message, std::string n
   return config_error("E-USAGE", name, std::move(message), fmt::format("what `{} --help` lists", name), std::move(remedies));
 }
 
-// CLI11 takes the first word that is no option for a command only if it is one.
+// Refuses an unknown command and names the nearest one, which CLI11 does not.
 void check_command(const CLI::App& app, int argc, char** argv) {
   std::vector<std::string> names;
   for (const CLI::App* command : app.get_subcommands({})) names.push_back(command->get_name());
@@ -420,7 +420,7 @@ std::string nearest_option(const CLI::App& command) {
   return "";
 }
 
-// The last value of a repeated option counts, in commands of commands too.
+// The last value of a repeated option counts, in subcommands, too.
 void let_last_win(CLI::App& app) {
   for (CLI::App* command : app.get_subcommands({})) {
     for (CLI::Option* option : command->get_options()) {
@@ -474,7 +474,7 @@ int flushed(int code) {
   throw cannot_write(std::strerror(errno));
 }
 
-// Printing a result throws where stdout does not take more than its buffer.
+// Printing a result throws if stdout takes no more bytes.
 Error named(const std::exception& error) {
   if (std::ferror(stdout) != 0) return cannot_write(error.what());
   return internal_error("plimsoll", error.what());

@@ -26,7 +26,7 @@ std::string progress_text(const Metrics& metrics, const ProgressFacts& facts, in
 // first, then the last measured one.
 struct RemainingTime {
   std::int64_t updates = 0;  // updates of the run
-  bool evaluates = false;    // true: the run evaluates, also at its end
+  bool evaluates = false;    // true: evaluations run, the last one at the end
   std::int64_t evaluate_every = 0;
   SaveInterval save_every;
   double evaluation_seconds = 0, save_seconds = 0;

@@ -18,7 +18,7 @@ Config load_settings(const ConfigArguments& arguments, const Bf16Speed& bf16 = b
 // The same for commands that run nothing: the folder is not created. Keeps the typed settings that are in force.
 Config read_settings_only(RunSettings& settings, const Bf16Speed& bf16 = bf16_speed_here());
 
-// The settings of a command line, and their configuration, as above.
+// The settings of a command line, and the configuration of settings; the folder of a disk budget is created.
 RunSettings read_settings_of(const ConfigArguments& arguments);
 Config load_settings(RunSettings& settings);
 
@@ -36,10 +36,10 @@ bool is_typed(const Changes& changes, std::string_view key);
 // Prints the notes of a loaded configuration, and creates the folder of its disk budget.
 void settle(const Config& config);
 
-// Must precede the use of a GPU: E-CUDA-UNVERIFIED (exit 2) unless the user has agreed to an unproved device.
+// Called before a GPU is used: E-CUDA-UNVERIFIED (exit 2) unless the user has agreed to an unproved device.
 void demand_verified(const Config& config);
 
-// The same for the device of a command line without a configuration.
+// True if a command line without a configuration asks for a GPU. E-CUDA-UNVERIFIED as above.
 bool wants_gpu(const ConfigArguments& arguments);
 
 // For commands without a configuration: the budgets, quantize.base, or both. E-USAGE for any other key.

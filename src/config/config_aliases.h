@@ -16,8 +16,8 @@ namespace plimsoll {
 struct ConfigAlias {
   std::string_view name;  // without a section, with underscores
   std::string_view key;
-  SetKey set;                                                        // null: as the key itself
-  bool off_says_nothing = false;                                     // one of several flags for the same key
+  SetKey set;                     // null: as the key itself
+  bool off_says_nothing = false;  // false has no effect: the name is one of several flags for the key
   std::vector<ImpliedSetting> (*implied)(const Setting&) = nullptr;  // effects of its value on other keys
   std::string_view remark = {};                                      // for the note: the difference from the other program
 };

@@ -61,7 +61,7 @@ struct KeySetting {
   const ConfigKey* key;
   SetKey set;
   std::vector<ImpliedSetting> implied = {};
-  bool follows = false;  // was itself implied
+  bool follows = false;  // implied by another setting
 
   // A configuration with this setting alone.
   Config alone() const;

@@ -29,7 +29,7 @@ std::vector<std::string> model_keys(bool ModelKey::*which) {
   return names;
 }
 
-// True if a folder brings the same sizes as a preset.
+// True if two configurations of a family agree in all keys that a shape requires.
 bool same_sizes(const ModelConfig& a, const ModelConfig& b) {
   if (&a.family() != &b.family()) return false;
   return std::ranges::all_of(a.family().keys(), [&](const ModelKey& key) { return !key.required || key.text(a) == key.text(b); });
@@ -44,7 +44,7 @@ Error conflict(const GivenSettings& given, std::string_view key, std::string wha
   return config_error("E-CONFIG-CONFLICT", given.where(key), std::move(what), std::move(expected), std::move(remedies));
 }
 
-// A percentage refers to this machine's memory.
+// A percentage refers to this machine's memory, which says nothing about a GPU's.
 void check_shares(const Config& config, const GivenSettings& given) {
   const Setting* budget = given.find("memory.budget");
   if (config.device != DeviceChoice::cuda || budget == nullptr || budget->text.find('%') == std::string::npos) return;
@@ -218,7 +218,7 @@ void complete_vocabulary(Config& config, const GivenSettings& given) {
 
 bool names_tokens(const DataPaths& paths) { return !paths.empty() && paths.names.front().extension() == ".bin"; }
 
-// The likely result of "auto", and a note if it is a likely mistake.
+// Marks the tokens of the model as bytes if the data are most likely read as bytes. A note warns if the vocabulary is larger.
 void mark_byte_vocabulary(Config& config) {
   const DataSettings& data = config.data;
   ModelConfig& model = config.model.config;
@@ -360,8 +360,7 @@ void check_precision(const Config& config, const GivenSettings& given) {
                    "products of bf16, or weights of fp32",
                    {Change("precision.compute", "bf16"), Change("precision.parameters", "fp32")});
   }
-  const bool state = has_state(config.optimizer.kind, config.optimizer.momentum > 0);
-  if (state || config.precision.optimizer_state == DType::f32) return;
+  if (keeps_state(config) || config.precision.optimizer_state == DType::f32) return;
   throw conflict(given, "precision.optimizer_state", "this optimizer has no state for each parameter that could be narrower",
                  "adamw, lion, sgd with momentum, or fp32", {Change("precision.optimizer_state", "fp32")});
 }
@@ -506,7 +505,7 @@ void check_init_alone(const GivenSettings& given) {
   for (const std::string& key : model_keys(&ModelKey::of_folder)) {
     const Setting* setting = given.find(key);
     if (setting == nullptr) continue;
-    // A typed folder counts before the shape in a file. Other typed keys are left to the user.
+    // A typed folder would override the shape in the file. For typed keys there is no advice.
     Remedies remedies;
     if (!setting->typed) remedies.push_back(Change("model.init", path(*init).string()));
     throw config_error("E-CONFIG-INIT", setting->where,

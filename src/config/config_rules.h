@@ -1,5 +1,5 @@
-// The rules between keys: defaults that depend on others, required keys, keys that must agree, and sizes whose products stay far
-// from the end of 64 bits.
+// The rules between keys: defaults that depend on others, required keys, keys that must agree, and sizes whose products stay
+// below 2^60.
 #pragma once
 
 #include <optional>
@@ -43,7 +43,8 @@ double usual_learning_rate(OptimizerKind kind);
 // True if the optimizer keeps state between updates.
 bool keeps_state(const Config& config);
 
-// The effect of a key on a run of this configuration. With a constant rate, a longer run begins with the same updates.
+// The effect of a key on a run of this configuration. With a constant rate, the length is free: a longer run begins with the same
+// updates.
 OnResume on_resume(const ConfigKey& key, const Config& config);
 
 // True if `one` overrides `other`. Typed settings override those of a file; settings typed now override those typed when the run

@@ -55,7 +55,8 @@ KeyAccess whole_or_auto_at(Field field, std::int64_t low, std::int64_t high) {
   return key_at(field, [=](const Setting& s) { return whole_or_auto(s, low, high); });
 }
 
-// A value of an enumeration. The names stay in memory. `key`: the key, if other programs have values for it.
+// A value of an enumeration. `names` outlive the result and name every value. `key`: the name of the key, if other programs have
+// values of their own for it.
 template <class Field, class Enum, std::size_t n>
 KeyAccess name_at(Field field, const Named<Enum> (&names)[n], std::string_view key = {}) {
   return {[=, &names](Config& c, const Setting& s) {

@@ -40,7 +40,8 @@ struct UsualSettings {
   double learning_rate, weight_decay, beta2;
 };
 
-// Lion's steps are of one length in every coordinate: a third of AdamW's rate and three times its decay (Chen et al., 2023).
+// Lion's steps have the same length in every coordinate. Its usual rate is a third of AdamW's, its decay three times AdamW's
+// (Chen et al., 2023).
 UsualSettings usual_settings(OptimizerKind kind) {
   switch (kind) {
     case OptimizerKind::adamw: return {3e-4, 0.1, 0.95};
@@ -51,7 +52,7 @@ UsualSettings usual_settings(OptimizerKind kind) {
   return {};
 }
 
-// The rate above which a step is most likely a mistake: a few steps of it undo what was learned.
+// A rate above this one is most likely a mistake: a few steps undo all learning.
 double absurd_rate(OptimizerKind kind) {
   switch (kind) {
     case OptimizerKind::adamw: return 0.1;

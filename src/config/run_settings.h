@@ -1,4 +1,4 @@
-// The settings of a run's configuration: those of its file and those of the command line. They stand in the run's folder
+// The settings of a run's configuration, from its file and from the command line. They are kept in the run's folder
 // (settings.json), so that a resumed run goes on with them, and later edits and options are told from them.
 #pragma once
 

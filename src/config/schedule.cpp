@@ -49,7 +49,7 @@ double take_multiple(std::string_view& text) {
 // Falls from 1 to 0 along half a cosine wave.
 double half_wave(double progress) { return (1 + std::cos(std::numbers::pi * progress)) / 2; }
 
-// The level of a schedule between its lowest rate, a fraction of the peak, and the peak.
+// A height between the lowest rate (level 0; `lowest` is a fraction of the peak) and the peak (level 1).
 struct Height {
   double lowest = 0, level = 1;
   double factor() const { return lowest + (1 - lowest) * level; }
@@ -73,7 +73,7 @@ Cycle cycle_at(double samples, double length, std::int64_t growth) {
   return {before, samples / length};
 }
 
-// `samples` and `total` are counted from the end of the warm-up.
+// The height for the update that begins after `samples_before` samples. Inside, samples count from the end of the warm-up.
 Height height_at(const Schedule& schedule, const RunLength& run, std::int64_t samples_before) {
   const double warmup = in_samples(schedule.warmup, run);
   const double samples = std::max(0.0, static_cast<double>(samples_before) - warmup);

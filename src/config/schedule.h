@@ -76,7 +76,8 @@ double in_samples(const Duration& duration, const RunLength& run);
 //     wsd 1, and over the last `decay` 1 - q or 1 - sqrt(q), where q is the share of the decay that is over
 double schedule_factor(const Schedule& schedule, const RunLength& run, std::int64_t samples_before);
 
-// The momentum of that update: between the two of the range, by the level. `usual` if the schedule has no range.
+// The momentum of the same update: the level interpolates between the two ends of the range. `usual` if the schedule has no
+// range.
 double scheduled_momentum(const Schedule& schedule, const RunLength& run, std::int64_t samples_before, double usual);
 
 }  // namespace plimsoll

@@ -1,6 +1,6 @@
 // Continues token sequences: one prefill of all prompts, then one token of each row at a time from the cache. A row stops at an
-// end token, at its most tokens or at the end of the context. A chat continues one row repeatedly: tokens already in the cache
-// are reused, and the rest goes through the model in chunks.
+// end token, after a maximum of new tokens or at the end of the context. A chat continues one row repeatedly: tokens already in
+// the cache are reused, and the rest goes through the model in chunks.
 #pragma once
 
 #include <cstdint>
@@ -30,8 +30,8 @@ std::string_view name(Stopped stopped);
 
 struct GenerationRequest {
   std::vector<std::vector<std::int32_t>> prompts;  // token sequences, none empty
-  std::int64_t tokens = 0;                         // most new tokens of each row
-  std::int64_t context = 0;                        // most tokens of a row
+  std::int64_t tokens = 0;                         // maximum new tokens of a row
+  std::int64_t context = 0;                        // maximum tokens of a row, prompt included
   std::int64_t vocabulary = 0;                     // only tokens below it are drawn
   std::vector<std::int64_t> ends;                  // end tokens
   Sampling sampling;

@@ -18,7 +18,7 @@
 namespace plimsoll {
 namespace {
 
-// The planner's input for one size. The heap counts with code and libraries.
+// The planner's input for one size. The heap is part of the reserve for code.
 struct Sized {
   Sized(const InferenceRequest& request, std::int64_t size, const InferenceRoom& room)
       : graph(request.build(size, request.base)),

@@ -24,19 +24,18 @@ struct InferenceRoom {
   std::filesystem::path cache;
 };
 
-// The default budget is the machine's memory; E-MEM-MACHINE (exit 3) if it has less than requested.
+// The default budget is 95 % of the available memory; E-MEM-MACHINE (exit 3) if less than the given budget is available.
 InferenceRoom inference_room(const MemorySettings& memory, MachineRecord machine, const std::filesystem::path& cache,
                              const std::function<void(const std::string&)>& say);
 
 struct InferenceRequest {
-  // Builds the graph of a size: samples in a batch, or the context of a chat. `sizes` fall; the first that fits is taken. `base`:
-  // storage of linear layers.
+  // Builds the graph of a size: samples in a batch, or the context of a chat. `base`: storage of linear layers.
   std::function<InferenceGraph(std::int64_t size, const FrozenBase& base)> build;
-  std::vector<std::int64_t> sizes{1};
+  std::vector<std::int64_t> sizes{1};  // in falling order; the first that fits is taken
   FrozenBase base = {};
   // The model for proposals of smaller storage when nothing fits; null: no proposals.
   const ModelSource* source = nullptr;
-  Bytes heap = {};  // bytes in addition to the plan's and to an adapter's loading
+  Bytes heap = {};  // heap of the command; the loading of an adapter is counted in addition
 };
 
 struct InferencePlan {

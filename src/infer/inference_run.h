@@ -1,9 +1,8 @@
 // Runs the passes of an inference plan: the program, its device, the loaded weights, and an optional audit.
 #pragma once
 
-#include <filesystem>
+#include <functional>
 #include <memory>
-#include <string_view>
 
 #include "infer/inference_plan.h"
 #include "run/executor.h"

@@ -114,7 +114,7 @@ Change disk_change(const std::filesystem::path& folder, Bytes size) {
 // Room for values that leave memory: on a host if the machine has one, else on a disk. The given disk may be too small.
 std::optional<Alternative> more_room(const Config& config, const PlanningInput& input, const Leaving& leaving) {
   if (leaving.state.n == 0) return {};
-  // Values that cross into the blocks may leave as well.
+  // The inputs of blocks may leave memory as well.
   const Bytes most = rounded_room(leaving.all * 2);
   const std::vector<Bytes> rooms{most, rounded_room(leaving.all), rounded_room(leaving.state)};
   if (config.memory.disk) {
@@ -446,7 +446,7 @@ void add_remedies(json& object, const Config& config, const PlanningInput& input
                                 {new_adapters(config)},
                                 {no_state(config)}};
   struct Found {
-    int rank;  // of its cost other than seconds
+    int rank;  // order of the cost other than seconds
     double seconds;
     json object;
   };

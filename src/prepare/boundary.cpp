@@ -12,6 +12,13 @@ struct Side {
 };
 
 // The case where the line through two cases meets the room, up to `most`; nothing if the line does not rise.
+//
+//   needs            high
+//     |             /
+//    room - - - - x - - - -     x: the next case to try
+//     |         /
+//     |      low
+//     +--------------------- number of the case
 std::optional<std::int64_t> crossing(const Side& low, const Side& high, double room, std::int64_t most) {
   if (!low.needs || !high.needs || *high.needs <= *low.needs) return {};
   const double share = (room - *low.needs) / (*high.needs - *low.needs);

@@ -10,7 +10,7 @@
 
 namespace plimsoll {
 
-// The number of checkpoints of a run, and their bytes with those of the final weights.
+// The number of checkpoints of a run, and the bytes of all checkpoints and of the final weights.
 struct Saves {
   std::int64_t checkpoints = 0;
   Bytes bytes;

@@ -9,7 +9,7 @@
 
 namespace plimsoll {
 Changes both(Changes a, const Changes& b);
-// [[key, value], ...]: the field "changes" of levers, remedies and solved keys. The command line makes `arguments` of it.
+// [[key, value], ...]: the field "changes" of levers, remedies and solved keys. The command line replaces it by "arguments".
 nlohmann::json to_json(const Changes& changes);
 // A size of a budget: whole GiB, else whole MiB, else all bytes.
 std::string budget_text(Bytes size);
@@ -17,7 +17,7 @@ std::string budget_text(Bytes size);
 struct ChangedConfig {
   Config config;
   PlanRequest request;
-  Budget budget;         // without a budget of memory: the one that was settled before
+  Budget budget;         // a missing budget of memory is that of the input
   RunSettings settings;  // with the changes
   DataFacts facts;
 };

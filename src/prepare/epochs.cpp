@@ -100,9 +100,8 @@ EpochFacts epoch_facts(const Config& config, const TokenFile& train) {
     if (window.end() == epoch.samples && epoch.windows > 0) break;
     ++epoch.windows;
     epoch.rows += window.rows;
-    epoch.most_rows = std::max(epoch.most_rows, window.rows);
   }
-  // The maximum over the orders of all epochs: first fit fills every second row more than half.
+  // A bound for the orders of all epochs: with first fit, two neighbouring rows hold more than one row together.
   if (rule.samples > 0) {
     epoch.most_rows = rule.samples;
   } else {

@@ -15,7 +15,7 @@ namespace plimsoll {
 
 WindowRule window_rule(const Config& config, const TokenFile& train);
 SampleOrder sample_order(const Config& config, std::int64_t samples);
-// The file outlives it.
+// The file outlives the source.
 std::unique_ptr<SampleSource> source_over(const Config& config, const TokenFile& file);
 
 // The windows of the first epoch.
@@ -23,7 +23,7 @@ struct EpochFacts {
   std::int64_t samples = 0, units = 0, positions = 0;
   std::int64_t updates = 0, all_rows = 0;  // totals of all windows; the last one may be short
   std::int64_t windows = 0, rows = 0;      // totals without the last window, unless it is the only one
-  std::int64_t most_rows = 0;              // maximum rows of a window of any epoch
+  std::int64_t most_rows = 0;              // upper bound on the rows of a window of any epoch
 };
 // Reads the lengths of all samples.
 EpochFacts epoch_facts(const Config& config, const TokenFile& train);

@@ -1,5 +1,5 @@
-// Other trainings of the same model on the same data, tried by levers and remedies: with an adapter or another rank, other
-// formats of frozen weights, samples of another length, frozen parts of the model. All of them change the result.
+// Other trainings of the same model on the same data, for levers and remedies. They have an adapter or another rank, other
+// formats of frozen weights, samples of another length, or frozen parts of the model. All of them change the result.
 #pragma once
 
 #include <string>

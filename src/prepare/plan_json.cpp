@@ -182,7 +182,7 @@ json ranges_json(const Plan& plan, const Buffer* buffer, Bytes offset) {
   return ranges;
 }
 
-// A value of the graph, as one without a producer.
+// The row of a value; the fields of its producer are null.
 json value_json(const Plan& plan, ValueId id, const Tier& tier, Bytes alignment, const std::string& action, json ranges) {
   const Value& value = plan.graph.values[id];
   return {{"id", id.index},

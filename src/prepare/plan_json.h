@@ -18,7 +18,7 @@ struct PrecisionNames {
   std::string_view compute = "fp32", storage = "fp32", accumulation = "fp32", optimizer_state = "fp32";
 };
 
-// Facts about the request that a plan itself does not hold.
+// Facts about a plan's request that the plan does not hold.
 struct PlanContext {
   Budget budget;
   std::string config_hash;

@@ -78,7 +78,7 @@ json subject_json(const Config& config, const Machine& machine) {
 }
 
 // The conditions under which the basis of the plan was measured. `measured`: "alone", "shared" (with other work), "unknown" (an
-// older file), or "described" (nobody measured it here).
+// older file), or "described" (not measured here).
 json machine_json(const MachineRecord& record, const Plan& plan) {
   std::int64_t kernels = 0;
   for (const Step& step : plan.timeline.steps) {
@@ -267,7 +267,7 @@ PlanningInput planning_input(const Config& config, const std::filesystem::path& 
     input.data = open_data(config, cache, place.tokens);
     tell_notes(input.data, say);
     if (input.data.validation) {
-      // Found now rather than after hours of training. Training data are checked when they are read.
+      // A bad token is found now rather than after hours of training. Training data are checked when they are read.
       if (input.data.validation->samples == 0) {
         check_tokens(*input.data.validation, config.model.context, config.train.evaluate_samples);
       } else if (input.data.train.samples > 0) {

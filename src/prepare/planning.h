@@ -46,11 +46,11 @@ struct PlanningInput {
 struct PlanningPlace {
   std::optional<MachineRecord> machine;  // absent: this one
   Probe probe = {};                      // measures this machine if no file has it
-  bool runs_now = true;
-  std::filesystem::path tokens = {};  // folder for token files where the cache cannot be written; empty: none
-  bool begins = true;                 // the training begins from the weights of model.init, not from a checkpoint
-  bool tells_assumed = true;          // reports assumptions about missing data
-  Repeat repeat = Repeat::never;      // repetition of a measurement that ran next to other work
+  bool runs_now = true;                  // the plan is to run now: it needs the data, and a budget that this machine has
+  std::filesystem::path tokens = {};     // folder for token files if the cache cannot be written; empty: none
+  bool begins = true;                    // the training begins from the weights of model.init, not from a checkpoint
+  bool tells_assumed = true;             // reports assumptions about missing data
+  Repeat repeat = Repeat::never;         // repetition of a measurement that ran next to other work
 };
 
 // The inputs of graphs in addition to the configuration: read from data files that exist, assumed for missing ones.
@@ -61,14 +61,13 @@ DataFacts planned_facts(const Config& config, const std::filesystem::path& cache
 std::optional<Bytes> planning_memory(const Config& config, const PlanningPlace& place = {});
 
 // Reads the header of the weights, the vocabulary and the validation tokens, measures the machine if no file has it, opens (and
-// tokenises) the data, and settles the budget: by default the memory that the machine has. A larger budget is reported;
-// E-MEM-MACHINE (exit 3) if the plan is to run now. A plan that is not to run now needs no data: the assumptions about missing
-// files are reported.
+// tokenises) the data, and settles the budget (see settle_budget). A plan that is not to run now needs no data: the
+// assumptions about missing files are reported.
 PlanningInput planning_input(const Config& config, const std::filesystem::path& cache,
                              const std::function<void(const std::string&)>& say, const PlanningPlace& place = {});
 
-// Without a memory budget: 95 % of the available memory. A larger budget is reported; E-MEM-MACHINE (exit 3) if the plan is to
-// run now. `say` may be empty.
+// A missing memory budget becomes 95 % of the available memory. A budget above the available memory is reported, or is
+// E-MEM-MACHINE (exit 3) if the plan is to run now. `say` may be empty.
 void settle_budget(Budget& budget, const MemoryFact& available, bool runs_now,
                    const std::function<void(const std::string&)>& say);
 

@@ -1,5 +1,5 @@
-// Everything before the first step that needs memory of its own - measuring the machine, tokenising, planning - runs here, in a
-// child process, and hands back a small record. The process that trains rebuilds the same plan from it.
+// The preparation of a training: it measures the machine, tokenises and plans. This takes memory of its own, so it runs in a
+// child process, which returns a small record. The process that trains rebuilds the same plan from the record.
 #pragma once
 
 #include <filesystem>

@@ -18,7 +18,7 @@ OptimizerSettings optimizer_settings(const Config& config);
 // (prepare/epochs.h).
 PlanRequest plan_request(const Config& config, const std::optional<RaggedWindows>& ragged = {});
 Budget plan_budget(const Config& config);
-// The place where the plan runs. A GPU launches its kernels one by one.
+// The place where the plan runs. Callers set the pace of a GPU; by default it launches its kernels one by one.
 PlaceRequest place_request(const Config& config);
 // The training graph for each micro-batch. `config` outlives it.
 GraphSource source_of(const Config& config, DataFacts facts);

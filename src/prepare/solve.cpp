@@ -31,19 +31,15 @@ using nlohmann::json;
 struct Trial {
   std::optional<Bytes> floor;    // floor of the plan, process bytes
   Bytes memory;                  // memory budget of the plan
-  Bytes used;                    // bytes of the fastest plan on the tier of the solved budget
+  Bytes used;                    // bytes of the fastest plan on the disk or the host; only for budgets of these
   std::optional<Error> refused;  // refusal by the rules of the configuration, or for lack of room on a tier
 
   bool fits() const { return !refused && floor && *floor <= memory; }
 };
 
-std::size_t tier_of(SolvedBudget budget, const Machine& machine) {
-  return budget == SolvedBudget::disk ? disk_of(machine) : budget == SolvedBudget::host_memory ? 1 : 0;
-}
-
-// The bytes of the plan that count for the budget; on a host, the process is included.
+// The bytes of the plan that count for a budget of the disk or of the host; on a host, the process is included.
 Bytes used_of(SolvedBudget budget, const Plan& plan, const Machine& machine) {
-  return budget == SolvedBudget::host_memory ? plan.host : plan.stored[tier_of(budget, machine)];
+  return budget == SolvedBudget::host_memory ? plan.host : plan.stored[disk_of(machine)];
 }
 
 class Solver {
@@ -55,7 +51,7 @@ class Solver {
     const std::optional<std::int64_t> found = key_.budget == SolvedBudget::memory ? least_memory()
                                               : key_.budget == SolvedBudget::none ? largest()
                                                                                   : least_room();
-    // If no value fits, the answer is the outcome of the first one.
+    // If no value fits, the answer is the outcome of the most favourable one: the smallest size, or the largest room.
     const std::int64_t value = found.value_or(key_.budget == SolvedBudget::none ? key_.value_of(0) : most_room());
     if (!found && trials_.at(value).refused) throw *trials_.at(value).refused;
     PlanExtras told = extras;
@@ -171,7 +167,8 @@ class Solver {
     return floor.n;
   }
 
-  // The bytes of all of the training, plus a process.
+  // A room that is certainly enough: four times the bytes that may leave memory, and 8 GiB for a process. At least the given
+  // room.
   std::int64_t most_room() {
     constexpr Bytes kBeside{8 * kGiB.n};
     if (most_ == 0) most_ = std::max(key_.now, (leaving_of(config_, input_).all * 4 + kBeside).n) / key_.step * key_.step;

@@ -8,10 +8,10 @@
 
 namespace plimsoll {
 
-// The plan of that value, with the object `solve`: {key, value, step, arguments, next, plans}. `next` is the value one step
-// further, which was tried as well: {value, status: "infeasible" | "refused", code, message, process_bytes, short_bytes}. If no
-// value fits, the result is the refusal of the first value, with remedies, and `value` is null. Requires `input.source`. Throws
-// the errors of solve_key, and the refusal of the first value if a rule refuses it.
+// The plan of that value, with the object `solve`: {key, least, value, step, changes, next, plans, notes}. `next` is the value
+// one step further, which was tried as well: {value, status: "infeasible" | "refused", code, message, process_bytes,
+// short_bytes}. If no value fits, `value` is null, and the result is the refusal of the most favourable value, with remedies.
+// Requires `input.source`. Throws the errors of solve_key, and the error of that value if a rule refuses it.
 PlanningResult solve(const Config& config, PlanningInput input, std::string_view key, const PlanExtras& extras);
 
 }  // namespace plimsoll

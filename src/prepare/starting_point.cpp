@@ -67,7 +67,7 @@ struct LookedAt {
   std::array<bool, kShares> held_out{};  // by share
 };
 
-// Equal samples stay together, so the split of a small set is a matter of chance: if a share holds out less than half of the
+// Equal samples stay together, so the split of a small set is a matter of chance. If a share holds out less than half of the
 // usual number, the next larger share is tried. Nothing for samples that cannot be split.
 std::optional<std::size_t> share_of(const std::vector<LookedAt>& looked, double usual) {
   for (std::size_t share = 0; share < kShares; ++share) {

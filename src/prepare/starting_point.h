@@ -34,8 +34,8 @@ struct StartingRequest {
   Probe probe = {};  // measures this machine if no file has it
 };
 
-// Throws the errors of load_config and of the readers of model and data, E-USAGE for a key of another section or a name that a
-// configuration cannot hold, and E-PLAN-FIT if nothing fits. `say` may be empty.
+// Throws the errors of load_config and of the readers of model and data. E-USAGE: a key of another section, or a name that a
+// configuration cannot hold. E-PLAN-FIT: nothing fits. `say` may be empty.
 StartingPoint starting_point(const StartingRequest& request, const std::function<void(const std::string&)>& say);
 
 }  // namespace plimsoll

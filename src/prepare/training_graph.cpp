@@ -3,7 +3,6 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <system_error>
 #include <utility>
 
 #include "adapters/adapter.h"
@@ -51,10 +50,6 @@ Error nothing_stored(const Config& config) {
                       fmt::format("it is {}, and {}", config_key("quantize.base").text(config), why),
                       "frozen linear layers, and other trained parameters", {Change("quantize.base", "none")});
 }
-
-}  // namespace
-
-namespace {
 
 // The weights that are stored as neither fp32 nor fp16. No kernel reads an fp16 matrix.
 std::map<std::string, StoredForm> stored_forms(const ModelConfig& model, const std::filesystem::path& folder) {
@@ -172,10 +167,6 @@ SourceRequest source_request(const Config& config, const DataPaths& paths) {
   request.keeps_vocab = !model.init.empty();
   return request;
 }
-
-}  // namespace
-
-namespace {
 
 // The maximum bytes of a sample, which leave half of the budget to the tokenizer and the program.
 std::int64_t most_sample_bytes(const Config& config) {

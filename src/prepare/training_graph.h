@@ -1,4 +1,4 @@
-// The input of planner and trainer from a configuration: the model's graph for any micro-batch, the request, the data.
+// The input of planner and trainer from a configuration: the model's graph for any micro-batch, and the data.
 #pragma once
 
 #include <array>
@@ -35,7 +35,7 @@ struct DataFacts {
 
 struct TrainingGraph {
   Graph graph;
-  // Feeds and losses. The losses of `micro` are sums over a window; the gradient makes the losses of single samples.
+  // Feeds and losses. The totals of `micro` are sums over a window.
   Pass micro;
   std::optional<Pass> evaluate;
   TrainingValues training;
@@ -47,12 +47,12 @@ TrainingGraph build_training_graph(const Config& config, DataFacts data, std::in
 // The same for the forward passes that a family has built.
 TrainingGraph train_graph(const Config& config, ModelGraph model, DataFacts data, std::int64_t micro_batch);
 
-// The graph of one section alone, for commands that only need weights, with an adapter if one is given.
+// A graph with forward passes alone, for commands that only need weights; with an adapter if one is given.
 struct InferenceGraph {
   ModelGraph model;
   std::array<ValueId, 2> staging;
 };
-// `base`: the storage of the linear layers, none of which is trained here. `packed`: rows hold several samples.
+// `base`: the storage of the linear layers; no layer is trained here. `packed`: rows hold several samples.
 InferenceGraph build_evaluation_graph(const ModelConfig& model, std::int64_t tokens, std::int64_t bytes_per_token,
                                       std::int64_t batch, const AdapterSettings& adapter = {}, const FrozenBase& base = {},
                                       bool packed = false);

@@ -1,7 +1,6 @@
 // The contents of run.json: identity, state, prediction, measurement. `measured` never comes from the plan.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
@@ -35,7 +34,7 @@ struct RunReport {
   std::string command, status = "running";
   int exit_code = 0;
   std::string data_hash, parameters_hash, fault;  // fault: the deliberate error
-  std::optional<std::uintptr_t> arena_base = 0;   // 0 before it is mapped; nothing outside this process
+  std::optional<std::uintptr_t> arena_base = 0;   // 0 before it is mapped; absent for memory outside this process
   std::optional<EvaluationResult> validation;
   SampleCounts data;  // of the training data
   Bytes measured_arena, process_hwm;

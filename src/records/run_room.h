@@ -1,5 +1,5 @@
-// The check that the folder of a run has room for its files: the checkpoint, the weights, the averages, and once more the largest
-// of these, since a new version is written before the old one is replaced. All sizes are known before the first update.
+// The check that the folder of a run has room for its files: the checkpoint, the weights and the averages. The largest of them
+// counts twice, since a new version is written before the old one is replaced. All sizes are known before the first update.
 #pragma once
 
 #include <filesystem>

@@ -72,7 +72,7 @@ void for_each_whole_line(const File& file, Visit&& visit) {
   }
 }
 
-// The length of the file's start that stays, if all lines that stay are there and in order.
+// The length of the prefix that stays; nothing if a line that stays lies after the prefix, or is out of order.
 std::optional<std::int64_t> bytes_in_order(const File& file, std::int64_t updates, PerUpdate count) {
   std::int64_t keep = 0, last = -1;
   bool ended = false, in_order = true;
@@ -143,7 +143,7 @@ void cut_lines(const std::filesystem::path& path, std::int64_t updates, PerUpdat
   if (!lines) return;
   const std::optional<std::int64_t> keep = bytes_in_order(*lines, updates, count);
   std::error_code error;
-  const bool alone = std::filesystem::hard_link_count(path, error) == 1;  // a file with another name may belong to others
+  const bool alone = std::filesystem::hard_link_count(path, error) == 1;  // another link of the file may belong to others
   if (!keep || !alone) return put_in_order(*lines, path, updates, count);
   if (static_cast<std::int64_t>(std::filesystem::file_size(path, error)) == *keep && !error) return;
   std::filesystem::resize_file(path, static_cast<std::uintmax_t>(*keep), error);

@@ -13,7 +13,7 @@ namespace plimsoll {
 enum class PerUpdate { one, any };
 
 // Keeps the lines of updates up to `updates`, in order. Invalid lines, such as the torn end of a file, are dropped. `one`: the
-// last line of each update stays. A file in order with a single name is shortened in place, any other is replaced. An absent file
+// last line of each update stays. A file in order with one hard link is shortened in place, any other is replaced. An absent file
 // stays absent. data_error E-IO-WRITE if the file cannot be changed.
 void cut_lines(const std::filesystem::path& path, std::int64_t updates, PerUpdate count);
 

@@ -21,7 +21,7 @@ enum class OnResume : std::uint8_t {
   never,    // fixed: the checkpoint holds its value
   forced,   // affects samples, noise or arithmetic of the run: changes by force alone
   results,  // affects later numbers: changes if given anew; an edited file needs force
-  place,    // a place with compared contents, or for this process alone
+  place,    // a path whose contents are compared, or a place for this process alone
   free,     // no effect on results
 };
 
@@ -36,16 +36,16 @@ struct Setting {
   std::string name;            // as written, with its section: "train.micro_batch"
   std::string where;           // "run.toml:12", or the option
   std::filesystem::path base;  // of relative paths
-  bool typed = false;          // on the command line, where nobody writes quotes
+  bool typed = false;          // from the command line, where texts need no quotes
   SettingValue value;
-  std::string text;      // as typed
-  bool earlier = false;  // typed when the resumed run began: settings that are typed now count before it
+  std::string text;      // the value as written
+  bool earlier = false;  // typed when the resumed run began; settings that are typed now override it
 };
 
 // Every value of a TOML file in the order of its lines, and every empty table. E-CONFIG-FILE, E-CONFIG-SYNTAX.
 std::vector<Setting> read_settings(const std::filesystem::path& file);
 
-// Parses "a.b=c"; the key is empty without an equals sign.
+// Parses "a.b=c". Without a key before an equals sign, the key is empty and the value is the whole text.
 Change read_change(std::string_view assignment);
 
 // A change as a setting; its value is TOML, else text. E-CONFIG-SET without a key.

@@ -15,7 +15,7 @@
 namespace plimsoll {
 namespace {
 
-// One line of at most about 60 bytes, cut between characters.
+// One line of at most 60 bytes, cut between characters.
 std::string printable(std::string text) {
   for (char& c : text) {
     if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
@@ -61,7 +61,7 @@ std::string without_quotes(const Setting& setting) {
   return text != nullptr && parse_number(*text) ? ", without quotes" : "";
 }
 
-// "50%": a share of this machine's memory, or of the limit of its container.
+// "50%": a share of `all`, the memory of this machine or of its container, in whole pages.
 Bytes share_of_memory(const Setting& setting, const std::string& said, Bytes all) {
   const std::optional<double> percent = parse_number(said.substr(0, said.find_last_not_of(" %") + 1));
   if (percent && *percent > 0 && *percent <= 100) {

@@ -33,17 +33,25 @@ struct Divergence {
 };
 
 // The smoothed loss is an average with a half-life of 20 updates. The noise is the median deviation of single losses from it,
-// taken when it was lowest. From update 32 on:
+// taken when it was lowest. From the 32nd update on:
 //
-// - DIVERGED_ABOVE_START: in 50 updates in a row after the warm-up it was three times the noise above the mean of the first 10
-//   losses, or above the first loss and the cost of guessing.
-// - DIVERGED_FROM_BEST: in 60 updates in a row it was above its lowest value by 30 % of the progress made there, and by six times
-//   the noise.
+//   smoothed loss
+//    |                                    . .   3 noises above the start: DIVERGED_ABOVE_START
+//   start - - - - - - - - - - - - - - - - - -
+//    |     .                          .
+//    |        .                    .            30 % of (start - best), 6 noises above the best: DIVERGED_FROM_BEST
+//   best - - - - . - . - - . - . - - - - - -
+//    +---------------------------------------> updates
+//
+// - DIVERGED_ABOVE_START: for 50 updates in a row after the warm-up, the smoothed loss was above the start, the mean of the first
+//   10 losses, by three times the noise, or above both the first loss and the cost of guessing.
+// - DIVERGED_FROM_BEST: for 60 updates in a row, the smoothed loss was above its lowest value by 30 % of the progress made there,
+//   and by six times the noise.
 // - A spike is a loss whose distance from the smoothed one, or a norm whose logarithm, lies more than 6 deviations above the
 //   median of the 128 before it.
 class DivergenceWatch {
  public:
-  static constexpr int kMostInARow = 60;  // most updates before a divergence is certain
+  static constexpr int kMostInARow = 60;  // updates in a row after which any divergence is certain
 
   // `guessing`: the loss of a model without training.
   DivergenceWatch(std::int64_t warmup_updates, double guessing) : warmup_(warmup_updates), guessing_(guessing) {}

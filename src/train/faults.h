@@ -15,7 +15,7 @@ struct Faults {
     std::int64_t update = 0, micro = 0, times = 0;
   } overflow;
 
-  // The factor on the gradient of a micro-step.
+  // The factor on the gradient of a micro-step. Counts down the times of the overflow.
   double weight(std::int64_t update, std::int64_t micro);
 };
 

@@ -155,7 +155,7 @@ void Trainer::keep_prefetching() {
   while (prefetcher_->pending() < Prefetcher::kDepth) prefetcher_->submit(ahead_.next());
 }
 
-// Reads data before parameters change: updates run after the last micro-batch of a window.
+// Runs `work`, which reads data. If it fails, the parameters are whole: the update runs after the last micro-batch of a window.
 template <class Work>
 void Trainer::read_data(const Work& work) {
   try {
@@ -174,7 +174,7 @@ void Trainer::feed_micro(double scale) {
     step[1] = static_cast<std::uint32_t>(micro_in_window_ + static_cast<std::int64_t>(i));
   }
   for (Fed& fed : group_) {
-    // The address may change: a device may wait for the data fed before.
+    // The address may change, since a device may still read the previous data.
     for (std::size_t i = 0; i < fed.values.size(); ++i) fed.fields[i].view.data = executor_.view(fed.values[i]).data;
     read_data([&] {
       prefetcher_->take(fed.fields);
@@ -202,7 +202,7 @@ void Trainer::feed_update(std::int64_t update) {
   scalars[ops::kInverseScale] = scale_ ? 1 / scale_->scale() : 1;
 }
 
-// With several rounds a window, the sums of small gradients are in memory after each round.
+// Finds the small accumulators in memory. They are checked after each round of a window with several rounds.
 void Trainer::find_watched() {
   constexpr std::int64_t kMostElements = 1 << 14;
   if (plan_.decisions.window().rounds() == 1) return;
@@ -231,7 +231,8 @@ bool Trainer::finite_so_far() const {
   });
 }
 
-// Returns true if the gradient is finite. If not, a loss scale leaves the parameters alone and skips the rest of the window.
+// Returns true if loss and gradient are finite. With a loss scale, a window that overflows leaves the parameters unchanged and
+// ends after the first round that shows it.
 bool Trainer::run_window() {
   const double scale = scale_ ? scale_->scale() : 1;
   const std::int64_t update = progress_.updates + 1;

@@ -47,8 +47,8 @@ struct Moments {
   std::vector<float> scales;
 };
 
-// Mean square relative error of one rounding: p (1 - p) times the squared distance of neighbours, where p is the position of the
-// decayed number between them; averaged over a binade of log-uniform numbers.
+// Mean square relative error of one rounding, averaged over a binade of log-uniform numbers. A rounding has the variance
+// p (1 - p) times the squared distance of neighbours; p is the position of the decayed number between them.
 double variance_of_one(double decay, double distance) {
   constexpr int kSteps = 100000;
   double sum = 0;

@@ -108,7 +108,7 @@ Error broken_by(const Trial& trial) {
 
 }  // namespace
 
-// A child that ends early is independent of the budget.
+// E-CHILD shares the exit code of a lack of room, but says nothing about the budget.
 bool Trial::fits() const {
   const std::initializer_list<std::string_view> rooms{"E-DISK-SIZE", "E-DISK-FULL", "E-HOST-SIZE"};
   const bool no_room = std::any_of(rooms.begin(), rooms.end(), [&](std::string_view room) { return said.starts_with(room); });

@@ -44,8 +44,8 @@ struct Trial {
 
 class Trials {
  public:
-  // Trials of a configuration. Runs are below `folder` and replace files with their names. `tell` gets each run in advance.
-  // During this object's life an interrupt ends the present trial and then all of them.
+  // Trials of a configuration. Runs are below `folder` and replace files with their names. `tell` gets the name of each
+  // run in advance. During this object's life an interrupt ends the present trial and then all of them.
   Trials(const Config& config, std::filesystem::path folder, std::function<void(const std::string&)> tell);
   ~Trials();
   Trials(const Trials&) = delete;

@@ -191,7 +191,7 @@ class Verification {
       }
       // If the loss bends within one step, a shorter or a longer one shows its slope.
       std::optional<double> least;
-      std::optional<Trial> odd;  // a trial that failed to show it
+      std::optional<Trial> odd;  // a trial that did not run
       for (const double change : {kChange, kChange / 8, kChange * 8}) {
         const auto moved = slope_error(at, group, change / sums.reference, odd);
         if (!moved) continue;
@@ -226,7 +226,7 @@ class Verification {
     return change / expected - 1;
   }
 
-  // Gradients of the second window, which show remains of the first one.
+  // The relative differences between two trials. Gradients are those of the second window, where remains of the first would show.
   struct Agreement {
     double gradient = 0, loss = 0;
     bool schedule = true;
@@ -269,7 +269,8 @@ class Verification {
     clipped_splits();
   }
 
-  // Clipping applies to the window. The limit lies below the norm of each micro-step, found from windows of one each.
+  // Clipping applies to the window. The limit lies below the norm of each micro-step, which a window of that
+  // micro-step alone shows.
   void clipped_splits() {
     const std::string what = fmt::format("{} x {} samples, clipped", several_, samples_ / several_);
     const Trial alone = trials_.run(showing_gradient("alone", samples_ / several_, 1, static_cast<int>(2 * several_)));
@@ -393,7 +394,7 @@ class Verification {
     add("control", "noise that is the same at each update", !right(fixed), text(fixed), "is noticed", "");
   }
 
-  // The user's optimizer and precision yield equal bits under every plan.
+  // Checks that the user's optimizer and precision yield equal bits under every plan.
   void bits() {
     const Trial first = trials_.run(with_split("first"));
     if (!ran(first, "bits", "a run")) return;
@@ -444,7 +445,7 @@ class Verification {
     return trials_.run(least);
   }
 
-  // Includes activations if the model has enough blocks.
+  // A trial with all values on a disk, activations included if the model has enough blocks.
   Trial on_disk() const {
     const Trial all = on_disk({{"plan.activations", "disk"}});
     return all.said.starts_with("E-PLAN-ACTIVATIONS") ? on_disk({}) : all;
@@ -456,8 +457,8 @@ class Verification {
     return trials_.run(disk);
   }
 
-  // The decay for the rounding test, that of the optimizer if possible. Below kFastest too few roundings are left for statistics
-  // (none at 1/2).
+  // The decay for the rounding test: the optimizer's, if it is slow enough. Below kFastest, too few roundings remain for
+  // statistics (none at 1/2).
   double state_decay() const {
     constexpr double kFastest = 0.9, kUsual = 0.95;
     const OptimizerChoice& optimizer = config_.optimizer;
@@ -490,9 +491,9 @@ class Verification {
   const std::function<void(const Check&)>& hear_;
   Trials trials_;
   Verdict verdict_;
-  std::int64_t samples_ = 2, several_ = 2;  // samples of a window; its micro-steps if several
-  std::optional<Trial> whole_, clipped_;    // correct windows: of the fewest micro-steps that fit; of several with a clip
-  std::vector<double> micro_norms_;         // of each of the several micro-steps
+  std::int64_t samples_ = 2, several_ = 2;  // samples of a window; micro-steps of a split window
+  std::optional<Trial> whole_, clipped_;    // correct trials: the one with the fewest micro-steps; a split one with a clip
+  std::vector<double> micro_norms_;         // gradient norms of the micro-steps of a split window
   double clip_ = 0;
   int controls_ = 0;
 };

@@ -24,8 +24,8 @@ struct Instance {
   double update_seconds(double micro_step) const { return static_cast<double>(micro_steps) * micro_step + rest_seconds; }
 };
 
-// `where` names the text in errors. Throws data_error E-INSTANCE for text that is no JSON, another schema, an unknown id, a
-// negative or too large size, and a value that is read before it is made or made twice.
+// `where` names the text in errors. Throws data_error E-INSTANCE for text that is no JSON, another schema, an unknown id and
+// a negative or too large size. The same for a value that is made twice, or read before it is made.
 Instance read_instance(std::string_view text, const std::string& where);
 
 }  // namespace plimsoll::replays

@@ -1,5 +1,5 @@
 // The training graph without recomputation, in the form of an instance: values and nodes numbered in the order of execution,
-// feeding and fetching as nodes, equal kernels as one kind. Each value is made once; persistent values exist from the begin.
+// feeding and fetching as nodes, equal kernels as one kind. Each value is made once; persistent values exist from the beginning.
 #pragma once
 
 #include <cstdint>
