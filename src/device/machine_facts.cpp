@@ -10,7 +10,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <fstream>
-#include <limits>
 #include <optional>
 #include <sstream>
 #include <string_view>

@@ -1,7 +1,5 @@
 #include "device/disk/page_file.h"
 
-#include <fmt/core.h>
-
 #include <algorithm>
 #include <utility>
 
