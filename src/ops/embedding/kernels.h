@@ -46,7 +46,7 @@ void embedding_position_gradient(const EmbeddingShape& shape, std::int64_t rows,
 
 // Gives rows of a table slots, in the order of their first tokens. map [rows + 1]: slot + 1 of each row, or 0, and last the
 // number of slots. Writes the slot of each token to out [tokens]; -1 for the token `padding`. Returns the new number of slots,
-// possibly above `slots`; slots past that are not given.
+// or slots + 1 if these do not suffice; `out` is then incomplete.
 std::int64_t give_slots(std::int64_t tokens, std::int64_t rows, std::int64_t slots, const std::int32_t* token, std::int32_t* map,
                         std::int32_t* out, std::int64_t padding = -1);
 // Adds rows[slot of a row] to each row with a slot, in the elements [begin, begin + count) of a table of `width` columns. `sum`

@@ -6,8 +6,8 @@
 
 namespace plimsoll::cuda {
 
-// The rules of an optimizer, with the numbers that an update's scalars and its clip coefficient lead to. Where the CPU multiplies
-// and adds in one, so do they; nothing else may be contracted.
+// The rules of an optimizer, with numbers computed from an update's scalars and its clip coefficient. They fuse multiplications
+// and additions exactly where the CPU does; nothing else may be contracted.
 struct AdamWRule {
   using Attributes = ops::AdamWAttributes;
   static constexpr int kStates = 2;
@@ -71,7 +71,7 @@ struct SgdRule {
             a.nesterov,
             scalars[ops::kUpdate] == 1};
   }
-  // A first update must not take what the buffer held before, which may be NaN.
+  // A first update must not read the buffer, which may contain NaN.
   __device__ __forceinline__ void operator()(float g, float& p, float (&states)[1]) const {
     const float d = fmaf(decay, p, taken(g));
     if constexpr (kMomentum) {

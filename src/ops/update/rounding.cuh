@@ -19,7 +19,7 @@ __host__ __device__ __forceinline__ Bf16 round_by(float x, std::uint32_t word) {
 }
 
 struct Rounding {
-  std::array<std::uint32_t, 2> key{};  // zeros: to the nearest, away from zero where both are as near
+  std::array<std::uint32_t, 2> key{};  // zeros: rounds to the nearest, ties away from zero
   std::array<std::uint32_t, 2> update{};
 
   // The words of elements 4 group to 4 group + 3. `stream`: 0, or kSecondStream.
