@@ -38,8 +38,8 @@ class PageFile final : public TierStore {
     MovingPiece::Copy copy;  // for transfers from and to memory of a device; null: of the host
   };
 
-  // Throws data_error E-DISK-FOLDER if the folder takes no file, E-DISK-FULL if the disk has no room, E-DISK-IO if a thread
-  // cannot start or the kernel refuses io_uring, and E-MEM-ARENA if there is no memory for the staging.
+  // Throws data_error E-DISK-FOLDER if the folder takes no file, E-DISK-FULL if the disk has no room, and E-DISK-IO if a thread
+  // cannot start or the kernel refuses io_uring. Throws E-MEM-ARENA if there is no memory for the staging.
   PageFile(const std::filesystem::path& folder, const Sizes& sizes, std::vector<Piece> pieces);
   PageFile(const PageFile&) = delete;
   PageFile& operator=(const PageFile&) = delete;

@@ -206,7 +206,7 @@ __global__ void __launch_bounds__(kTileThreads) size_kernel(const __grid_constan
 
 template <class P, class G, class V>
 struct Step {
-  std::int64_t n, first;  // elements of the range, and where it begins
+  std::int64_t n, first;  // elements of the range, and the first of them
   std::int64_t all;       // elements of the parameter
   P* p;
   float* average;  // null: none

@@ -71,7 +71,7 @@ class Unit {
   }
   __device__ __forceinline__ bool inside(std::int64_t row) const { return begin_in(row) >= s_.begin && end_in(row) <= s_.end; }
 
-  // Begins with the sums of earlier ranges, for columns of which they had a row.
+  // Begins with the sums of earlier ranges, for columns with a row in them.
   __device__ __forceinline__ void go_on() {
 #pragma unroll
     for (int e = 0; e < 4; ++e) {

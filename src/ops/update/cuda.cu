@@ -101,7 +101,7 @@ struct State {
 template <class Rule, class P, class G, class S>
 struct Update {
   typename Rule::Attributes attributes;
-  std::int64_t n, first;  // elements of the range, and where it begins
+  std::int64_t n, first;  // elements of the range, and the first of them
   P* p;
   State<S> states[2];
   float* average;  // null: none

@@ -125,7 +125,7 @@ class NoiseWords {
   HWY_INLINE Noise second(std::int64_t i) const { return {hn::LoadU(U32(), words_[1] + i), hn::Zero(U32())}; }
 
  private:
-  static constexpr std::uint32_t kSecond = 0x80000000u;  // no run has so many updates
+  static constexpr std::uint32_t kSecond = 0x80000000u;  // above any number of updates
   static PhiloxStream stream(const StochasticRounding& rounding, std::uint32_t which) {
     return {rounding.key, static_cast<std::uint32_t>(rounding.update), static_cast<std::uint32_t>(rounding.update >> 32) ^ which};
   }
@@ -328,7 +328,7 @@ void lion(std::int64_t n, StateNumbers p, StateNumbers m, ConstElements g, const
   const auto update = [=](Floats gradient, Floats& parameter, Floats& first) HWY_ATTR {
     const Floats d = hn::Sub(taken(gradient), first);
     const Floats direction = hn::MulAdd(set(blend1), d, first);
-    // No step where the direction is 0; NaN where it is NaN.
+    // No step if the direction is 0; NaN if it is NaN.
     const Floats move = hn::IfThenZeroElse(hn::Eq(direction, set(0)), hn::CopySign(set(size), direction));
     const Floats next = hn::Sub(hn::Mul(parameter, set(keep)), move);
     parameter = hn::IfThenElse(hn::IsNaN(direction), direction, next);

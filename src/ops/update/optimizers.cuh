@@ -46,7 +46,7 @@ struct LionRule {
     return {taken, static_cast<float>(1 - lr * a.weight_decay), static_cast<float>(lr),
             static_cast<float>(1 - scalars[ops::kMomentum]), static_cast<float>(1 - a.beta2)};
   }
-  // No step where the direction is 0; NaN where it is NaN.
+  // No step if the direction is 0; NaN if it is NaN.
   __device__ __forceinline__ void operator()(float g, float& p, float (&states)[1]) const {
     const float d = taken(g) - states[0], direction = fmaf(blend1, d, states[0]);
     const float move = direction == 0 ? 0.0f : copysignf(size, direction);

@@ -30,7 +30,7 @@ struct Rounding {
     return philox4x32(
         key, {static_cast<std::uint32_t>(counter), static_cast<std::uint32_t>(counter >> 32), update[0], update[1] ^ stream});
   }
-  static constexpr std::uint32_t kSecondStream = 0x80000000u;  // no run has so many updates
+  static constexpr std::uint32_t kSecondStream = 0x80000000u;  // above any number of updates
 };
 
 }  // namespace plimsoll::cuda
