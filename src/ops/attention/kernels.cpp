@@ -263,8 +263,8 @@ HWY_NOINLINE void forward_block(const ForwardCall& call, const QueryBlock& block
 }
 
 // Task t is one block of queries of one head. The last blocks come first, because they see most keys:
-//   task           0 .. heads - 1     heads .. 2 heads - 1     ...
-//   query block    last               last but one             ...
+//   task           0 .. h - 1     h .. 2 h - 1     ...      ; h: heads of all samples
+//   query block    last           last but one     ...
 HWY_INLINE QueryBlock query_block(const AttentionShape& shape, std::int64_t task) {
   const std::int64_t heads = shape.batch * shape.heads, blocks = ceil_div(shape.tokens, kQueryBlock);
   const std::int64_t block = blocks - 1 - task / heads, head = task % heads;

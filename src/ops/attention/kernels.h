@@ -35,8 +35,7 @@ struct AttentionRows {
 };
 
 // Dropout on the probabilities. The mask is a function of counters and is never stored. With element = (head * tokens + query) *
-// tokens
-// + key, word element % 4 of philox4x32(key, {element / 4 low, element / 4 high, sample, epoch}) keeps the probability if
+// tokens + key, word element % 4 of philox4x32(key, {element / 4 low, element / 4 high, sample, epoch}) keeps the probability if
 // unit_float(word) >= probability. Kept ones are multiplied by 1 / (1 - probability). With sample_ids of tokens, query and key
 // are positions in the query's sample.
 struct AttentionDropout {

@@ -20,8 +20,8 @@ struct CudaFactoredShape {
   std::int64_t elements() const { return rows * columns; }
 };
 
-// Scratch of update_variance for a matrix: the blend of variances, the sums of each strip of a row, the sums by lane of a strip
-// that is cut at a multiple of kNormTile elements, and the sums of each column over tiles of rows.
+// Scratch of update_variance for a matrix: the blend of variances, the sums of each strip of a row, and the sums of each column
+// over tiles of rows. A strip that is cut at a multiple of kNormTile elements also has sums by lane.
 struct CudaVarianceLayout {
   std::int64_t tile;  // rows of a tile: fewer for matrices of few rows, so that there are enough warps
   std::int64_t tiles, strips;

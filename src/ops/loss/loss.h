@@ -10,8 +10,8 @@
 
 namespace plimsoll::ops {
 
-// With logits x of V tokens, L = logsumexp(x) and target t, a token's loss is L - (1 - s) x[t] - s mean(x) + z L^2, where
-// s = label_smoothing (Szegedy et al., 2016, as in PyTorch) and z = z_loss (de Brebisson and Vincent, 2016; PaLM).
+// A token has logits x over the vocabulary, L = logsumexp(x) and a target t. Its loss is L - (1 - s) x[t] - s mean(x) + z L^2.
+// s is label_smoothing (Szegedy et al., 2016, as in PyTorch), z is z_loss (de Brebisson and Vincent, 2016; PaLM).
 struct LossAttributes {
   double label_smoothing = 0, z_loss = 0;
   bool accumulate = false;                        // backward: the last input is the accumulator of d_w, updated in place
