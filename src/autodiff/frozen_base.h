@@ -1,6 +1,6 @@
 // The storage of frozen matrices, as a rewrite of a forward graph after freezing and before gradients. A matrix becomes bf16 or
-// blocks if all its readers support that (OpDef::reads_stored). Norms, biases, embeddings and heads stay as they are, unless the
-// base keeps the form of its file.
+// blocks if all its readers support that (OpDef::reads_stored). Norms and biases keep their type. So do embeddings and heads,
+// unless the base keeps the form of its file.
 #pragma once
 
 #include <cstddef>
@@ -34,7 +34,7 @@ struct FrozenBase {
 // The matrices of linear layers that are frozen or may be.
 std::vector<ValueId> linear_matrices(const Graph& graph);
 
-// Stores frozen matrices in this form, for `file` also frozen tables. Returns the number of matrices.
+// Stores frozen matrices in the form of `base`; for `file` this includes frozen tables. Returns the number of matrices.
 std::size_t store_base(Graph& graph, const FrozenBase& base);
 // The same for a graph without training: all matrices count as frozen.
 void freeze_base(Graph& graph, const FrozenBase& base);

@@ -183,10 +183,6 @@ class Precision {
   std::vector<std::pair<ValueId, ValueId>> counts_;  // gradients in fp16, and their counts of small numbers
 };
 
-}  // namespace
-
-namespace {
-
 // The parameters of two or more axes whose readers all fit: fits(node, input). Statistics keep their declared storage; adapters
 // are fp32.
 template <class Fits>

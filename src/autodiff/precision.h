@@ -13,8 +13,8 @@
 
 namespace plimsoll {
 
-// The share of a window's gradients that fp16 could not hold. The gradient of the logits is rounded within the head and does not
-// count.
+// Counts of zeros and subnormal numbers in a window's fp16 gradients, which show underflow. The gradient of the logits is rounded
+// within the head and does not count.
 struct UnderflowMeter {
   std::vector<std::string> gradients;  // their names
   ValueId report;                      // f64[ops::kCounts gradients], fetched after each update

@@ -125,7 +125,7 @@ class Backward : public GradientContext {
 
   bool is_narrow(ValueId parameter) const { return narrow_.contains(parameter); }
 
-  // Ops other than products add to an accumulator in fp32, in a step of their own.
+  // Only gradients of products may be summed in 16 bits: all other ops add to an fp32 accumulator.
   void find_narrow() {
     if (settings_.gradients == DType::f32) return;
     const std::vector<ValueId> found = read_by_products(builder_.graph());

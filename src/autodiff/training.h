@@ -16,7 +16,7 @@ inline constexpr const char* kAverageName = "ema";
 struct OptimizerSettings {
   enum class Kind { adamw, sgd, lion, adafactor } kind = Kind::adamw;
   double beta2 = 0.95, epsilon = 1e-8;  // beta2: also of lion
-  bool momentum = false;                // of sgd; its value is fed, like AdamW's first beta
+  bool momentum = false;                // of sgd; the factor is fed, like AdamW's first beta
   bool nesterov = false;
   double weight_decay = 0;
   // matrices: two or more axes; no_embeddings: matrices without embeddings.
@@ -50,7 +50,7 @@ constexpr bool has_state(OptimizerSettings::Kind kind, bool momentum) {
 // Sums of squares: of the gradient (times the loss scale), of the parameter before the update, and of its change before rounding.
 enum Reported : std::size_t { kGradientSquares, kParameterSquares, kStepSquares, kReported };
 
-// The output of a loss op in the section `micro`. The persistent value `total` sums it over a window.
+// The output of a loss op in the section `micro`; `total` names the persistent value of its sum over a window.
 struct LossRoot {
   ValueId losses;
   std::string total = "loss.total";
@@ -61,12 +61,12 @@ struct TrainingValues {
   std::vector<ValueId> loss_totals;  // f64[1] each, persistent: by root, the sum of the window's losses
   ValueId update_scalars;            // f64[kUpdateScalars], fed before each update
   ValueId gradient_norm;             // f64[1], fetched after each update
-  ValueId report;                    // f64[kReported n], fetched after each update: the sums of each of the n `reported`
+  ValueId report;                    // f64[kReported n], fetched after each update: the sums of squares of the n `reported`
   ValueId step;                   // u32[2], fed before each micro-step: numbers of update and micro-step; invalid without noise
   std::vector<ValueId> reported;  // parameters
 };
 
-// Appends backward, accumulators and update in place. The gradient is that of the sum of all roots, each scaled by its loss op.
+// Adds the backward pass, accumulators and the update to the graph. The loss is the sum of all roots, each scaled by its loss op.
 // Existing update nodes run after the optimizer, on its results. `accumulation`: micro-steps of a window; 0: unknown.
 TrainingValues add_training(Graph& graph, std::vector<LossRoot> losses, const OptimizerSettings& optimizer,
                             std::int64_t accumulation);

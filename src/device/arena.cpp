@@ -47,25 +47,26 @@ Arena::Arena(Bytes size, Bytes beyond) : size_(size), mapped_(align_up(size + be
 
 Arena::~Arena() { munmap(reservation_, reserved_); }
 
-// The bytes after the last whole huge page, cut out of one: pages that lie side by side in physical memory as well are one entry
-// of a device's list, and a virtual disk moves them nearly twice as fast as scattered ones. What is cut off goes back to the
-// system at once. A whole huge page follows, so that the process has at no time more than it will have. False where the system
-// refuses what an arena needs; where it has no huge pages, nothing comes of it.
+// Cuts the tail, the bytes after the last whole huge page, out of one more huge page. The rest goes back to the system at once:
+//   | huge page | huge page | tail |  rest  |
+// The pages of the tail are then contiguous in physical memory. They are one entry of a device's list, and a virtual disk moves
+// them nearly twice as fast as scattered pages. The tail is made before touch(), so the process never has more memory than at the
+// end. Without huge pages this has no effect. Returns false if the system refuses memory that the arena needs.
 bool Arena::lay_tail() const {
   const std::int64_t whole = mapped_.n / kHugePage * kHugePage, tail = mapped_.n - whole;
   if (whole == 0 || tail == 0) return true;
   std::byte* const page = base_ + whole;
   if (mprotect(page, kHugePage, PROT_READ | PROT_WRITE) != 0) return false;
   madvise(page, kHugePage, MADV_HUGEPAGE);
-  // Zeros would be taken away when the page is split.
+  // The kernel drops pages of zeros when it splits a huge page.
   for (std::int64_t at = 0; at < tail; at += kPage.n) page[at] = std::byte{1};
   const auto rest = static_cast<std::size_t>(kHugePage - tail);
   if (madvise(page + tail, rest, MADV_DONTNEED) != 0 || mprotect(page + tail, rest, PROT_NONE) != 0) return false;
-  madvise(page, static_cast<std::size_t>(kPage.n), MADV_COLD);  // of a part of it: the kernel splits what is mapped no more
+  madvise(page, static_cast<std::size_t>(kPage.n), MADV_COLD);  // advice for a part: the kernel splits the page
   return true;
 }
 
-// By all threads: a single one faults huge pages in at a fraction of the rate.
+// All threads touch pages: a single one faults huge pages in at a fraction of the rate.
 void Arena::touch() const {
   const std::int64_t pieces = ceil_div(mapped_.n, kHugePage);
   cpu::parallel_for(pieces, [&](std::int64_t piece) {

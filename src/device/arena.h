@@ -1,5 +1,5 @@
-// One arena of a tier: mapped once, of exact length, between inaccessible guard pages, in huge pages where the kernel has them,
-// and touched in full before the first instruction, so that the process cannot grow later. Nothing else in a run allocates
+// The arena of a tier: mapped once with exact length, between inaccessible guard pages, in huge pages if the kernel has them. It
+// is touched in full before the first instruction, so that the process cannot grow later. Nothing else in a run allocates
 // tensors.
 #pragma once
 
@@ -12,8 +12,7 @@ namespace plimsoll {
 
 class Arena {
  public:
-  // `beyond`: bytes past the end that belong to the mapping as well, for the audit. Throws E-MEM-ARENA (exit 3) where the system
-  // refuses the memory.
+  // `beyond`: bytes mapped past the end, for the audit. Throws E-MEM-ARENA (exit 3) if the system refuses the memory.
   explicit Arena(Bytes size, Bytes beyond = {});
   ~Arena();
   Arena(const Arena&) = delete;

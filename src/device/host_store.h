@@ -1,5 +1,5 @@
-// The memory of a host behind a device that computes: one arena, with two threads that copy beside the kernels, one each way, as
-// the copy engines of a device do.
+// The memory of a host as a tier of a simulated device: one arena, and one thread per direction that copies next to the kernels,
+// like the copy engines of a device.
 #pragma once
 
 #include <condition_variable>
@@ -16,7 +16,7 @@ namespace plimsoll {
 
 class HostStore final : public TierStore {
  public:
-  // Numbers of events are smaller than `events`. Throws E-MEM-ARENA where the system refuses the memory, E-DISK-IO where a thread
+  // Numbers of events are smaller than `events`. Throws E-MEM-ARENA if the system refuses the memory, E-DISK-IO if a thread
   // cannot start.
   HostStore(Bytes size, std::size_t events, const std::vector<Piece>& pieces);
   ~HostStore() override;
@@ -54,7 +54,7 @@ class HostStore final : public TierStore {
 
   Arena arena_;
   std::vector<HeldPiece> pieces_;  // by offset
-  std::mutex mutex_;               // of all below
+  std::mutex mutex_;               // guards all below
   std::condition_variable wake_, done_;
   std::vector<char> busy_;  // by event
   bool stop_ = false;

@@ -1,5 +1,5 @@
-// A tier behind links of a given rate: its transfers are over no sooner than the links allow, each link with one lane in and one
-// out, each lane in the order of its starts. With it a machine shows how another one would wait.
+// A tier over links of a given rate, which shows on this machine how another one would wait. A transfer ends no sooner than the
+// links allow. Each link has one lane in and one out; a lane works in the order of its starts.
 #pragma once
 
 #include <memory>
@@ -9,10 +9,10 @@
 
 namespace plimsoll {
 
-// Shared by the tiers behind it.
+// Shared by the tiers that the link leads to.
 struct LinkLimit {
-  double bytes_per_second = 0;   // of each way
-  double free_seconds[2]{0, 0};  // when the lane in, out is free
+  double bytes_per_second = 0;   // per direction, above 0
+  double free_seconds[2]{0, 0};  // seconds_now() at which the lanes in and out become free
 };
 
 class LimitedStore final : public TierStore {

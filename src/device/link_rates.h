@@ -1,9 +1,9 @@
-// How fast the links of a simulated device are.
+// The rates of a simulated device's links.
 #pragma once
 
 namespace plimsoll {
 
-// Bytes per second each way; 0: as they can.
+// Bytes per second and direction; 0: no limit.
 struct LinkRates {
   double host = 0, disk = 0;
 

@@ -10,7 +10,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <fstream>
-#include <limits>
 #include <optional>
 #include <sstream>
 #include <string_view>
@@ -38,7 +37,7 @@ std::optional<std::int64_t> number(std::string_view text) {
   return value;
 }
 
-// The number behind `key` at the start of a line.
+// The number after `key` in the first line that begins with it.
 std::optional<std::int64_t> field(const std::string& text, std::string_view key) {
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) {
@@ -67,11 +66,11 @@ namespace {
 
 // Better targets have lower bits.
 std::string highway_target() {
-  const std::int64_t supported = hwy::SupportedTargets() & HWY_TARGETS;  // of those that kernels were compiled for
+  const std::int64_t supported = hwy::SupportedTargets() & HWY_TARGETS;  // the targets of the compiled kernels
   return hwy::TargetName(supported & -supported);
 }
 
-// The linker's hash of this executable, from its notes; empty where it wrote none.
+// The linker's hash of this executable, from its notes; empty if there is none.
 std::string build_id() {
   std::string id;
   const auto visit = [](dl_phdr_info* info, std::size_t, void* to) {
@@ -103,10 +102,10 @@ std::string build_name() {
   return fmt::format("{} {}", PLIMSOLL_VERSION, ignored ? 0 : size);
 }
 
-// One group of a container's hierarchy, with limit and use. Names are those of version 2 or 1 of the interface.
+// A control group with the limit and the use of its memory. File names differ between versions 2 and 1 of the interface.
 struct Group {
   fs::path folder;
-  bool second = true;
+  bool second = true;  // version 2
 
   std::optional<std::int64_t> limit() const {
     return number(read_kernel_file(folder / (second ? "memory.max" : "memory.limit_in_bytes")));
@@ -123,8 +122,8 @@ struct Group {
   }
 };
 
-// The group of this process and all above it: each of them may set a limit. Inside a container the path may lie outside what is
-// mounted; then the mount is the container's own group.
+// The group of this process and all groups above it, each of which may set a limit. Inside a container the path of the group may
+// not be mounted; the mount point is then the container's own group.
 std::vector<Group> groups(const fs::path& root) {
   std::vector<Group> found;
   std::istringstream lines(read_kernel_file(root / "proc/self/cgroup"));
@@ -144,7 +143,7 @@ std::vector<Group> groups(const fs::path& root) {
   return found;
 }
 
-// Limits at or past this are "none", as version 1 writes it.
+// Version 1 writes numbers from here on for "no limit".
 constexpr std::int64_t kNoLimit = std::int64_t{1} << 60;
 
 template <class Left>

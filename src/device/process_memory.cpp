@@ -14,12 +14,12 @@
 namespace plimsoll {
 namespace {
 
-// The number behind `name`, which begins a line, one character after the other.
+// Reads a text character by character and finds the number after `name` at the start of a line.
 class FieldReader {
  public:
   explicit FieldReader(std::string_view name) : name_(name) {}
 
-  // True: the number is complete.
+  // Returns true when the number is complete.
   bool take(char letter) {
     if (letter == '\n') {
       matched_ = 0, other_ = false;
@@ -34,17 +34,17 @@ class FieldReader {
     value_ = (value_ < 0 ? 0 : value_ * 10) + (letter - '0');
     return false;
   }
-  // Negative where there is none.
+  // Negative if there is none.
   std::int64_t value() const { return value_; }
 
  private:
   std::string_view name_;
   std::size_t matched_ = 0;
-  bool other_ = false;  // the line is another field's
+  bool other_ = false;  // the line belongs to another field
   std::int64_t value_ = -1;
 };
 
-// By plain reads: a stream would allocate.
+// Plain reads, because a stream would allocate.
 std::optional<Bytes> field(const char* file, std::string_view name) {
   const int fd = open(file, O_RDONLY | O_CLOEXEC);
   if (fd < 0) return std::nullopt;

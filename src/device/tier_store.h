@@ -1,5 +1,5 @@
-// The values on a tier past the one that computes: pieces at fixed offsets. They move in parallel to the kernels; a wait names
-// the number of their event.
+// The values of a tier past the first, in pieces at fixed offsets. Transfers of pieces run next to the kernels; each has the
+// number of an event, on which the caller waits.
 #pragma once
 
 #include <algorithm>
@@ -26,27 +26,27 @@ class TierStore {
 
   virtual ~TierStore() = default;
 
-  // Starts a transfer of the piece at `offset`; memory belongs to it until `wait` returns. A piece that was never written reads
-  // as zeros.
+  // Starts a transfer of the piece at `offset`. The caller leaves the memory alone until `wait` returns. A piece that was never
+  // written reads as zeros.
   virtual void start_read(std::uint32_t event, Bytes offset, std::span<std::byte> to) = 0;
   virtual void start_write(std::uint32_t event, Bytes offset, std::span<const std::byte> from) = 0;
-  // Until the transfer with that event is over. Throws what ended it.
+  // Returns when the transfer of this event is over. Throws the error of a failed transfer.
   virtual void wait(std::uint32_t event) = 0;
 
-  // The pieces within [offset, offset + bytes), in order, by the caller alone: for checkpoints.
+  // Passes the pieces within [offset, offset + bytes) in order, on the caller's thread; for checkpoints.
   virtual void read(Bytes offset, Bytes bytes, const std::function<void(std::span<const std::byte>)>& sink) = 0;
   virtual void write(Bytes offset, Bytes bytes, const std::function<void(std::span<std::byte>)>& source) = 0;
 
-  // The end of the highest piece that was written, up to the alignment, and the bytes of all pieces that were.
+  // The aligned end of the highest written piece, and the sum of the aligned bytes of all written pieces.
   virtual Bytes height() const = 0;
   virtual Bytes written() const = 0;
   // Bytes of all writes until now, in whole blocks: the wear of a disk. 0 for a tier that does not wear.
   virtual Bytes wear() const { return {}; }
-  // Who moves its pieces; nothing where that is no choice.
+  // The engine that moves pieces; absent if a tier has only one.
   virtual std::optional<TransferEngine> transfers() const { return {}; }
 };
 
-// The two figures above for pieces by offset, each with `written`.
+// height() and written() of a list of pieces, each with a flag `written`.
 template <class Pieces>
 Bytes height_of(const Pieces& pieces) {
   Bytes top;
@@ -63,7 +63,7 @@ Bytes written_of(const Pieces& pieces) {
   }
   return sum;
 }
-// The piece that begins there.
+// The piece that begins at `offset`; `pieces` are sorted by offset.
 template <class Pieces>
 auto& piece_at(Pieces& pieces, Bytes offset) {
   const auto found = std::lower_bound(pieces.begin(), pieces.end(), offset,

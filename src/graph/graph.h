@@ -1,5 +1,5 @@
 // The one intermediate representation: typed values, each produced once, and the nodes that produce them, in an executable order.
-// A training step has the sections `micro` (runs k times) and `update` (runs once); `evaluate` and `generate` are forward only.
+// A training step has the sections `micro` (runs k times) and `update` (runs once); each forward pass has a section of its own.
 // Persistent values (parameters, accumulators, optimizer state, staging) live across steps and belong to no section.
 #pragma once
 
@@ -32,9 +32,9 @@ constexpr Section forward_section(std::size_t pass) {
   return static_cast<Section>(static_cast<std::size_t>(Section::forward) + pass);
 }
 
-// A pass that changes no parameter: an evaluation, a generation.
+// A pass that changes no parameter, for example an evaluation or a generation.
 struct ForwardPass {
-  std::string name;   // of the pass, its section and its phase
+  std::string name;   // name of the pass, its section and its phase
   bool sums = false;  // adds up over its runs: the first run writes, later ones add
 };
 
@@ -50,8 +50,8 @@ enum class Role : std::uint8_t {
   gradient,
   recomputed,
   output,
-  cache,     // of generation: values of earlier tokens for later ones
-  statistic  // with its sums over a window: small, and always in tier 0
+  cache,     // values of earlier tokens that generation reads for later ones
+  statistic  // a statistic or its sums over a window: small, always in tier 0
 };
 std::string_view name(Role role);
 
@@ -93,8 +93,8 @@ struct Value {
   ValueType type;  // logical shape and storage dtype
   Role role = Role::activation;
   std::optional<Section> section;  // empty: persistent, lives across steps
-  std::uint8_t tier = 0;           // of a persistent value; 0: the tier of the kernels
-  NodeId producer;                 // invalid: persistent, or fed from outside at the start of its section
+  std::uint8_t tier = 0;           // tier of a persistent value; 0: the tier of the kernels
+  NodeId producer;                 // invalid for persistent values and for inputs of a section
   std::optional<ParameterInfo> parameter;
   ValueId clone_of;    // the forward value recomputed by this one
   ValueId version_of;  // the persistent value updated to this version

@@ -19,9 +19,9 @@ struct KernelRequest {
   const Attributes* attributes = nullptr;
   TypeSpan inputs, outputs;
   int threads = 1;
-  int chunks = 1;            // of a chunked op
+  int chunks = 1;            // number of chunks of a chunked op
   bool overwrite = false;    // the first micro-step of a window: writes the outputs to which later micro-steps add
-  bool in_ranges = false;    // the op gets its largest operands range by range
+  bool in_ranges = false;    // the kernel works on ranges of its largest operands (RangeRule)
   bool with_library = true;  // a library may run matrix products; else Plimsoll's own kernel does
 };
 

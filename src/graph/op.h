@@ -61,10 +61,10 @@ struct LinearOperands {
 };
 
 // The rule of an op for its largest operands if these rest on another tier: it works on ranges of their elements, one after the
-// other. Scratch and outputs that are no ranges stay for all ranges.
+// other. Scratch and all other outputs stay in place over all ranges.
 struct RangeRule {
   std::int64_t step = 1;            // ranges begin at multiples of `step` elements, or hold all
-  std::vector<std::size_t> inputs;  // the operands in ranges; the outputs to which they are updated are in ranges, too
+  std::vector<std::size_t> inputs;  // the operands in ranges; outputs that update them are in ranges, too
   int passes = 1;                   // over all ranges; updated operands are present in the last pass only
 };
 
@@ -107,8 +107,8 @@ struct OpDef {
   RangeRule (*ranges)(const Attributes&, TypeSpan inputs) = nullptr;  // null: needs all operands whole
   // Null, or an absent result: the op with these attributes is no linear layer.
   std::optional<LinearOperands> (*linear)(const Attributes&) = nullptr;
-  // The reader of a frozen matrix at an input, stored in these blocks or, if absent, as bf16. Null, or an absent result: the
-  // input must be fp32.
+  // The op that reads a frozen matrix at `input` if it is stored in these blocks or, without blocks, as bf16. Null, or an absent
+  // result: the input must be fp32.
   std::optional<StoredReader> (*reads_stored)(const Attributes&, std::size_t input, const std::optional<BlockMatrix>&) = nullptr;
   // For configurations with 16 bits: `narrow` inputs must all be rounded, `either` inputs may have either width, and `rounded`
   // returns the attributes with which the op rounds its first outputs. Null: none, and everything is fp32.

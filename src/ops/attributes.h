@@ -7,10 +7,10 @@
 
 namespace plimsoll::ops {
 
-// Elements of a tile in which norms add up, so that ranges of whole tiles sum to the same bits.
+// Elements of a tile of the sums of norms; ranges of whole tiles give the same bits.
 inline constexpr std::int64_t kNormTile = 1 << 15;
 
-// Rows of a table over a vocabulary that ops take at a time if the table comes in ranges: a canonical tile of the loss.
+// Rows of a tile of a table over a vocabulary. Ranges of the table are whole tiles of the loss.
 inline constexpr std::int64_t kTableRows = 1024;
 
 struct NoAttributes {

@@ -6,7 +6,7 @@
 namespace plimsoll {
 namespace {
 
-// Ops that a GPU runs.
+// The ops that a GPU runs.
 const std::unordered_map<const OpDef*, ops::GpuNeeds>& needs() {
   static const auto table = [] {
     std::unordered_map<const OpDef*, ops::GpuNeeds> gathered;

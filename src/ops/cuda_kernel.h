@@ -1,5 +1,5 @@
-// How a GPU runs an op. Kernels are bound on the host and put their work on the stream that a call names; they allocate nothing,
-// wait for nothing and may be captured into a graph. Planning asks `choose_cuda`, which asks no GPU: scratch follows from
+// The table of a GPU's kernels by op. Kernels are bound on the host and put their work on the stream of a call. They allocate
+// nothing, wait for nothing and may be captured into a graph. Planning uses `choose_cuda`, which needs no GPU: scratch depends on
 // shapes alone.
 #pragma once
 
@@ -12,13 +12,13 @@ struct CudaKernel {
   std::unique_ptr<Kernel> (*bind)(const KernelRequest&);
 };
 
-// Null where a GPU has no kernel for the op.
+// Null if a GPU has no kernel for the op.
 const CudaKernel* find_cuda_kernel(const OpDef& op);
 
 // Implementation and scratch of the kernel that find_cuda_kernel binds.
 KernelChoice choose_cuda(const KernelRequest& request);
 
-// True: that kernel works on ranges where the op has a rule for them.
+// True if the kernel of an op with a rule for ranges works on them.
 bool cuda_takes_ranges(const OpDef& op);
 
 // Each family's kernels, gathered by find_cuda_kernel.

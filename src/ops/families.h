@@ -1,11 +1,11 @@
-// The families of ops, and with them every op: a folder of src/ops and a line of this list for each. Nothing else names them all.
+// The families of ops, and thereby all ops. A family is a folder of src/ops and a line of this list; there is no other list.
 //
 // The folder `NAME` has
-//   rules.cpp  ops::NAME_ops(): its ops, and what planning needs to know of their kernels on a GPU;
+//   rules.cpp  ops::NAME_ops(): its ops, with the needs of their GPU kernels for planning;
 //   cpu.cpp    NAME_cpu_kernels() (ops/kernel.h);
 //   cuda.cu    NAME_cuda_kernels() (ops/cuda_kernel.h), if a GPU runs the family;
-// and tests/ops/cases/NAME.cpp has NAME_cases(). Tests walk the list and demand of each op a type rule, a gradient or the reason
-// why there is none, a cost, a kernel and test cases.
+// and tests/ops/cases/NAME.cpp has NAME_cases(). Tests go through the list and require of each op a type rule, a gradient or the
+// reason that there is none, a cost, a kernel and test cases.
 #pragma once
 
 #include <string>
@@ -39,16 +39,16 @@
   CPU_ONLY(block_matmul)                            \
   CPU_ONLY(adapter)
 
-// For whoever needs one kind of them only.
+// Skips one kind of families in the list.
 #define PLIMSOLL_NO_FAMILY(NAME)
 
 namespace plimsoll::ops {
 
-// Needs of an op's kernel on a GPU, known without asking one.
+// The needs of an op's kernel on a GPU, known without a GPU.
 struct GpuNeeds {
-  Bytes (*scratch)(const KernelRequest&) = nullptr;  // throws by require_on_gpu; null: the kernel works in its outputs
-  bool cublas = false;                               // products are cuBLASLt's, which need not write all of the scratch
-  bool whole = false;                                // no operand comes in ranges
+  Bytes (*scratch)(const KernelRequest&) = nullptr;  // throws by require_on_gpu; null: no scratch
+  bool cublas = false;                               // cuBLASLt runs the products and need not write all of the scratch
+  bool whole = false;                                // the kernel does not work on ranges
 };
 
 struct ListedOp {
@@ -61,11 +61,10 @@ using OpList = std::vector<ListedOp>;
 PLIMSOLL_OP_FAMILIES(PLIMSOLL_DECLARE, PLIMSOLL_DECLARE)
 #undef PLIMSOLL_DECLARE
 
-// For a request that the kernels of an op do not cover: throws E-CUDA-OP "[op] a GPU has no kernel for WHAT; EXPECTED" unless
-// `ok`.
+// Throws E-CUDA-OP "[op] a GPU has no kernel for WHAT; EXPECTED" unless `ok`.
 void require_on_gpu(bool ok, const KernelRequest& request, const std::string& what, const std::string& expected);
 
-// Every op there is.
+// All ops of all families.
 const std::vector<const OpDef*>& all_ops();
 
 }  // namespace plimsoll::ops

@@ -1,5 +1,5 @@
-// A kernel bound to the types of one node, and the table that says for each op how the CPU runs it. Binding may create library
-// handles; running allocates nothing, reads its inputs, writes its outputs and uses exactly the scratch that was planned.
+// A kernel bound to the types of one node, and the table of the CPU's kernels by op. Binding may create library handles. Running
+// allocates nothing, reads its inputs, writes its outputs and uses exactly the planned scratch.
 #pragma once
 
 #include <memory>
@@ -14,13 +14,13 @@
 
 namespace plimsoll {
 
-// Addresses in the order of the node's inputs and outputs. An input that the node does not read (an accumulator that is about to
-// be written) is given all the same.
+// Addresses in the order of the node's inputs and outputs, also of inputs that the call does not read (an accumulator before its
+// first write).
 struct KernelCall {
   std::span<std::byte*const> inputs, outputs;
   std::byte* scratch = nullptr;
-  NodeRange range = {};    // of an op on ranges: the operands that are ranges begin with it
-  void* stream = nullptr;  // of a GPU, on which the kernel puts its work
+  NodeRange range = {};    // for an op on ranges; the addresses of its range operands point to the range's begin
+  void* stream = nullptr;  // the stream of a GPU for the kernel's work
 
   template <class T = float>
   const T* in(std::size_t i) const {
@@ -36,7 +36,7 @@ class Kernel {
  public:
   virtual ~Kernel() = default;
   virtual void run(const KernelCall& call) const = 0;
-  // The library's algorithm, if the library chose it while binding and planning asks none; else empty.
+  // The algorithm that a library chose during binding, if planning does not ask that library; else empty.
   virtual std::string algorithm() const { return {}; }
 };
 
@@ -53,14 +53,14 @@ std::unique_ptr<Kernel> make_kernel(Function function, std::string algorithm = {
   return std::make_unique<Bound>(std::move(function), std::move(algorithm));
 }
 
-// How the CPU runs an op. `choose` fills implementation, scratch and primitives; null: our own kernel without scratch.
+// The CPU's kernel for an op. `choose` returns implementation, scratch and primitives; null: our own kernel without scratch.
 struct CpuKernel {
   const OpDef* op;
   KernelChoice (*choose)(const KernelRequest&);
   std::unique_ptr<Kernel> (*bind)(const KernelRequest&);
 };
 
-// Null where the CPU has no kernel for the op.
+// Null if the CPU has no kernel for the op.
 const CpuKernel* find_cpu_kernel(const OpDef& op);
 
 // Each family's kernels, gathered by find_cpu_kernel.
@@ -69,7 +69,7 @@ using CpuKernels = std::vector<CpuKernel>;
 PLIMSOLL_OP_FAMILIES(PLIMSOLL_DECLARE, PLIMSOLL_DECLARE)
 #undef PLIMSOLL_DECLARE
 
-// True: the kernel adds to its accumulator. The op has one, and this is not the call that writes it.
+// True if the op has an accumulator and the kernel adds to it instead of writing it.
 template <class A>
 bool accumulates(const KernelRequest& request) {
   return request.attributes->as<A>().accumulate && !request.overwrite;
@@ -82,7 +82,7 @@ struct Rows {
   explicit Rows(const ValueType& x) : rows(ops::rows_of(x.shape)), width(x.shape.last()) {}
 };
 
-// Our own kernels go by this name in plans and machine files.
+// The choice of our own kernel, with its name in plans and machine files.
 inline KernelChoice own_kernel(Bytes scratch = {}) {
   KernelChoice choice;
   choice.implementation = "plimsoll";

@@ -1,5 +1,5 @@
-// The kernel catalogue over our ops: implementation and scratch from the kernels themselves (oneDNN is asked, nothing is run; a
-// GPU's follow from shapes), seconds from what `plimsoll machine` recorded or else from the roofline.
+// The kernel catalogue of our ops. Implementation and scratch come from the kernels themselves, without running them (for a GPU
+// from shapes alone), seconds from the records of `plimsoll machine` or else from the roofline.
 #pragma once
 
 #include <map>
@@ -16,13 +16,13 @@ namespace plimsoll {
 
 class OpCatalogue : public KernelCatalogue {
  public:
-  // `recorded`: seconds by timing_key. `algorithms`: what a library that planning does not ask chose, by algorithm_key; they
+  // `recorded`: seconds by timing_key. `algorithms`: the choices of a library that planning does not ask, by algorithm_key, which
   // become a part of the implementation's name.
   OpCatalogue(Roofline roofline, std::unordered_map<std::string, double> recorded, const OpKernels& kernels = kCpuKernels,
               std::map<std::string, std::string> algorithms = {})
       : roofline_(roofline), recorded_(std::move(recorded)), kernels_(kernels), algorithms_(std::move(algorithms)) {}
 
-  // Several threads may ask.
+  // Safe for concurrent calls.
   KernelChoice choose(const KernelRequest& request) override;
   bool takes_ranges(const OpDef& op) const override { return kernels_.takes_ranges(op); }
   // The requests to choose(), for measuring.

@@ -1,4 +1,4 @@
-// The kernels of a plan: the questions of planning, which run none of them.
+// The kernels of a plan as planning sees them. Planning runs no kernel.
 #pragma once
 
 #include "graph/kernel_catalogue.h"
@@ -8,15 +8,15 @@ namespace plimsoll {
 struct OpKernels {
   // Implementation, scratch and primitives.
   KernelChoice (*choose)(const KernelRequest& request);
-  // True: the kernel works on ranges where the op has a rule for them.
+  // True if the kernel of an op with a rule for ranges works on them.
   bool (*takes_ranges)(const OpDef& op);
-  // Costly ops multiply 16-bit operands unconverted, at the rate of such products.
+  // True if costly ops multiply 16-bit operands directly, at the rate of such products.
   bool narrow_products = false;
 };
 
-// Kernels of this processor; the second ones ask no library and are the same on every processor.
+// Kernels of this processor; those of kOwnCpuKernels use no library and are the same on every processor.
 extern const OpKernels kCpuKernels, kOwnCpuKernels;
-// Kernels of a GPU. Scratch follows from shapes alone.
+// Kernels of a GPU. Their scratch depends on shapes alone.
 extern const OpKernels kCudaKernels;
 
 }  // namespace plimsoll

@@ -21,7 +21,7 @@ template <std::size_t... kInputs>
 std::vector<Alias> over(const Attributes&) {
   return {{kInputs, 0, AliasKind::may_overwrite}...};
 }
-// An output is an input, changed in place, or a sum over a window.
+// An output is an input changed in place (updates), or a sum over a window (accumulates_into).
 template <std::size_t kInput, std::size_t kOutput = 0>
 std::vector<Alias> updates(const Attributes&) {
   return {{kInput, kOutput, AliasKind::updates}};
@@ -30,13 +30,13 @@ template <std::size_t kInput, std::size_t kOutput = 0>
 std::vector<Alias> accumulates_into(const Attributes&) {
   return {{kInput, kOutput, AliasKind::accumulates}};
 }
-// The first output is such a sum if the attributes A say so.
+// The first output is a sum over a window if the attributes A have `accumulate`.
 template <class A, std::size_t kInput>
 std::vector<Alias> accumulates_if(const Attributes& any) {
   return any.as<A>().accumulate ? accumulates_into<kInput>(any) : std::vector<Alias>{};
 }
 
-// So many operations for each element of the first input, and each operand once.
+// kFlops operations for each element of the first input; each operand is read or written once.
 template <int kFlops>
 Cost cost_per_element(const Attributes&, TypeSpan inputs, TypeSpan outputs) {
   return {kFlops * static_cast<double>(inputs[0].shape.elements()), bytes_touched(inputs, outputs)};
@@ -50,7 +50,7 @@ Attributes with_output(const Attributes& any, DType to) {
   return attributes;
 }
 
-// The reader of a table that is the second input of kOp, if it is stored in these blocks or narrow.
+// kOp itself as the reader of its second input, a table in these blocks or in bf16.
 template <const OpDef* kOp, class A>
 std::optional<StoredReader> reads_table(const Attributes& any, std::size_t input, const std::optional<BlockMatrix>& blocks) {
   if (input != 1) return {};
@@ -59,14 +59,15 @@ std::optional<StoredReader> reads_table(const Attributes& any, std::size_t input
   return StoredReader{kOp, std::move(attributes)};
 }
 
-// Ranges of whole rows of a table that is the second input. Blocks are whole: their scales lie apart.
+// Ranges of kTableRows rows of the second input, a table. A table in blocks has no ranges, because its scales may follow all
+// codes.
 template <class A>
 RangeRule ranges_of_table(const Attributes& any, TypeSpan inputs) {
   if (any.as<A>().blocks) return {};
   return {kTableRows * inputs[1].shape.last(), {1}};
 }
 
-// The gradient of a sum: that of the output, for each operand.
+// The gradient of a sum: each operand gets the gradient of the output.
 inline void gradient_of_sum(GradientContext& context) {
   for (const std::size_t i : {0, 1}) {
     if (context.wants(i)) context.contribute(i, context.gradient(0));

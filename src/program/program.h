@@ -38,8 +38,8 @@ struct Feed {
 struct Fetch {
   std::vector<Operand> reads;
 };
-// Copies between tiers run next to the kernels until WaitCopy names the event of their start. `room` is the memory in tier 0 held
-// for a copy; the last piece of a value fills only a part. A plan in one tier has no copies.
+// Begins a copy between tiers, which runs next to the kernels until a WaitCopy with its event. `room` is the memory in tier 0
+// held for the copy; the last piece of a value fills only a part. A plan in one tier has no copies.
 struct StartCopy {
   Operand from, to, room;
   std::uint32_t event = 0;
@@ -73,7 +73,7 @@ struct Program {
   PerValue<Operand> operands;                     // of every value with bytes
 
   const std::vector<Instruction>& of(Section section) const;
-  // Micro-step, update and each forward pass: in the order of the graph's sections.
+  // The lists of the graph's sections, in their order: micro-step, update, forward passes.
   std::vector<const std::vector<Instruction>*> sections() const;
 };
 
@@ -83,10 +83,10 @@ Program lower(const Plan& plan);
 // The name of an instruction for messages: "h.0.mlp.c_fc (matmul)", "copy of h.0.mlp.c_fc.weight.exp_avg", "feed".
 std::string describe(const Instruction& instruction, const Graph& graph);
 
-// Checks a program by rules of its own. Operands lie in the arena and are aligned. An instruction writes nothing that it also
-// reads, except in place. Each copy is waited for once, in its section. Nothing touches the room of a copy in flight, except
-// reads during a copy out. No copy reads or writes a range of another tier during a copy that writes it, or writes one during a
-// read. Throws an internal error that names the instruction.
+// Checks a program by rules that share no code with `lower`. Operands lie in the arena and are aligned. An instruction writes
+// nothing that it also reads, except in place. Each copy is waited for once, in its section. Nothing touches the room of a copy
+// in flight, except reads during a copy out. No copy reads or writes a range of another tier during a copy that writes it, or
+// writes one during a read. Throws an internal error that names the instruction.
 void verify(const Program& program, const Graph& graph);
 
 // "micro 12: h.0.attn.c_attn (matmul) r[0x1000, 0x2000) w[...]": one line per instruction.

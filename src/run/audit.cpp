@@ -104,8 +104,12 @@ Bytes Audit::changed_height() const {
   return Bytes{std::max(height, library_end_)};
 }
 
-// A byte lives from a write to the last read before the next write; a byte read before any write lives from the start. State that
-// outlives the phase lives through all of it, even if the phase writes it before reading it.
+// A byte lives from a write to the last read before the next write; a byte read before any write lives from the start:
+//   accesses   . w . r . r w .      ; r read, w write
+//   alive        - - - - - -
+//   accesses   . . r . . w . r
+//   alive      - - -     - - -
+// State that outlives the phase lives through all of it, even if the phase writes it before reading it.
 Bytes Audit::live_peak() const {
   std::vector<std::int64_t> cuts;
   std::vector<Access> accesses = accesses_;

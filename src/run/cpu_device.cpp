@@ -1,7 +1,5 @@
 #include "run/cpu_device.h"
 
-#include <string>
-
 #include "base/clock.h"
 #include "base/error.h"
 

@@ -21,7 +21,7 @@ struct CudaFacts {
   Bytes memory;
 };
 
-// Measured rates; those of the link with both directions busy and products running.
+// Measured rates. `bytes_per_second` of a direction holds while the other direction is as busy and products run.
 struct CudaRates {
   Roofline peaks;
   double copy_bytes_per_second = 0;
@@ -32,8 +32,8 @@ struct CudaRates {
   Bytes graph_node;  // device memory of one kernel of a graph
 };
 
-// The unit in which a GPU gets the same work. graphs: whole graphs. kernels: single kernels. checked: single kernels with a wait
-// after each, so that a failure names its kernel and a tool for stray accesses knows the permitted ranges.
+// The unit of a GPU's launches. graphs: whole graphs. kernels: single kernels. checked: single kernels with a wait after each, so
+// that a failure names its kernel and a tool for stray accesses knows the permitted ranges. The results are the same.
 enum class CudaPace : std::uint8_t { graphs, kernels, checked };
 
 struct CudaOptions {

@@ -99,13 +99,13 @@ Device::BoundKernel CudaDevice::bind(const KernelRequest& request) {
 
 std::byte* CudaDevice::resting(const Operand& operand) const { return host_->base() + operand.offset.n; }
 
-// The source and the room of a transfer belong to it after the kernels so far.
+// A transfer may use its source and its room after the kernels so far.
 void CudaDevice::begin(Lane& lane) {
   lane.ready.record(compute_);
   lane.stream.wait(lane.ready);
 }
 
-// A piece moves between disk and staging at once, between staging and device after the kernels so far.
+// A piece moves between disk and staging at once, and between staging and device after the kernels so far.
 void CudaDevice::begin_on_disk(std::byte* room) {
   const std::lock_guard lock(rooms_);
   std::unique_ptr<cuda::Event>& event = ready_[room];
@@ -176,8 +176,8 @@ void CudaDevice::run(std::size_t segment, const std::function<void()>& work) {
   captured.writes = std::exchange(written_, std::move(before));
 }
 
-// Runs everything on zeros, so that no kernel follows an index out of range; the host tier is zeroed again after it. Later
-// segments load and allocate nothing.
+// Runs everything on zeros, so that no kernel follows an index out of range, and zeroes the host tier again afterwards. Later
+// runs of segments load and allocate nothing.
 void CudaDevice::prepare(const std::function<void()>& everything) {
   arena_.fill_with_zeros();
   everything();
@@ -227,7 +227,7 @@ void CudaDevice::fed(const std::vector<Operand>& written) {
     compute_.copy(address(operand), host_->base() + mirror.offset.n, static_cast<std::size_t>(operand.bytes.n));
     mirror.moved->record(compute_);
   }
-  // Times of kernels would include waiting for their launch. With stamps the stream is held while a section is launched.
+  // With stamps the stream is held while a section is launched, so that times of kernels do not include waits for launches.
   constexpr double kAhead = 0.1;  // seconds
   if (!stamps_.empty()) compute_.hold(kAhead);
 }

@@ -1,7 +1,7 @@
 // A GPU: the arena is memory of the device. Kernels run on one stream, concurrent transfers on one per direction. Fed and fetched
 // values and the host tier have places in pinned memory of the host; a disk's pages pass through staging.
-// Work between two host operations is launched as one graph, unless the plan has a disk: a disk's transfers need the host at each
-// begin and end, and graphs that end there would wait for all other transfers.
+// Work between two host operations is launched as one graph, unless the plan has a disk. A disk's transfers need the host at
+// their begin and end, and a graph that ended there would wait for all other transfers.
 #pragma once
 
 #include <filesystem>
@@ -88,7 +88,7 @@ class CudaDevice final : public Device {
   Lane in_, out_;
   std::vector<std::unique_ptr<cuda::Event>> done_;  // of transfers between device and host, by their number
   std::set<std::uint32_t> under_way_;               // their numbers since the segment began
-  std::map<Bytes, Bytes> pieces_, written_;         // of the host tier: planned and written ones, by offset
+  std::map<Bytes, Bytes> pieces_, written_;         // planned and written pieces of the host tier: bytes by offset
   std::uint8_t host_tier_ = 0;
   struct Captured {
     std::unique_ptr<cuda::Graph> graph;

@@ -25,7 +25,7 @@ class Device {
  public:
   virtual ~Device() = default;
 
-  // `kernel` is null on a device that computes nothing. `scratch`: the kernel's own demand.
+  // `kernel` is null on a device that computes nothing. `scratch` is the bytes that the kernel itself demands.
   struct BoundKernel {
     std::unique_ptr<Kernel> kernel;
     Bytes scratch;
@@ -42,14 +42,14 @@ class Device {
 
   // True if an instruction other than feed and fetch needs the host.
   virtual bool waits_on_host(const Instruction&) const { return false; }
-  // Runs a sequence of instructions without the host by `work`. A segment number always has the same instructions.
+  // Runs `work`, a sequence of instructions that need no host. A segment number stands for the same instructions in each call.
   virtual void run(std::size_t /*segment*/, const std::function<void()>& work) { work(); }
   // Called before the arena has valid content. `everything` runs each segment of all sections, for a device that loads and
   // allocates on first use.
   virtual void prepare(const std::function<void()>& /*everything*/) {}
 
-  // Called before and after a kernel; check() also after a copy. check() throws the error of the instruction if the device waits
-  // for each.
+  // expect() is called before each kernel, check() after each kernel and each start of a copy. A device that waits for each
+  // instruction throws the instruction's error from check().
   virtual void expect(const RunKernel&) {}
   virtual void check() {}
 
@@ -65,14 +65,15 @@ class Device {
   virtual void read(const Operand& operand, const Sink& sink) const = 0;
   virtual void write(const Operand& operand, const Source& source) = 0;
 
-  // Numbered points in the work of the kernels, and the seconds from one to another after all work so far.
+  // Marks a numbered point in the work of the kernels. seconds_between() may wait for that work.
   virtual void stamp(std::size_t /*number*/) {}
   virtual double seconds_between(std::size_t /*from*/, std::size_t /*to*/) const { return 0; }
 
-  // The present memory of this process by the GPU's driver, in bytes; absent on other devices.
+  // Bytes that this process holds of the GPU's memory now, as the driver counts them; absent on other devices.
   virtual std::optional<Bytes> used() const { return {}; }
-  // The arena's resident bytes by the system's count; the use of a tier, absent for a tier without data.
+  // The arena's resident bytes, as the system counts them.
   virtual Bytes resident() const { return {}; }
+  // The use of a tier; absent for a tier without data.
   virtual std::optional<TierUse> use_of(std::size_t /*tier*/) const { return {}; }
 };
 

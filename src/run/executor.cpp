@@ -51,8 +51,8 @@ Executor::Executor(const Graph& graph, const Program& program, Device& device, i
 
 Executor::~Executor() = default;
 
-// Equal nodes share one kernel and differ in addresses. A library need not write all of its scratch, so a sentinel would miss a
-// scratch that is too small; the planned size is compared with the kernel's own demand.
+// Equal nodes share one kernel and differ in addresses. The planned scratch is compared with the kernel's own demand: a library
+// need not write all of its scratch, so a sentinel would miss one that is too small.
 const Kernel* Executor::kernel_for(const RunKernel& run, bool overwrite) {
   const Node& node = graph_.nodes[run.node];
   const NodeRequest asked = request_for(graph_, node, threads_, loss_chunks_, overwrite);
@@ -74,7 +74,7 @@ const Kernel* Executor::kernel_for(const RunKernel& run, bool overwrite) {
   return entry.kernel;
 }
 
-// False for nodes with indices alone, which must begin anew with each window.
+// False for nodes whose outputs are indices: these must begin anew with each window.
 static bool gives_numbers(const Graph& graph, const Node& node) {
   return std::ranges::any_of(node.outputs, [&](ValueId output) { return is_float(graph.values[output].type.dtype); });
 }
@@ -98,7 +98,7 @@ std::vector<Executor::Bound> Executor::bind(const std::vector<Instruction>& sect
   return bound;
 }
 
-// True for the copy of an accumulator into tier 0, which the first micro-step of a window skips because it only writes.
+// True for the copy of an accumulator into tier 0: the first micro-step of a window only writes it and skips the copy.
 static bool copies_what_is_written(const Instruction& instruction) {
   const auto* start = std::get_if<StartCopy>(&instruction);
   const auto* wait = std::get_if<WaitCopy>(&instruction);

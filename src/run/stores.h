@@ -16,8 +16,8 @@ using LinkLimits = PerLink<double>;
 
 class Stores {
  public:
-  // A disk is a file in the folder. Throws E-PLAN-CHANGED if the planned engine is refused now, because another
-  // one needs other bytes, and the errors of PageFile and HostStore.
+  // A disk is a file in the folder. Throws E-PLAN-CHANGED if the planned engine is refused now (another engine needs other
+  // bytes), and the errors of PageFile and HostStore.
   Stores(const Program& program, const Plan& plan, const std::filesystem::path& folder, const LinkLimits& limits = {});
 
   CpuDevice::Stores all() const;

@@ -30,7 +30,7 @@ struct Said {
   std::string_view text;
 };
 
-// There is a plan, and room for the files of the run. Nothing has been written.
+// There is a plan, and the disk has room for the files of the run. Nothing has been written.
 struct Planned {
   const Config& config;
   const Plan& plan;
@@ -41,7 +41,7 @@ struct Planned {
   const std::string& plan_text;  // the plan's JSON
 };
 
-// The run begins or goes on, and its settings are written down. The checkpoint of a resumed run has been read.
+// The run begins or continues: consumers write its settings. The checkpoint of a resumed run has been read.
 struct Begins {
   const Config& config;
   const RunSettings& settings;
@@ -88,7 +88,7 @@ struct Warned {
 };
 // More spikes than in a healthy training.
 struct Unstable {};
-// The training diverges, and goes on as configured.
+// The training diverges, and continues as configured.
 struct Diverging {
   const Divergence& divergence;
 };

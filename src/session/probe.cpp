@@ -73,7 +73,7 @@ Bytes thread_stacks() {
   for (std::uint64_t offset = 0; offset < end - begin; offset += static_cast<std::uint64_t>(kPage.n)) (void)at[offset];
 }
 
-// Maps every page of the executable, so that code of the command line next to the training is counted.
+// Maps every page of the executable, so that code of the command line counts in addition to that of the training.
 void touch_executable() {
   std::error_code ignored;
   const std::string name = std::filesystem::read_symlink("/proc/self/exe", ignored).string();
@@ -120,7 +120,7 @@ std::string plan_in_child(const Config& config, const Machine& machine, const st
   return json{{"plan", json::parse(planned.text)}, {"record", to_json(record_of(*planned.plan))}}.dump();
 }
 
-// Plans count primitives through their charge. Here the charge is one byte, and all others are 0.
+// A machine whose reserve counts a plan's primitives: one byte for each, and nothing else.
 Machine counting(Machine machine) {
   machine.reserve = {};
   machine.reserve.per_primitive = Bytes{1};

@@ -79,7 +79,7 @@ class Origins {
     if (!adapter_.empty()) config.adapter.init = adapter_;
   }
 
-  // The same for a configuration that is only compared.
+  // The same, with the vocabulary, for a configuration that is only compared.
   void name_all(Config& config) const {
     name(config);
     if (!vocabulary_.empty()) config.data.vocabulary = vocabulary_;
@@ -104,8 +104,8 @@ class Origins {
   std::filesystem::path weights_, init_, adapter_, vocabulary_;
 };
 
-// Fixes `auto` and absent keys whose meaning has changed since the run began (another processor or version), as if they had been
-// typed then.
+// Adds typed settings for `auto` and absent keys whose meaning has changed since the run began (another processor or version),
+// with their value of that time.
 void pin_what_drifted(RunSettings& settings, const Config& begun, const RunSettings& resolved, Origins& origins,
                       const Bf16Speed& bf16) {
   RunSettings then = origins.stand_in(settings);
@@ -128,7 +128,7 @@ void pin_what_drifted(RunSettings& settings, const Config& begun, const RunSetti
   }
 }
 
-// A relative path that leads nowhere from its file starts from its base when the run began.
+// A relative path that leads nowhere from its present base keeps the base of the run's start.
 void keep_bases(std::vector<Setting>& now, std::vector<Setting>& then) {
   for (Setting& setting : now) {
     const auto* text = std::get_if<std::string>(&setting.value);
@@ -139,7 +139,7 @@ void keep_bases(std::vector<Setting>& now, std::vector<Setting>& then) {
   }
 }
 
-// Reports each difference from the start of the run, and the ones that are refused.
+// The differences from the start of the run: notes for those that are permitted, an error for the others.
 class Differences {
  public:
   Differences(const Config& begun, Config& config, bool force) : begun_(begun), config_(config), force_(force) {}

@@ -1,5 +1,5 @@
-// The records of a whole run in its folder: run.json, written at the begin and the end of the run, the settings, the
-// configuration and the plan.
+// The records of a whole run in its folder: the settings, the configuration, the plan, and run.json, which is written at the
+// begin and at the end.
 #pragma once
 
 #include "records/run_report.h"

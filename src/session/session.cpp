@@ -70,7 +70,7 @@ Bytes written_to_disk(const Device& device, const Plan& plan) {
   return written;
 }
 
-// Adopts the configuration of a model that computes a different function from here on.
+// Copies the changed configuration of the model into the weights of the run, which have it from here on.
 void take_config(const std::filesystem::path& model, const std::filesystem::path& weights) {
   if (is_gguf(model)) return write_gguf_config(GgufFile::open(model), weights, /*replace=*/true);
   copy_files(model, weights, std::array{std::string_view("config.json")}, /*replace=*/true);
@@ -132,7 +132,7 @@ std::optional<Refused> Session::run() {
   return {};
 }
 
-// Finds the last checkpoint. A diverged run that is to go on takes its diverged state if that is later.
+// Finds the last checkpoint. A diverged run that continues takes its diverged state if that is later.
 void Session::find_checkpoint() {
   std::error_code ignored;
   checkpoint_ = folder_.checkpoint();
@@ -280,7 +280,7 @@ WeightLayout Session::find_layout(const Graph& graph) const {
   return model.init.empty() ? WeightLayout{} : layout_of(graph, model.config, model.init);
 }
 
-// Comes before the run begins, so that nothing of it stays.
+// Called before the run begins, so that a refused run leaves no files.
 void Session::check_room_for(const Plan& plan, const RunRoom& room) const {
   std::error_code error;
   const std::vector<std::filesystem::path> elsewhere{std::filesystem::current_path(error) / "runs",

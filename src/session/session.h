@@ -29,9 +29,9 @@ struct TrainingGraph;
 
 struct SessionRequest {
   RunSettings settings;    // the source of the configuration
-  PrepareOptions prepare;  // places other than the folder of the run
+  PrepareOptions prepare;  // without the folders of the run, which the session adds
   std::int64_t updates = 0;
-  bool resumes = false;  // from the checkpoint in the folder
+  bool resumes = false;  // continues from the checkpoint in the folder
   bool forced = false;   // permits changes that alter results
   bool audit = false;
   std::string fault;                        // train/faults.h
@@ -45,7 +45,7 @@ class Session {
   Session(Config& config, const SessionRequest& request, RunFolder& folder, std::vector<Consumer*> consumers);
   ~Session();
 
-  // Returns a plan that does not fit; nothing after a complete or stopped training. Throws Error for a failed one.
+  // Returns the refusal of a plan that does not fit, and nothing after a complete or stopped training. Throws Error if it fails.
   std::optional<Refused> run();
 
  private:
@@ -67,7 +67,6 @@ class Session {
   void check_reserve(const Plan& plan, const Device& device) const;
   void make_wrong(Trainer& trainer);
   void loop(Trainer& trainer, const Plan& plan, const Device& device, bool validation);
-  // Makes an update and returns its metrics.
   Metrics next_update(Trainer& trainer);
   void keep_learned(Trainer& trainer, Error& error);
   void warn_of_groups(Trainer& trainer, std::optional<double> loss_scale);
@@ -90,8 +89,8 @@ class Session {
   Remedy again() const;
   // A new run on the present data, from the saved weights of this one.
   Remedy other_data() const;
-  // A lower rate, from the last checkpoint if it was saved by then, else from the start in another folder. A checkpoint from
-  // updates with rising loss has diverged itself, at any rate.
+  // A lower learning rate: from the last checkpoint if it has at most `good_updates`, else from the start in another folder. A
+  // checkpoint of later updates, with rising loss, has diverged itself.
   Remedy slower(std::int64_t good_updates) const;
 
   Config& config_;
@@ -104,8 +103,8 @@ class Session {
   std::string layout_text_;
   Progress reached_;            // after the last update, or from the checkpoint
   bool model_changed_ = false;  // since the run began, and permitted
-  std::int64_t saved_at_ = -1;  // updates of the checkpoint in the folder
-  double saved_time_ = 0;       // of the last save, or of the start of updates
+  std::int64_t saved_at_ = -1;  // updates of the checkpoint in the folder; -1: none
+  double saved_time_ = 0;       // seconds_now() at the last save, or at the start of updates
   DivergenceWatch watch_;
   ValidationWatch validation_;
   std::optional<GroupWatch> groups_;

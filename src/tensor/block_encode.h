@@ -12,9 +12,9 @@
 
 namespace plimsoll {
 
-// For formats with scales after the codes: the elements that loading encodes at a time (a multiple of 4), and its bytes of
-// memory, with all scales of the matrix.
+// For formats with scales after the codes. The number of elements that loading encodes at a time: a multiple of 4, or all.
 std::int64_t encoded_at_once(const BlockMatrix& matrix);
+// The memory of that, with all scales of the matrix.
 Bytes encoding_bytes(const BlockMatrix& matrix);
 
 // Encodes consecutive nf4 blocks; only the last may be partial. An odd number of elements ends in a byte whose low half encodes

@@ -173,7 +173,7 @@ void decode_range(const Byte* stored, std::int64_t first, std::span<float> out) 
 // bitsandbytes multiplies by the reciprocal of 127, after the row's absmax.
 constexpr float kInverse127 = 7.874015718698502e-3f;
 
-// `codes` begin with those of element `origin`.
+// `codes` begins with the code of element `origin`.
 void decode_int8(const BlockMatrix& matrix, const Byte* codes, std::int64_t origin, const Byte* scales, std::int64_t first,
                  std::span<float> out) {
   float* to = out.data();
@@ -220,12 +220,12 @@ void decode_nf4(const Byte* codes, std::int64_t origin, std::int64_t first, std:
   }
 }
 
-// The facts about a format. GGUF's blocks hold their own scales, in fp16.
+// A format. Blocks of GGUF contain their own scales, in fp16.
 struct Facts {
   std::string_view name;
-  std::int64_t elements = 1;  // of a block
-  std::int64_t bytes = 0;     // of a block with its scales; 0: the scales follow all codes
-  std::int64_t scales = 0, scales_at = 0;
+  std::int64_t elements = 1;               // of a block
+  std::int64_t bytes = 0;                  // of a block with its scales; 0: the scales follow all codes
+  std::int64_t scales = 0, scales_at = 0;  // of a GGUF block: number of scales, offset of the first in bytes
   void (*decode)(const Byte* stored, std::int64_t first, std::span<float> out) = nullptr;
 };
 template <class Block>
@@ -311,7 +311,7 @@ void decode_blocks(const BlockMatrix& matrix, const BlockPieces& pieces, std::in
   }
 }
 
-// The high byte holds all bits of the exponent.
+// The high byte of an fp16 scale contains all bits of its exponent.
 std::optional<std::int64_t> first_bad_scale(BlockFormat format, std::int64_t begin, std::span<const std::byte> bytes) {
   constexpr auto kExponent = std::byte{0x7c};
   const Facts& facts = facts_of(format);

@@ -31,7 +31,7 @@ struct BlockMatrix {
 // Elements per scale; 1 for int8, whose scales belong to rows. A GGUF row is a whole number of blocks.
 std::int64_t block_elements(BlockFormat format);
 
-// True if the scales follow all codes; else they are in their blocks.
+// True if the scales follow all codes; else each block contains its own.
 bool scales_apart(BlockFormat format);
 
 // Elements of an nf4 block, and scales of nf4_nested that share a second scale.

@@ -15,8 +15,8 @@ struct GemmShape {
   bool transpose_a = false, transpose_b = false;
   bool bias = false;
   bool accumulate = false;      // adds to the contents of C
-  DType operands = DType::f32;  // of A and B
-  DType result = DType::f32;    // fp32, or the type of the operands without accumulation
+  DType operands = DType::f32;  // type of A and B
+  DType result = DType::f32;    // type of C: fp32 or, without accumulation, that of the operands
 
   friend auto operator<=>(const GemmShape&, const GemmShape&) = default;
 };

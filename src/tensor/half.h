@@ -11,7 +11,7 @@
 
 namespace plimsoll {
 
-// An element of fp16 in memory. Those of bf16 are plain 16 bits.
+// An element of fp16 in memory. An element of bf16 is a plain std::uint16_t.
 enum class F16 : std::uint16_t {};
 
 constexpr float widen_bf16(std::uint16_t bits) { return std::bit_cast<float>(std::uint32_t{bits} << 16); }
@@ -46,7 +46,7 @@ constexpr std::uint16_t narrow_f16(float x) {
   return static_cast<std::uint16_t>(sign | (rebased + 0x0fffu + (rebased >> 13 & 1u)) >> 13);
 }
 
-// Elements of fp32 or of a 16-bit type at `bytes`, wherever they lie, as fp32; as many as `out` has. And back.
+// Converts out.size() elements of fp32 or a 16-bit type to fp32, or numbers to such a type. Bytes need no alignment.
 void widen(DType from, const std::byte* bytes, std::span<float> out);
 void narrow(DType to, std::span<const float> numbers, std::byte* out);
 

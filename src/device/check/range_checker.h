@@ -1,6 +1,6 @@
-// The `check` device: replays what instructions say they read and write, byte by byte, without knowing the plan's lifetimes. Each
-// byte remembers which value was written to it last; a read of a value finds it whole or throws an internal error with the
-// instruction.
+// The `check` device: replays the stated reads and writes of instructions byte by byte, independent of the plan's lifetimes. Each
+// byte has the value that was written to it last. A read of a value must find that value in all of its bytes; otherwise it throws
+// an internal error with the instruction.
 #pragma once
 
 #include <cstdint>
@@ -18,10 +18,10 @@ class RangeChecker {
 
   explicit RangeChecker(Bytes arena) { ranges_[0] = {arena.n, kNothing}; }
 
-  // Names the instruction; called only where a rule is broken.
+  // The name of the instruction; called only for errors.
   using Describe = std::function<std::string()>;
 
-  // `tag` is the value now in [offset, offset + bytes); kNothing for scratch, whose contents are nobody's afterwards.
+  // `tag`: the value in [offset, offset + bytes) from now on; kNothing for scratch, which no instruction may read later.
   void write(Bytes offset, Bytes bytes, std::uint32_t tag, const Describe& instruction);
   void read(Bytes offset, Bytes bytes, std::uint32_t tag, const Describe& instruction) const;
 
@@ -32,7 +32,7 @@ class RangeChecker {
   };
   void split(std::int64_t at);
 
-  std::map<std::int64_t, Range> ranges_;  // by begin; they tile the arena
+  std::map<std::int64_t, Range> ranges_;  // by begin; together they cover the arena
 };
 
 }  // namespace plimsoll

@@ -1,5 +1,5 @@
-// Fetching, during one piece of work, the memory that the next pieces will read or write: what lies in many short rows, hardware
-// does not see coming. Included once for each Highway target.
+// Software prefetch, during one piece of work, of the memory of the next pieces: hardware does not foresee many short rows.
+// Included once for each Highway target.
 #if defined(PLIMSOLL_DEVICE_CPU_AHEAD_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef PLIMSOLL_DEVICE_CPU_AHEAD_INL_H_
 #undef PLIMSOLL_DEVICE_CPU_AHEAD_INL_H_
@@ -15,7 +15,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace plimsoll::cpu::HWY_NAMESPACE {
 
-inline constexpr std::int64_t kStepsPerLine = 4;  // a product fetches one line in so many steps of k
+inline constexpr std::int64_t kStepsPerLine = 4;  // a product fetches one line per this number of steps of k
 inline constexpr std::int64_t kLineFloats = 16;
 
 struct Region {
@@ -23,11 +23,11 @@ struct Region {
   std::int64_t stride, rows, columns;  // floats
 };
 
-// Hands out the lines of some regions, in the order in which they were added. They go to the second-level cache: the first is
-// full. A few lines may be fetched twice, and a few past a region's end.
+// Gives out the cache lines of several regions, in the order in which they were added. Lines are fetched into the second-level
+// cache, because the first level is full. A few lines may be fetched twice, and a few past a region's end.
 class Ahead {
  public:
-  // `idle` is what is fetched, again and again, when nothing is left.
+  // `idle`: the line that is fetched again and again after the last region.
   explicit Ahead(const float* idle) : idle_(idle) {}
 
   void add(const Region& region) {
@@ -46,7 +46,7 @@ class Ahead {
 
   Lines idle() const { return {idle_, 0}; }
 
-  // So many lines: along the rows where these are long, else down the rows.
+  // The next `lines` lines: along a row if rows are long, else down the rows.
   HWY_INLINE Lines take(std::int64_t lines) {
     if (at_ == count_) return idle();
     const Region& region = regions_[at_];

@@ -1,5 +1,5 @@
-// Elements of matrices in blocks (tensor/block_format.h) by vectors: the bits of decode_blocks. Four-bit codes look their number
-// up in a table of the block's sixteen, which its scale has multiplied. Included once for each Highway target.
+// Vectorised decoding of matrices in blocks (tensor/block_format.h), with the bits of decode_blocks. A four-bit code is an index
+// into a table of sixteen numbers, already multiplied by the scale of the block. Included once for each Highway target.
 #if defined(PLIMSOLL_DEVICE_CPU_BLOCKS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef PLIMSOLL_DEVICE_CPU_BLOCKS_INL_H_
 #undef PLIMSOLL_DEVICE_CPU_BLOCKS_INL_H_
@@ -18,7 +18,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace plimsoll::cpu::HWY_NAMESPACE {
 
-#if HWY_TARGET <= HWY_AVX2  // these sets, and better ones, have tables of lanes and convert halves
+#if HWY_TARGET <= HWY_AVX2  // AVX2 and better sets have table lookups and convert fp16
 
 using Byte = std::uint8_t;
 using U8 = hn::Rebind<std::uint8_t, F32>;
@@ -41,12 +41,12 @@ HWY_INLINE Floats signed_at(const Byte* at) {
   const auto bytes = hn::LoadU(I8(), reinterpret_cast<const std::int8_t*>(at));
   return hn::ConvertTo(F32(), hn::PromoteTo(I32(), bytes));
 }
-// In all lanes.
+// An fp16 number in all lanes.
 HWY_INLINE Floats half_at(const Byte* at) {
   return hn::PromoteTo(F32(), hn::BitCast(Halves(), hn::Set(U16(), read_at<std::uint16_t>(at))));
 }
 
-// Sixteen numbers, by lanes: `high` are the last eight where a vector holds as many.
+// A table of sixteen numbers: `low` is all of it with sixteen lanes; with eight lanes `high` is its second half.
 struct Sixteen {
   Floats low, high;
 
@@ -60,10 +60,10 @@ struct Sixteen {
   HWY_INLINE Sixteen plus(Floats x) const { return {hn::Add(low, x), hn::Add(high, x)}; }
   HWY_INLINE Sixteen minus(Floats x) const { return {hn::Sub(low, x), hn::Sub(high, x)}; }
 
-  // By the lower four bits of each lane.
+  // The numbers at the lower four bits of each lane.
   HWY_INLINE Floats at(Words index) const {
 #if HWY_TARGET <= HWY_AVX3
-    return hn::TableLookupLanes(low, hn::Indices512<float>{index.raw});  // the processor reads these bits alone
+    return hn::TableLookupLanes(low, hn::Indices512<float>{index.raw});  // the processor ignores the other bits
 #else
     const auto within = hn::IndicesFromVec(F32(), hn::And(index, hn::Set(U32(), 7)));
     const auto upper = hn::RebindMask(F32(), hn::TestBit(index, hn::Set(U32(), 8)));
@@ -72,11 +72,11 @@ struct Sixteen {
   }
 };
 
-// A format decodes steps of kStep elements, which begin with a block, in units of 32 elements. unit(u) puts unit `u` of the step
-// into the kUnit vectors at v.
+// Decoders work in steps of kStep elements, which begin at a block, and in units of 32 elements. unit(u, v) decodes unit `u` of
+// the step into the kUnit vectors at v.
 inline constexpr int kUnit = 32 / kLanes;
 
-// Byte j of sixteen holds elements j and j + 16.
+// Byte j of sixteen holds the codes of elements j and j + 16.
 HWY_INLINE void take_nibbles(const Byte* q, const Sixteen& table, Floats* v) {
   for (int j = 0; j < kUnit / 2; ++j) {
     const Words bytes = bytes_at(q + j * kLanes);
@@ -94,12 +94,12 @@ HWY_INLINE void take_fives(const Byte* q, const Byte* fifth, const Sixteen& with
   }
 }
 
-// Blocks of 32, two of them a step. They begin with a scale, which a minimum may follow.
+// Blocks of 32, two per step. A block begins with its scale and, in some formats, its minimum.
 template <int kSize>
 struct Blocks32 {
   static constexpr int kStep = 64;
   const Byte* blocks;
-  alignas(16) float numbers[4];  // of both blocks, as if each had both
+  alignas(16) float numbers[4];  // scale and minimum of both blocks; a minimum is meaningless if the format has none
 
   HWY_INLINE Blocks32(const Byte* stored, std::int64_t first) : blocks(stored + first / 32 * kSize) {
     hwy::Prefetch(blocks + 2048);
@@ -145,7 +145,7 @@ struct UnitsQ8_0 : Blocks32<34> {
   }
 };
 
-// Blocks of 256 in eight parts, a unit each. Their scales, then their minima: 6 bits each, which twelve bytes hold.
+// The scales, then the minima, of the eight parts of a block of 256. A part is a unit; all numbers of 6 bits take twelve bytes.
 struct PartTables {
   alignas(64) float scale[16];
 
@@ -236,7 +236,7 @@ struct UnitsQ6K {
   }
 };
 
-// A matrix whose scales lie apart, by its parts.
+// The parts of a matrix whose scales follow all codes.
 struct ApartParts {
   const Byte *codes, *scales, *nested, *map;
   float offset;
@@ -251,7 +251,7 @@ struct ApartParts {
   }
 };
 
-// Both elements of a byte lie side by side, the first in the upper half.
+// A byte holds the codes of two consecutive elements, the first in the upper half.
 template <bool kNested>
 struct UnitsNf4 {
   static constexpr int kStep = 64;
@@ -300,8 +300,8 @@ struct UnitsInt8 {
 
 #endif
 
-// Hands out the elements of one stored matrix. `Take` has take_four(place, v0, v1, v2, v3), of four vectors of elements that
-// follow one another, and take_rest(place, count): elements from there on that no step holds.
+// Decodes elements of a stored matrix for a consumer `Take`. take_four(place, v0, v1, v2, v3) gets four vectors of consecutive
+// elements; take_rest(place, count) is called for the elements after the last whole step, which the consumer reads by itself.
 class BlockReader {
  public:
   BlockReader(const StoredMatrix& matrix, const std::byte* stored)
@@ -313,14 +313,14 @@ class BlockReader {
         block_(block_elements(matrix.blocks->format)) {
   }
 
-  // Elements [first, first + count), all of one row; places count from 0.
+  // Passes elements [first, first + count) of one row to `take`; places count from 0.
   template <class Take>
   HWY_INLINE void each(std::int64_t first, std::int64_t count, Take& take) const {
     const std::int64_t done = first % block_ == 0 ? whole_steps(first, count, take) : 0;
     if (done < count) take.take_rest(done, count - done);
   }
 
-  // Their numbers.
+  // Writes these elements to `out`.
   HWY_INLINE void read(std::int64_t first, std::int64_t count, float* out) const {
     Into into{this, first, out};
     each(first, count, into);

@@ -1,6 +1,6 @@
-// Numbers of 8 bits in blocks, each with a scale: small floating-point numbers, whose largest is 1.875, times the scale. Signed
-// codes have four bits of exponent and three of digits, unsigned ones five and three: down to a 2^17th and a 2^33rd of the
-// largest of a block, with 8 steps in each power of two. Included once for each Highway target.
+// Numbers of 8 bits in blocks with a scale each. A number is a small floating-point number, at most 1.875, times the scale.
+// Signed codes have four bits of exponent and three of mantissa, unsigned codes five and three. Steps of a power of two: 8.
+// Smallest steps: 2^-17 of the scale for signed codes, 2^-33 for unsigned ones. Included once for each Highway target.
 #if defined(PLIMSOLL_DEVICE_CPU_CODED_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef PLIMSOLL_DEVICE_CPU_CODED_INL_H_
 #undef PLIMSOLL_DEVICE_CPU_CODED_INL_H_
@@ -22,10 +22,10 @@ using U8 = hn::Rebind<std::uint8_t, F32>;
 template <bool kSigned>
 struct Coded {
   static constexpr int kDigits = 3, kExponents = kSigned ? 4 : 5, kShift = 23 - kDigits;
-  static constexpr std::uint32_t kMost = (1u << (kDigits + kExponents)) - 1;       // of a magnitude
+  static constexpr std::uint32_t kMost = (1u << (kDigits + kExponents)) - 1;       // the largest magnitude
   static constexpr std::uint32_t kBias = (127u - ((1u << kExponents) - 1)) << 23;  // the largest exponent is 0
   static constexpr float kLargest = 1.875f;
-  // The step of numbers below the least exponent, which have no leading 1.
+  // The step of subnormal numbers.
   static constexpr float kStep = kSigned ? 0x1p-17f : 0x1p-33f;
 
   static HWY_INLINE Floats decode(const std::uint8_t* codes, Floats scale) {
@@ -38,13 +38,13 @@ struct Coded {
     return hn::Or(number, hn::BitCast(F32(), hn::ShiftLeft<24>(hn::And(code, hn::Set(U32(), 0x80)))));
   }
 
-  // `inverse_scale`: of a scale by which no number is larger than kLargest. Takes 16 bits of the noise, which decide whether what
-  // has no place rounds up. An unsigned number that is not 0 never becomes 0: it is what others are divided by.
+  // Rounds at random by the lower 16 bits of the noise. `inverse_scale`: 1 / scale, where no number times it is above kLargest.
+  // An unsigned number above 0 never becomes 0, because other numbers are divided by it.
   static HWY_INLINE void encode(Floats number, Floats inverse_scale, Words noise, std::uint8_t* codes) {
     const Words random = hn::And(noise, hn::Set(U32(), 0xffff));
     const Floats scaled = hn::Min(hn::Mul(hn::Abs(number), inverse_scale), hn::Set(F32(), kLargest));
     const Words bits = hn::Sub(hn::BitCast(U32(), scaled), hn::Set(U32(), kBias));
-    // In the middle of what 16 bits leave open.
+    // The noise has kShift bits: 16 random ones, then the middle of the range of the others.
     const Words added = hn::Or(hn::ShiftLeft<kShift - 16>(random), hn::Set(U32(), 1u << (kShift - 17)));
     const Words large = hn::ShiftRight<kShift>(hn::Add(bits, added));
     const Floats up =

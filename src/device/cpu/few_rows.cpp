@@ -20,10 +20,10 @@
 namespace plimsoll::cpu::few_rows {
 
 constexpr std::int64_t kPiece = 1024;         // elements of a row of W that are decoded at a time
-constexpr std::int64_t kStrip = 512;          // columns whose sums are held at a time where W is [k, n]
-constexpr std::int64_t kSteps = 4;            // rows of such a W that go together
-constexpr std::int64_t kColumnStep = 64;      // of the tasks of such a W
-constexpr std::int64_t kTaskBytes = 1 << 16;  // of W, below which a task is not worth its start
+constexpr std::int64_t kStrip = 512;          // columns of a W [k, n] whose sums are held at a time
+constexpr std::int64_t kSteps = 4;            // rows of such a W that are added together
+constexpr std::int64_t kColumnStep = 64;      // columns of its tasks are a multiple of this
+constexpr std::int64_t kTaskBytes = 1 << 16;  // least bytes of W that are worth the start of a task
 
 struct Product {
   FewRows shape;
@@ -46,7 +46,7 @@ using few_rows::Product;
 
 // Rows of A that are multiplied together: their sums fill half of the registers.
 inline constexpr int kGroup = HWY_TARGET == HWY_AVX3 ? 4 : 2;
-inline constexpr int kChains = 4;  // sums of a row of A, which add to one another at the end
+inline constexpr int kChains = 4;  // independent partial sums of a row of A, which are added at the end
 inline constexpr std::int64_t kChainLanes = kChains * kLanes;
 
 // Nested structs and not arrays, so that every sum stays in a register.
@@ -88,8 +88,7 @@ struct DotSums<0> {
   HWY_INLINE void add_part(const float*, std::int64_t, Floats, std::int64_t) {}
 };
 
-// Adds `count` elements of a row of W times those of M rows of A to the sums [M][kChains][kLanes]. kFetch:
-// what follows is fetched.
+// Adds the products of `count` elements of a row of W and of M rows of A to the sums [M][kChains][kLanes]. kFetch: prefetches W.
 template <int M, bool kFetch, class T>
 HWY_INLINE void dot_group(const T* HWY_RESTRICT w, std::int64_t count, const float* HWY_RESTRICT a, std::int64_t stride,
                           float* HWY_RESTRICT sums) {
@@ -125,7 +124,7 @@ HWY_INLINE void put_dots(const Product& product, std::int64_t column, const floa
   }
 }
 
-// Columns of C where W is [n, k].
+// Columns [begin, end) of C for a W [n, k] of numbers.
 template <class T>
 HWY_INLINE void dot_columns(const Product& product, std::int64_t begin, std::int64_t end) {
   const FewRows& shape = product.shape;
@@ -137,7 +136,7 @@ HWY_INLINE void dot_columns(const Product& product, std::int64_t begin, std::int
   }
 }
 
-// Multiplies what a reader hands out with one row of A, without a copy.
+// Multiplies decoded elements with one row of A in registers.
 struct DotTaken {
   const BlockReader& reader;
   std::int64_t first;
@@ -181,7 +180,7 @@ HWY_INLINE void dot_block_columns(const Product& product, std::int64_t begin, st
   }
 }
 
-// sums[row][column] += a[row] . w[column] over kAll rows of W, one after another. kFetch: those that follow are fetched.
+// sums[row][column] += a[row] . w[column] over kAll rows of W, one after another. kFetch: prefetches the next rows.
 template <int kAll, bool kFetch, class T>
 HWY_INLINE void add_rows(const T* HWY_RESTRICT w, std::int64_t w_stride, std::int64_t columns, const float* a, std::int64_t rows,
                          std::int64_t a_stride, float* sums) {
@@ -212,7 +211,7 @@ HWY_INLINE void put_sums(const Product& product, std::int64_t column, std::int64
   }
 }
 
-// Columns of C where W is [k, n].
+// Columns [begin, end) of C for a W [k, n] of numbers.
 template <class T>
 HWY_INLINE void add_columns(const Product& product, std::int64_t begin, std::int64_t end) {
   const FewRows& shape = product.shape;
@@ -282,7 +281,7 @@ std::int64_t bytes_of(const FewRows& shape) {
   return shape.matrix.blocks ? stored_bytes(*shape.matrix.blocks).n : shape.n * shape.k * size_of(shape.matrix.dtype);
 }
 
-// Several for each thread, since others may have the processor for a while. No element depends on the cut.
+// The columns of a task. Each thread gets several tasks, since other processes may delay a thread. No element depends on the cut.
 std::int64_t columns_of_task(const FewRows& shape, int threads) {
   const std::int64_t bytes = bytes_of(shape), tasks = std::min<std::int64_t>(8 * threads, bytes / few_rows::kTaskBytes);
   if (tasks <= 1) return bytes < few_rows::kTaskBytes / 4 ? shape.n : ceil_div(shape.n, threads);

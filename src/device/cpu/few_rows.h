@@ -1,8 +1,7 @@
-// Products of few rows, as generation makes them a token at a time: C = A W (+ bias) with A of up to kFewRows rows of fp32 and a
-// W of fp32, 16 bits or blocks. Such a product takes as long as reading W, so each byte of W is read once, decoded in registers,
-// and multiplied with all rows. Nothing is packed, and there is no scratch. Each element is a sum whose order k and the
-// instruction set fix: bits depend neither on the number of threads or rows nor on addresses, and blocks give those of their
-// decoded elements.
+// Products of few rows, for generation token by token: C = A W (+ bias) with up to kFewRows fp32 rows of A and a W of fp32, 16
+// bits or blocks. Such a product takes as long as reading W. Each byte of W is therefore read once, decoded in registers and
+// multiplied with all rows, without packing or scratch. The order of each sum depends on k and the instruction set alone. Bits
+// therefore do not depend on threads, rows or addresses, and blocks give the bits of their decoded elements.
 #pragma once
 
 #include <cstddef>
@@ -16,14 +15,14 @@ namespace plimsoll::cpu {
 
 inline constexpr std::int64_t kFewRows = 8;
 
-// True if a product has few rows and is a plain one of fp32 beside W.
+// True if a product has few rows, fp32 A and C, no batch, no transposed A and no accumulation.
 bool has_few_rows(const GemmShape& shape);
 
 struct FewRows {
   std::int64_t m = 1, n = 1, k = 1;
   bool transposed = false;  // W is stored as [n, k], else as [k, n]
   StoredMatrix matrix = {};
-  std::int64_t stride = 1;  // of the rows of C, n or more
+  std::int64_t stride = 1;  // elements from a row of C to the next, n or more
 
   FewRows(const GemmShape& shape, const StoredMatrix& stored);
 };

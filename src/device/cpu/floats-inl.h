@@ -1,4 +1,4 @@
-// Vectors of fp32 as the kernels of all families use them, and the last part of a row that does not fill a vector. Included once
+// Vectors of fp32 for the kernels of all op families, with loads and stores of partial vectors at the end of a row. Included once
 // for each Highway target.
 #if defined(PLIMSOLL_DEVICE_CPU_FLOATS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef PLIMSOLL_DEVICE_CPU_FLOATS_INL_H_
@@ -22,11 +22,11 @@ using F32 = hn::ScalableTag<float>;
 using Floats = hn::Vec<F32>;
 inline constexpr int kLanes = static_cast<int>(hn::MaxLanes(F32()));
 
-// Fetches what lies 4 KiB past p, for a loop over long arrays: hardware alone has too few lines under way to hide the loop's
-// arithmetic. One call for each 64 bytes.
+// Prefetches the line 4 KiB past p, for loops over long arrays: hardware alone fetches too few lines ahead to hide the loop's
+// arithmetic. Called once for each 64 bytes.
 HWY_INLINE void fetch_ahead(const float* p) { hwy::Prefetch(p + 1024); }
 
-// The first `count` lanes from p, the others `fill`; nothing past p[count] is read.
+// Loads p[0, count) into the first lanes and `fill` into the others.
 HWY_INLINE Floats load_part(const float* p, std::int64_t count, float fill = 0) {
   alignas(64) float lanes[kLanes];
   std::fill(lanes, lanes + kLanes, fill);

@@ -15,8 +15,8 @@
 namespace plimsoll::cpu {
 namespace {
 
-// On Intel cores with AVX-512 our own kernel is 2-12 % faster than oneDNN wherever it has rows or steps of k enough to pay for
-// packing, most where C is large, and needs megabytes less of scratch where the library packs (docs/speed.md).
+// On Intel cores with AVX-512 our own kernel is 2-12 % faster than oneDNN if rows or steps of k are enough to pay for packing,
+// most for a large C. It needs megabytes less scratch than a library that packs (docs/speed.md).
 bool own_kernel_pays(const GemmShape& shape) {
 #ifdef __x86_64__
   if (shape.operands != DType::f32) return false;
@@ -27,17 +27,17 @@ bool own_kernel_pays(const GemmShape& shape) {
 #endif
 }
 
-// The shape if nothing multiplies 16-bit operands directly.
+// The shape of the product after widening.
 GemmShape widened(GemmShape shape) {
   shape.operands = shape.result = DType::f32;
   return shape;
 }
-// Elements of A, of B, and of a rounded C.
+// The number of widened elements: of A, of B, and of C if it is rounded.
 std::array<std::int64_t, 3> wide_elements(const GemmShape& shape) {
   const std::int64_t c = shape.result == DType::f32 ? 0 : shape.batch * shape.m * shape.n;
   return {shape.batch * shape.m * shape.k, shape.batch * shape.k * shape.n, c};
 }
-// Products that are the library's where it has a plan for them.
+// True for products that the library runs if it has a plan for them.
 bool may_be_foreign(const GemmShape& shape) {
   ensure(shape.batch > 0 && shape.m > 0 && shape.n > 0 && shape.k > 0, "gemm", "a dimension is not positive");
   return !own_kernel_pays(shape);

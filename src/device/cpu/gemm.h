@@ -1,9 +1,9 @@
-// Matrix products of dense row-major operands, run by oneDNN (library_gemm.h) or, where oneDNN would hide memory or is slower, by
-// our own kernel (gemm_tiled.h). A and B are both fp32, or both of one 16-bit type, whose products are added in fp32: by
-// instructions of the processor for that where it has them, else A and B are widened first. C is rounded to their type where that
-// is asked for. Everything else is fp32. plan_gemm tells what will run and every byte that it needs, without running it; Gemm
-// binds it once and runs it in the scratch. The implementation follows from the shape, the number of threads, the library and the
-// processor (its instruction set and its maker) alone: never from a timing.
+// Matrix products of dense row-major operands. oneDNN (library_gemm.h) runs them or, if oneDNN would hide memory or is slower,
+// our own kernel (gemm_tiled.h). A and B are both fp32, or both of one 16-bit type; sums are fp32. 16-bit operands are multiplied
+// by the processor's instructions for them, if it has any, or else widened first. C is fp32 or rounded to the type of A and B.
+// plan_gemm returns the implementation and all bytes that it needs, without running it; Gemm binds it once and runs it in the
+// scratch. The choice depends on the shape, the number of threads, the library and the processor (instruction set and maker)
+// alone, never on a timing.
 #pragma once
 
 #include <cstddef>
@@ -20,11 +20,11 @@ namespace plimsoll::cpu {
 
 struct GemmPlan {
   std::string implementation;  // "onednn-2.6.3 brg:avx512_core packed_b"; a part of a plan's hash
-  Bytes scratch;               // all of it: the library's scratchpad, packed or widened operands, each 64-byte aligned
-  int primitives = 0;          // pieces of generated code; equal shapes share theirs
+  Bytes scratch;               // the library's scratchpad, packed and widened operands, each 64-byte aligned
+  int primitives = 0;          // number of pieces of generated code; equal shapes share theirs
 };
 
-// `library`: oneDNN may run it; else our own kernel does, and the plan is the same on every processor.
+// `library`: oneDNN may run the product. Otherwise our own kernel does, and the plan is the same on every processor.
 GemmPlan plan_gemm(const GemmShape& shape, int threads, bool library = true);
 
 class Gemm {
@@ -34,8 +34,9 @@ class Gemm {
   Gemm(Gemm&&) noexcept;
   Gemm& operator=(Gemm&&) noexcept;
 
-  // All pointers are 64-byte aligned; bias and scratch may be null where the shape or the plan needs none. Bits do not depend on
-  // addresses nor on what scratch holds. The library's own bookkeeping, a few hundred bytes of heap, is gone when it returns.
+  // All pointers are 64-byte aligned; bias and scratch may be null if the shape or the plan needs none. Bits depend neither on
+  // addresses nor on the content of the scratch. The library frees its own bookkeeping, a few hundred bytes of heap, before
+  // returning.
   void run(const void* a, const void* b, const float* bias, void* c, std::byte* scratch) const;
   const GemmShape& shape() const { return shape_; }
   const GemmPlan& plan() const { return plan_; }
@@ -46,8 +47,8 @@ class Gemm {
   GemmShape shape_;
   int threads_;
   GemmPlan plan_;
-  std::optional<LibraryGemm> library_;  // nothing: our own kernel runs
-  std::unique_ptr<const Gemm> wide_;    // runs in its stead, on widened operands
+  std::optional<LibraryGemm> library_;  // absent: our own kernel runs
+  std::unique_ptr<const Gemm> wide_;    // the product of widened operands that runs instead; null: none
 };
 
 }  // namespace plimsoll::cpu

@@ -21,13 +21,14 @@
 #define PLIMSOLL_GEMM_TILED_ONCE
 namespace plimsoll::cpu::tiled {
 
-// The most of k and of n that a block of B holds: it lies in half of a second-level cache. A transposed A is packed too, for each
-// strip of columns again, and its k is long: the sums of a short block are added to C while the next one is fetched.
+// The most elements of k and n in a block of B, which then fills half of a second-level cache. A transposed A is packed as well,
+// again for each strip of columns, and usually has a long k. Its blocks are short in k, and their sums are added to C while the
+// next one is fetched.
 constexpr std::int64_t kDepth = 768, kStrip = 384;
 constexpr std::int64_t kDepthTransposed = 128, kStripTransposed = 768;
 constexpr std::int64_t kRows = 2048;        // most rows of a task
-constexpr std::int64_t kPanelRows = 16;     // of a transposed A, packed together: a cache line of each step of k
-constexpr std::int64_t kPanelColumns = 48;  // of B: three of the widest vectors
+constexpr std::int64_t kPanelRows = 16;     // rows of a packed, transposed A: a cache line for each step of k
+constexpr std::int64_t kPanelColumns = 48;  // columns of a packed B: three of the widest vectors
 constexpr std::int64_t kDecoded = 256;      // elements of a row of B that are decoded at a time
 
 // The size of even pieces of n, none larger than `most`, each but the last a multiple of `step`.
@@ -35,9 +36,9 @@ constexpr std::int64_t even_piece(std::int64_t n, std::int64_t most, std::int64_
   return round_up(ceil_div(n, ceil_div(n, most)), step);
 }
 
-// How one product is cut. Bits depend on the cut of k alone, which the shape decides.
+// The cut of a product into tasks and blocks. Bits depend on the depth of blocks alone, which the shape decides.
 struct Cut {
-  std::int64_t depth, strip, rows;  // of a block of k; of a task
+  std::int64_t depth, strip, rows;  // k of a block, columns and rows of a task
   std::int64_t strips, bands;
 
   Cut(const GemmShape& shape, int threads)
@@ -63,11 +64,11 @@ struct Product {
   Cut cut;
   const float *a, *b, *bias;
   float* c;
-  const StoredMatrix* matrix = nullptr;  // how B is stored, at `stored`; null: fp32, at `b`
+  const StoredMatrix* matrix = nullptr;  // the format of B at `stored`; null: B is fp32 at `b`
   const std::byte* stored = nullptr;
 };
 
-// A part of a task: an element of the batch, columns and one block of k.
+// A part of a task: one block of k for its element of the batch and its columns.
 struct Slice {
   std::int64_t element = 0, column = 0, columns = 0, k = 0, depth = 0;
 };
@@ -92,8 +93,8 @@ inline constexpr std::int64_t kTileColumns = kVectors * kLanes;
 // The destination of a tile of sums.
 struct Target {
   float* c;
-  std::int64_t stride, columns;  // columns: those that are left in C, from c on
-  const float* bias;             // of those columns, or null
+  std::int64_t stride, columns;  // elements from row to row; columns of C from c on
+  const float* bias;             // of these columns, or null
   bool add;
 
   HWY_INLINE void put(Floats sum, float* to, std::int64_t column) const {
@@ -127,7 +128,8 @@ HWY_INLINE void put_rows(const Block<M, N>& sums, const Target& target, float* t
   }
 }
 
-// One tile over one block of k: A[i, p] is a[p * kPanelRows + i] where kPacked, else a[i * stride + p]; B is [depth][N vectors].
+// Multiplies a tile over a block of k. A[i, p] is a[p * kPanelRows + i] if kPacked, else a[i * stride + p]; B is [depth][N
+// vectors].
 template <int M, int N, bool kPacked>
 HWY_NOINLINE void multiply_tile(std::int64_t depth, const float* HWY_RESTRICT a, std::int64_t stride, const float* HWY_RESTRICT b,
                                 const Target& target, Ahead::Lines lines) {
@@ -151,7 +153,7 @@ HWY_NOINLINE void multiply_tile(std::int64_t depth, const float* HWY_RESTRICT a,
   put_rows<M, N>(sums, target, target.c);
 }
 
-// Up to M rows, fewer of them in tiles of 8, 4, 2 and 1; columns by the vectors that hold them.
+// Multiplies up to M rows; fewer than M go in tiles of 8, 4, 2 and 1. Partial panels use fewer vectors.
 template <int M, int N, bool kPacked>
 HWY_INLINE void multiply_rows(std::int64_t rows, std::int64_t depth, const float* a, std::int64_t stride, const float* b,
                               Target target, Ahead::Lines lines) {
@@ -204,7 +206,7 @@ HWY_INLINE void pack_b(const Product& product, const Slice& slice, float* HWY_RE
   }
 }
 
-// The same of a B that is decoded, through `room`.
+// The same for a stored B, decoded into `room` first.
 HWY_INLINE void decode_b(const Product& product, const Slice& slice, float* HWY_RESTRICT to, float* HWY_RESTRICT room) {
   const auto read = [&](std::int64_t first, float* out, std::int64_t count) {
     read_elements(*product.matrix, product.stored, first, {out, static_cast<std::size_t>(count)});
@@ -237,7 +239,7 @@ HWY_INLINE void decode_b(const Product& product, const Slice& slice, float* HWY_
   }
 }
 
-// to [depth][kPanelRows] = the rows of a transposed A from `row` on; what is past m is left as it is.
+// to [depth][kPanelRows] = the rows of a transposed A from `row` on; places past m are not written.
 HWY_INLINE void pack_a(const GemmShape& shape, const float* a, std::int64_t row, const Slice& slice, float* HWY_RESTRICT to) {
   const float* HWY_RESTRICT in = a + slice.k * shape.m + row;
   const std::int64_t rows = std::min(kPanelRows, shape.m - row);
@@ -250,7 +252,7 @@ HWY_INLINE void pack_a(const GemmShape& shape, const float* a, std::int64_t row,
   }
 }
 
-// One task over one block of k.
+// Multiplies a task's rows [begin, end) over one block of k.
 template <bool kPacked>
 HWY_INLINE void multiply_slice(const Product& product, const Slice& slice, std::int64_t begin, std::int64_t end,
                                const float* b_panels, float* a_panel, Ahead& ahead) {
@@ -287,14 +289,14 @@ HWY_INLINE Slice first_slice(const Product& product, std::int64_t task) {
           std::min(cut.depth, product.shape.k)};
 }
 
-// The next block of k of the same task; its depth is 0 past the last one.
+// The next block of k of the same task, of depth 0 after the last.
 HWY_INLINE Slice next_slice(const Product& product, Slice slice) {
   slice.k += slice.depth;
   slice.depth = std::min(product.cut.depth, product.shape.k - slice.k);
   return slice;
 }
 
-// The memory that is packed for a slice.
+// The memory to fetch for the packing of a slice.
 HWY_INLINE Ahead packed_in(const Product& product, const Slice& slice, std::int64_t begin, std::int64_t end) {
   const GemmShape& shape = product.shape;
   if (product.matrix != nullptr) return Ahead(product.a);
@@ -349,8 +351,8 @@ void run_product(const tiled::Product& product, int threads, std::byte* scratch)
   const GemmShape& shape = product.shape;
   const std::int64_t slot = slot_floats(shape, product.cut, product.matrix != nullptr);
   const auto run = &HWY_DYNAMIC_DISPATCH(multiply_task);
-  // Slots are as large as the largest task wants. Where the last one is given none of these its end would stay as it was, though
-  // it is planned and belongs to this product: an audit looks for the highest byte that has changed.
+  // Slots have the size for the largest task. If the last slot gets only smaller tasks, its end would stay unwritten. An audit,
+  // which looks for the highest changed byte, would then find less than planned.
   const std::int64_t all = scratch_of(shape, threads, product.matrix != nullptr).n;
   if (all > 0) std::memset(scratch + all - kCacheLine.n, 0, static_cast<std::size_t>(kCacheLine.n));
   parallel_slots(product.cut.tasks(shape), threads,

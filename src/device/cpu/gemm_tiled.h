@@ -1,6 +1,13 @@
-// Our own matrix product. C is cut into tasks of rows and a strip of columns; a task walks k in blocks, packs each block of B
-// into panels and multiplies rows of A with them in register tiles, while what it packs next is fetched. Bits depend neither on
-// the number of threads nor on addresses.
+// Our own matrix product. A task is a band of rows and a strip of columns of C. It goes through k in blocks: it packs the block
+// of B into panels and multiplies tiles of A's rows with them in registers, while the memory of the next block is fetched. Bits
+// depend neither on the number of threads nor on addresses.
+//
+//            k                n                  strip
+//        +-------+        +---+---+          +---+---+
+//      m |  A    |  x   k |   | B |  =     m |   |///| band
+//        |///|   |        |   |///| depth    |   |   |
+//        +-------+        +---+---+          +---+---+
+//         depth            strip
 #pragma once
 
 #include <cstddef>
@@ -11,16 +18,16 @@
 
 namespace plimsoll::cpu {
 
-// Exact: for each thread that takes part, a block of B and, where A is transposed, of one tile's rows of A.
+// The exact bytes: for each participating thread a block of B and, for a transposed A, a block of one panel's rows of A.
 Bytes tiled_gemm_scratch(const GemmShape& shape, int threads);
-// No extent of the shape is zero; all buffers are dense and 64-byte aligned, do not overlap, and are the caller's. `bias` is read
-// only where the shape has one, C only where it accumulates. Each element is the sum over k in ascending order, in blocks that
-// the shape alone fixes.
+// No extent of the shape is zero. All buffers belong to the caller; they are dense, 64-byte aligned and do not overlap. `bias` is
+// read only if the shape has one, C only if it accumulates. Each element is the sum over k in ascending order, in blocks that
+// depend on the shape alone.
 void run_tiled_gemm(const GemmShape& shape, int threads, const float* a, const float* b, const float* bias, float* c,
                     std::byte* scratch);
 
-// The same of a B that is decoded while it is packed: the bits are those of the product with its elements as fp32. A is not
-// transposed, and there is no batch.
+// The same for a B that is decoded while it is packed, with the bits of the product of its decoded elements. A is not transposed,
+// and there is no batch.
 Bytes decoding_gemm_scratch(const GemmShape& shape, int threads);
 void run_decoding_gemm(const GemmShape& shape, int threads, const float* a, const StoredMatrix& matrix, const std::byte* b,
                        const float* bias, float* c, std::byte* scratch);

@@ -29,7 +29,7 @@ namespace {
 using dnnl::memory;
 using Tag = memory::format_tag;
 
-// The one place where the library's failures become ours.
+// Turns failures of the library into errors.
 template <class Call>
 auto checked(const char* where, Call&& call) {
   try {
@@ -103,11 +103,10 @@ bool hides_memory(std::string_view implementation) {
   return implementation.starts_with("gemm") || implementation.starts_with("ref") || implementation.starts_with("x64:gemm");
 }
 
-// Packing pays for these products of the library. Rows of B of 4 KiB multiples (1024 columns) map to the same few sets of the
-// first-level cache. Products over a long k that read B as it lies lose as much to the many rows of B per block. Both cost oneDNN
-// 10-30 % on Zen 5, and packing pays from 512 rows of A on. Intel cores have the first loss at wide rows of 2 KiB multiples (512
-// columns): up to 2.4 times the time. There packing pays from 64 rows on (docs/speed.md). If n is a power of two, the library
-// copies B by itself.
+// True if packing pays for a product of the library (docs/speed.md). Two cases cost oneDNN 10-30 % on Zen 5, where packing pays
+// from 512 rows of A on: rows of B of 4 KiB multiples (1024 columns), which map to the same few sets of the first-level cache,
+// and a long k, with many rows of B per block. On Intel cores wide rows of 2 KiB multiples (512 columns) take up to 2.4 times the
+// time, and packing pays from 64 rows on. If n is a power of two, the library copies B by itself.
 bool packing_pays(const GemmShape& shape) {
   if (shape.operands != DType::f32) return false;  // the library packs pairs of rows by itself
   if (shape.batch != 1 || shape.transpose_b || shape.m < 64 || shape.n < 64) return false;
@@ -116,7 +115,7 @@ bool packing_pays(const GemmShape& shape) {
   return shape.m >= 512 && (shape.n % 1024 == 0 || (!shape.transpose_a && shape.k >= 1536));
 }
 
-// The width of the column panels where `desc` is stored as [n / width][k rounded up to 16][width]; 0 for any other layout.
+// The width of the column panels if `desc` is stored as [n / width][k rounded up to 16][width]; 0 for any other layout.
 std::int64_t panel_width(const memory::desc& desc) {
   const auto& data = desc.data;
   const auto& blocking = data.format_desc.blocking;
@@ -127,7 +126,7 @@ std::int64_t panel_width(const memory::desc& desc) {
   return panels || depth == 16 ? width : 0;
 }
 
-// Copies B (k x n) into such panels; what pads them is zero.
+// Copies B (k x n) into such panels; their padding is zero.
 void pack_panels(const GemmShape& shape, std::int64_t width, const float* b, float* to) {
   constexpr std::int64_t kTaskRows = 128;
   const std::int64_t depth = round_up(shape.k, 16), panels = ceil_div(shape.n, width);
@@ -149,7 +148,7 @@ Bytes bytes_of(const memory::desc& desc) { return Bytes{static_cast<std::int64_t
 // The implementation that oneDNN will run, or nothing if it offers only implementations that hide memory.
 struct Choice {
   dnnl::matmul::primitive_desc descriptor;
-  std::int64_t panel = 0;  // B is packed into panels of this width; 0: read as it lies
+  std::int64_t panel = 0;  // width of the panels of a packed B; 0: B is not packed
   Bytes foreign_scratch, packed;
 };
 
@@ -172,7 +171,7 @@ std::optional<Choice> choose_form(const GemmShape& shape, bool packed) {
   }
 }
 
-// The library counts in 32 bits in places, and divides by what is then zero.
+// The library uses 32-bit numbers in places; larger extents overflow there and make it divide by zero.
 bool counts_in_32_bits(const GemmShape& shape) {
   return std::max({shape.m, shape.n, shape.k}) <= std::numeric_limits<std::int32_t>::max();
 }

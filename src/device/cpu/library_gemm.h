@@ -1,5 +1,5 @@
-// Matrix products by oneDNN where the build has it (PLIMSOLL_ONEDNN). Where it has not, no product has a plan here, and our own
-// kernel (gemm_tiled.h) runs them all. Nothing else of ours speaks to the library.
+// Matrix products by oneDNN, if the build has it (PLIMSOLL_ONEDNN). Otherwise no product has a plan here, and our own kernel
+// (gemm_tiled.h) runs them all. No other file calls the library.
 #pragma once
 
 #include <cstddef>
@@ -16,14 +16,14 @@ namespace plimsoll::cpu {
 
 struct LibraryFacts {
   std::string name;             // "oneDNN 2.6.3"
-  std::string instruction_set;  // "avx512_core_bf16": the most that it uses on this processor
+  std::string instruction_set;  // the best set that it uses on this processor: "avx512_core_bf16"
   bool multiplies_bf16 = false;
 };
 
-// Nothing where the build has no library.
+// Absent if the build has no library.
 std::optional<LibraryFacts> library_facts();
 
-// "avx2" or "sse4": the most that the library may use, before it is used at all.
+// Limits the library to "avx2" or "sse4". Called before its first use.
 void limit_library(std::string_view most);
 
 class LibraryGemm {
@@ -32,7 +32,7 @@ class LibraryGemm {
     std::string implementation;  // "onednn-2.6.3 brg:avx512_core packed_b"
     Bytes scratch;               // the library's scratchpad, and packed operands
   };
-  // Nothing where the library offers only implementations that hide memory.
+  // Absent if all implementations of the library hide memory.
   static std::optional<Plan> plan_of(const GemmShape& shape, int threads);
   // The same, bound. Equal shapes share one primitive.
   static std::optional<LibraryGemm> make(const GemmShape& shape, int threads);
@@ -41,7 +41,7 @@ class LibraryGemm {
   LibraryGemm& operator=(LibraryGemm&&) noexcept;
 
   const Plan& plan() const;
-  // As Gemm::run. The library's own bookkeeping, a few hundred bytes of heap, is gone when it returns.
+  // Like Gemm::run.
   void run(const void* a, const void* b, const float* bias, void* c, std::byte* scratch) const;
 
  private:

@@ -1,6 +1,6 @@
-// out[i] = f(in[i]...) over vectors of fp32, which memory holds as fp32, bf16 or fp16; `out` may equal any input of its width.
-// The last, partial vector goes through a buffer on the stack, so nothing outside [begin, end) is read or written. Included once
-// for each Highway target.
+// out[i] = f(in[i]...) over vectors of fp32 from and to memory of fp32, bf16 or fp16; `out` may equal any input of its width. The
+// last, partial vector goes through a buffer on the stack, so nothing outside [begin, end) is read or written. Included once for
+// each Highway target.
 #if defined(PLIMSOLL_DEVICE_CPU_MAP_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef PLIMSOLL_DEVICE_CPU_MAP_INL_H_
 #undef PLIMSOLL_DEVICE_CPU_MAP_INL_H_
@@ -19,7 +19,7 @@ namespace plimsoll::cpu::HWY_NAMESPACE {
 
 HWY_INLINE Floats set(float x) { return hn::Set(F32(), x); }
 
-// Work: how much f computes for each element. Where it is little, hardware fetches memory soon enough.
+// The amount of arithmetic per element. With little, the hardware's prefetch is early enough.
 enum class Work { little, much };
 
 template <Work kWork = Work::little, class F, class Out, class... In>
@@ -32,7 +32,7 @@ HWY_INLINE void map_range(std::int64_t begin, std::int64_t end, F f, Out* out, c
   if (i < end) store_part(f(load_part(in + i, end - i)...), out + i, end - i);
 }
 
-// The whole array, on the team.
+// The same over [0, n), with all threads.
 template <Work kWork = Work::little, class F, class Out, class... In>
 HWY_INLINE void map_all(std::int64_t n, F f, Out* out, const In*... in) {
   for_tiles(n, [&](std::int64_t begin, std::int64_t end) HWY_ATTR { map_range<kWork>(begin, end, f, out, in...); });

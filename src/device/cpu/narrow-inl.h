@@ -1,4 +1,4 @@
-// Vectors of fp32 from and to memory of fp32, bf16 or fp16; the latter two are rounded to nearest even. Included once for each
+// Loads and stores of fp32 vectors from and to memory of fp32, bf16 or fp16, rounding to nearest even. Included once for each
 // Highway target.
 #if defined(PLIMSOLL_DEVICE_CPU_NARROW_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef PLIMSOLL_DEVICE_CPU_NARROW_INL_H_
@@ -29,7 +29,7 @@ HWY_INLINE Floats load(const std::uint16_t* p) {
   return hn::BitCast(F32(), hn::ShiftLeft<16>(hn::PromoteTo(U32(), hn::LoadU(U16(), p))));
 }
 
-// The upper halves of bits to which what decides about rounding has been added.
+// Stores the upper halves of `added`: the bits of v plus the number that makes them round. NaN stays NaN.
 HWY_INLINE void store_upper_halves(Floats v, hn::Vec<U32> added, std::uint16_t* p) {
   const auto quiet = hn::Or(hn::ShiftRight<16>(hn::BitCast(U32(), v)), hn::Set(U32(), 0x40));
   const auto result = hn::IfThenElse(hn::RebindMask(U32(), hn::IsNaN(v)), quiet, hn::ShiftRight<16>(added));
@@ -42,7 +42,7 @@ HWY_INLINE void store(Floats v, std::uint16_t* p) {
   store_upper_halves(v, hn::Add(bits, hn::Add(odd, hn::Set(U32(), 0x7fff))), p);
 }
 
-#if HWY_TARGET <= HWY_AVX2  // these sets, and better ones, convert in hardware
+#if HWY_TARGET <= HWY_AVX2  // AVX2 and better sets convert in hardware
 
 using Halves = hn::Rebind<hwy::float16_t, F32>;
 
@@ -68,7 +68,7 @@ HWY_INLINE void store(Floats v, F16* p) {
 
 #endif
 
-// As load_part and store_part of floats.
+// Like load_part and store_part of floats.
 template <class T>
 HWY_INLINE Floats load_part(const T* p, std::int64_t count) {
   alignas(64) T lanes[kLanes] = {};
@@ -82,7 +82,7 @@ HWY_INLINE void store_part(Floats v, T* p, std::int64_t count) {
   std::memcpy(p, lanes, static_cast<std::size_t>(count) * sizeof(T));
 }
 
-// A vector of a row: a whole one, or what is left at its end.
+// The size of a vector of a row: a whole one, or the rest at its end.
 struct Whole {};
 struct Rest {
   std::int64_t count;
@@ -104,7 +104,7 @@ HWY_INLINE void store_at(Floats v, T* p, Rest rest) {
   store_part(v, p, rest.count);
 }
 
-// f(i, Whole or Rest) for the vectors of a row.
+// Calls f(i, Whole or Rest) for the vectors of a row of `width` elements.
 template <class F>
 HWY_INLINE void for_vectors(std::int64_t width, F f) {
   std::int64_t i = 0;

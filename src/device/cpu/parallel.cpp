@@ -18,8 +18,8 @@
 namespace plimsoll::cpu {
 namespace {
 
-// Numbers below 2^-126 become zero. Probabilities and second moments reach that range, and Intel cores take a hundred times as
-// long for it. The mode belongs to a thread; one that starts later inherits it.
+// Numbers below 2^-126 become zero. Probabilities and second moments reach that range, in which Intel cores are a hundred times
+// slower. The mode belongs to a thread; a thread that starts later inherits it.
 void flush_denormals() {
 #if defined(__SSE2__)
   constexpr unsigned kFlushToZero = 0x8000, kDenormalsAreZero = 0x0040;
@@ -50,7 +50,7 @@ class Pool {
   }
 
   void resize(int threads) {
-    // A worker that joins late takes no part in the rounds before it.
+    // A new worker takes no part in earlier rounds.
     while (static_cast<int>(workers_.size()) + 1 < threads) workers_.emplace_back([this, seen = round_] { work(seen); });
     threads_ = threads;
   }
@@ -141,7 +141,7 @@ void detail::run_tasks(std::int64_t tasks, TaskFunction function, void* context)
     if (tasks == 1) function(context, 0);
     return;
   }
-  // A counter of our own costs one barrier; a loop of OpenMP has a second one, and generation runs hundreds of these a token.
+  // A counter of our own costs one barrier; an OpenMP loop has two, and generation runs hundreds of loops per token.
   std::atomic<std::int64_t> next{0};
 #pragma omp parallel
   {

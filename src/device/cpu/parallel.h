@@ -1,6 +1,6 @@
-// All threads of the compute lane sit behind this. `parallel_for` runs body(task) for each task in [0, tasks) on the team.
+// The team of compute threads. `parallel_for` runs body(task) for each task in [0, tasks) on the team.
 // The assignment of tasks to threads never changes a result: kernels cut their work into tiles by shape, not by thread count.
-// OpenMP by default; a std::thread pool where PLIMSOLL_STD_THREADS is defined (ThreadSanitizer does not understand libgomp).
+// OpenMP by default; with PLIMSOLL_STD_THREADS a std::thread pool (ThreadSanitizer does not understand libgomp).
 // The team's threads flush denormal numbers to zero, the calling thread from its first call on.
 // Only one thread of the process may call this: a second one would get a second team with its own stacks.
 #pragma once
@@ -31,11 +31,11 @@ void parallel_for(std::int64_t tasks, Body&& body) {
 
 struct SlotTask {
   std::int64_t task, slot;
-  std::int64_t following;  // the task that the slot will probably be given next; -1: none
+  std::int64_t following;  // the probable next task of the slot; -1: none
 };
 
-// Runs body(SlotTask) for each task, at most `threads` at a time; tasks that run at the same time have different slots. Slot s
-// begins with task s, so each slot's scratch is used whatever the timing; the rest go to whoever is free.
+// Runs body(SlotTask) for each task, at most `threads` at a time; concurrent tasks have different slots. Slot s begins with task
+// s, so that each slot's scratch is used with any timing; a free slot takes the next task.
 template <class Body>
 void parallel_slots(std::int64_t tasks, int threads, const Body& body) {
   const std::int64_t slots = std::min<std::int64_t>(tasks, threads);

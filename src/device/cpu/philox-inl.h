@@ -33,8 +33,7 @@ HWY_INLINE void for_philox_words(const PhiloxStream& stream, std::uint64_t group
 
 #else
 
-// Counters lie in 64-bit lanes. The multiplications read the lower halves only, so what collects in the upper halves does no
-// harm.
+// Counters are in 64-bit lanes. Multiplications read the lower halves only, so the content of the upper halves has no effect.
 template <class D64, class V64 = hn::Vec<D64>>
 HWY_INLINE V64 multiply_lower_halves(D64, V64 a, V64 b) {
   const hn::Repartition<std::uint32_t, D64> d32;

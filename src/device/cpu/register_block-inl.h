@@ -56,7 +56,7 @@ struct RowBlock<0> {
   HWY_INLINE void store(float*) const {}
 };
 
-enum class Start { zero, add, scale };  // what the accumulators begin with: 0, c, or c times a factor for each row
+enum class Start { zero, add, scale };  // initial accumulators: 0, c, or c times a factor per row
 
 template <int M, int N>
 struct Block {

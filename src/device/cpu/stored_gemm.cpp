@@ -17,7 +17,7 @@ GemmShape widened(GemmShape shape) {
   return shape;
 }
 
-// Elements of an A of 16 bits, and of a rounded C, before the scratch of the product.
+// The number of widened elements, which precede the scratch of the product: of a 16-bit A, and of C if it is rounded.
 std::array<std::int64_t, 2> wide_elements(const GemmShape& shape) {
   return {shape.operands == DType::f32 ? 0 : shape.m * shape.k, shape.result == DType::f32 ? 0 : shape.m * shape.n};
 }

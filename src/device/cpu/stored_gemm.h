@@ -1,6 +1,6 @@
-// Products with a frozen B that is read as it is stored: of 16 bits, or in blocks. In fp32 it is decoded while our own kernel
-// packs it. Where A has 16 bits, elements of B are rounded to these: the library multiplies them strip by strip (strip_gemm.h),
-// or A is widened where it does not.
+// Products with a frozen B that is stored in 16 bits or in blocks. For an fp32 A our own kernel decodes B while packing it. For a
+// 16-bit A the elements of B are rounded to that type, and the library multiplies strip by strip (strip_gemm.h); without a plan
+// of the library A is widened for our own kernel.
 #pragma once
 
 #include <cstddef>
@@ -12,15 +12,14 @@
 
 namespace plimsoll::cpu {
 
-// `shape` is that of the product of A and C as they are with the decoded B: A is not transposed, there is no batch, and nothing
-// is accumulated.
+// `shape`: the product with a decoded B of A's type. A is not transposed; there is no batch and no accumulation.
 GemmPlan plan_stored_gemm(const GemmShape& shape, const StoredMatrix& matrix, int threads, bool library = true);
 
 class StoredGemm {
  public:
   StoredGemm(const GemmShape& shape, const StoredMatrix& matrix, int threads);
 
-  // As Gemm::run.
+  // Like Gemm::run.
   void run(const void* a, const std::byte* b, const float* bias, void* c, std::byte* scratch) const;
   const GemmPlan& plan() const { return plan_; }
 
@@ -29,7 +28,7 @@ class StoredGemm {
   StoredMatrix matrix_;
   int threads_;
   GemmPlan plan_;
-  std::optional<StripGemm> strips_;  // nothing: our own kernel runs
+  std::optional<StripGemm> strips_;  // absent: our own kernel runs
 };
 
 }  // namespace plimsoll::cpu

@@ -65,7 +65,7 @@ void read_run(const StoredMatrix& matrix, const std::byte* stored, std::int64_t 
   if (to == DType::f32) {
     return read_elements(matrix, stored, first, {reinterpret_cast<float*>(out), static_cast<std::size_t>(count)});
   }
-  // Numbers that narrow to the same type round once.
+  // Numbers that end in the type `rounded` are rounded only once.
   const auto read = to == matrix.rounded ? read_exact : read_elements;
   std::array<float, kPiece> wide;
   auto* bits = reinterpret_cast<std::uint16_t*>(out);

@@ -20,17 +20,17 @@ std::int64_t strip_columns(const GemmShape& shape) {
   return round_up(ceil_div(shape.n, ceil_div(shape.n, most)), group);
 }
 
-// The library's matrices are dense, so its part of C lies in scratch first. Where one strip is all of B, it is C itself.
+// The library's matrices are dense, so it writes its part of C into scratch first. If one strip is all of B, it writes C itself.
 bool in_one_strip(const GemmShape& shape) { return strip_columns(shape) == shape.n; }
 
-// Rows of A that go together: even bands.
+// The rows of a band; bands are even.
 std::int64_t band_rows(const GemmShape& shape) {
   if (in_one_strip(shape)) return shape.m;
   const std::int64_t all = std::max<std::int64_t>(1, kBandBytes / (strip_columns(shape) * size_of(shape.result)));
   return ceil_div(shape.m, ceil_div(shape.m, all));
 }
 
-// A strip and a band, each the last of its kind or another one.
+// The shape of the product of a strip and a band, each either the last of its kind or not.
 GemmShape part_shape(const GemmShape& shape, bool last_strip, bool last_band) {
   const std::int64_t columns = strip_columns(shape), rows = band_rows(shape);
   const std::int64_t rest_columns = shape.n % columns, rest_rows = shape.m % rows;

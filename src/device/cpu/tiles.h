@@ -1,5 +1,5 @@
-// How loops over flat arrays and over rows are cut into tasks. The cut depends on the shape alone; an array of one tile is one
-// task, because waking the team costs more than the work.
+// The cut of loops over flat arrays and over rows into tasks. It depends on the shape alone. An array of one tile is one task,
+// because waking the team costs more than the work.
 #pragma once
 
 #include <algorithm>

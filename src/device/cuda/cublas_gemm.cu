@@ -16,7 +16,7 @@
 namespace plimsoll::cuda {
 namespace {
 
-// Rows and columns as they lie in memory, and the elements from a row to the next.
+// The layout of a matrix: rows and columns in memory, and the elements from a row to the next.
 struct Stored {
   std::int64_t rows, columns, stride;
 };
@@ -52,7 +52,7 @@ cudaDataType_t type_of(DType dtype) { return dtype == DType::bf16 ? CUDA_R_16BF 
 
 }  // namespace
 
-// The library works on columns: a row-major C = A B is C' = B' A' there, with the same bytes.
+// The library is column-major: a row-major C = A B is C' = B' A' there, with the same bytes.
 struct Gemm::Bound {
   GemmShape shape;
   Bytes workspace;
@@ -98,7 +98,7 @@ struct Gemm::Bound {
     return created;
   }
 
-  // The heuristic reads how addresses are aligned: those of the arena are multiples of 512.
+  // The heuristic depends on the alignment of addresses; those of the arena are multiples of 512.
   static const void* aligned_dummy() { return reinterpret_cast<const void*>(std::uintptr_t{1} << 20); }
 
   void find_algorithm() {
@@ -120,7 +120,7 @@ struct Gemm::Bound {
   }
 };
 
-// By its configuration, as far as the library tells.
+// A hash of the algorithm's configuration, as far as the library reports it.
 std::string Gemm::algorithm() const {
   Hasher hasher;
   const auto add = [&]<class T>(cublasLtMatmulAlgoConfigAttributes_t attribute, T value) {
@@ -140,7 +140,7 @@ std::string Gemm::algorithm() const {
   return hasher.hex().substr(0, 16);
 }
 
-// The bias' address belongs to the product's description, which the library reads when it is called.
+// The address of the bias is part of the product's description, which the library reads during the call.
 void Gemm::run(void* stream, const void* a, const void* b, const void* bias, void* c, std::byte* workspace) const {
   const GemmShape& shape = bound_->shape;
   if (shape.bias) {

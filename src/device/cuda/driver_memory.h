@@ -1,5 +1,5 @@
-// Memory of a GPU that this process holds, as the driver counts it: NVML, which comes with the driver and is loaded if there is
-// one. It needs no context on the device.
+// The memory of a GPU that this process holds, as the driver counts it. The source is NVML, which belongs to the driver and is
+// loaded if present. It needs no context on the device.
 #pragma once
 
 #include <optional>
@@ -28,7 +28,7 @@ struct Nvml {
   int (*processes)(Device device, unsigned* count, Process* processes) = nullptr;
 };
 
-// Nothing where there is no such library, or an older one.
+// Absent if there is no such library, or an older one.
 std::optional<Nvml> load_nvml(const char* library = "libnvidia-ml.so.1");
 
 class DriverMemory {
@@ -36,8 +36,8 @@ class DriverMemory {
   // The device at this PCI address, "0000:3b:00.0"; made before the process has a context there.
   DriverMemory(const Nvml& nvml, const std::string& bus);
 
-  // The driver's figure for this process. A container's processes have other numbers outside of it: then the growth of the
-  // device's memory in use since this was made, by whatever processes. Nothing if the driver tells neither.
+  // The driver's figure for this process. In a container the driver knows the process by another number; the result is then the
+  // growth of the memory of all processes since the construction of this. Absent if the driver reports neither.
   std::optional<Bytes> held() const;
 
  private:

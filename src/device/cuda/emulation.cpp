@@ -45,10 +45,10 @@ struct Thread {
   std::vector<Copy> copies = {};
 };
 
-// A stack on which threads run, one after the other: only one that waits keeps it.
+// A stack on which threads run one after the other. A thread that waits keeps its stack.
 struct Fiber {
-  ucontext_t context;  // of its first turn
-  jmp_buf place;       // where it waits from then on
+  ucontext_t context;  // of the first turn
+  jmp_buf place;       // the place at which it waits, after the first turn
   bool begun = false;
   std::unique_ptr<std::byte[]> stack;
   std::size_t thread = 0;
@@ -60,7 +60,7 @@ struct Launch {
   std::vector<Thread> threads;
   std::vector<Warp> warps;
   std::size_t current = 0, done = 0, at_block = 0;
-  std::size_t started = 0;  // so many threads, in their order
+  std::size_t started = 0;  // number of started threads, in order
   std::exception_ptr error;
 };
 
@@ -80,12 +80,12 @@ void become(std::size_t thread) {
   threadIdx = {index % blockDim.x, index / blockDim.x % blockDim.y, index / blockDim.x / blockDim.y};
 }
 
-// swapcontext would ask the kernel for the signal mask on each of the millions of turns.
+// swapcontext would read the signal mask by a system call on each of the millions of turns.
 void change_stack(jmp_buf& from, jmp_buf& to) {
   if (_setjmp(from) == 0) _longjmp(to, 1);
 }
 
-// Threads that never wait are run one after the other without a change of stacks.
+// Threads that never wait run one after the other without a change of stacks.
 void run_fiber(std::size_t number) {
   Fiber& fiber = *fibers[number];
   for (;;) {

@@ -1,6 +1,6 @@
-// The CUDA of kernels.cuh on a CPU, for tests: blocks run one after the other, the threads of a block take turns at barriers and
-// warp-wide exchanges, in either order. It shows the results and accesses of a kernel, and a barrier that not all threads reach;
-// not races within a turn, and no speed. One launch at a time in a process.
+// The CUDA of kernels.cuh on a CPU, for tests. Blocks run one after the other; the threads of a block take turns at barriers and
+// warp-wide exchanges, in either order. The emulation shows the results and accesses of a kernel, and a barrier that not all
+// threads reach. It shows neither races within a turn nor speed. A process has one launch at a time.
 #pragma once
 
 #include <cmath>
@@ -32,19 +32,20 @@ inline constexpr std::size_t kPlainShared = 48 << 10;
 void allow_shared(const void* kernel, std::size_t bytes);
 void check_launch(const void* kernel, dim3 grid, dim3 block, std::size_t shared_bytes);
 
-// Calls `body` for every thread of every block. Throws an internal error where threads of a block wait for each other in vain.
+// Calls `body` for every thread of every block. Throws an internal error if threads of a block wait for each other forever.
 void run(dim3 grid, dim3 block, std::size_t shared_bytes, const std::function<void()>& body);
 
 // Shared memory of the running launch, poisoned before each block.
 std::byte* shared_memory();
 void sync_threads();
-// The bytes that each of the 32 lanes gave, kLaneBytes at most; valid until the thread's second exchange from here.
+// Exchanges at most kLaneBytes per lane within a warp. Returns the bytes of all 32 lanes, valid until the thread's next but one
+// exchange.
 inline constexpr std::size_t kLaneBytes = 32;
 const std::byte* exchange(const void* mine, std::size_t bytes);
 unsigned lane();
 
-// Asynchronous copies of the thread that runs into shared memory: what they will write is poisoned until it waits for all but the
-// latest `pending` groups. Null: zeros.
+// Asynchronous copies of the running thread into shared memory. The destination is poisoned until the thread waits for all but
+// the latest `pending` groups. A null `from` means zeros.
 void copy_later(void* to, const void* from, std::size_t bytes);
 void commit_copies();
 void wait_for_copies(unsigned pending);
@@ -78,7 +79,7 @@ T __shfl_xor_sync(unsigned, T value, unsigned mask) {
 inline int atomicAdd(int* to, int value) { return std::exchange(*to, *to + value); }
 inline int atomicMin(int* to, int value) { return std::exchange(*to, value < *to ? value : *to); }
 
-// The intrinsics that kernels call by name. Those of CUDA differ in the last bits.
+// The intrinsics that kernels call by name. CUDA's results differ in the last bits.
 inline float __expf(float x) { return std::exp(x); }
 inline float __fdividef(float a, float b) { return a / b; }
 inline float __fmul_rn(float a, float b) { return a * b; }

@@ -16,7 +16,7 @@ namespace {
 
 struct EmulatedStream;
 
-// A record of an event: where it stands, and whether that stream has come there.
+// A record of an event: its place in a stream, and true if the stream has reached it.
 struct Mark {
   EmulatedStream* stream = nullptr;
   bool passed = false;
@@ -26,7 +26,7 @@ struct EmulatedEvent {
   std::shared_ptr<Mark> latest;
 };
 
-// Work; or, with an event, its record or a wait for the record that was its latest when the stream was given the step.
+// Work or, with an event, its record or a wait. A wait is for the event's latest record at the time of the call.
 struct Step {
   std::function<void()> work;
   EmulatedEvent* event = nullptr;
@@ -40,13 +40,14 @@ struct EmulatedStream {
 
 struct EmulatedGraph {
   std::vector<std::pair<EmulatedStream*, Step>> steps;
-  // While it is captured: the streams that take part, each with how much of it is known to the origin; and what events know.
+  // During a capture, for each participating stream and each recorded event: the number of steps of other streams that precede
+  // it.
   std::map<EmulatedStream*, std::map<EmulatedStream*, std::size_t>> known;
   std::map<EmulatedEvent*, std::map<EmulatedStream*, std::size_t>> recorded;
   std::map<EmulatedStream*, std::size_t> given;
 };
 
-// Streams know their own steps and what they have waited for.
+// Adds a step: a stream comes after its own steps and after the records that it has waited for.
 void take_in(EmulatedGraph& graph, EmulatedStream& stream, const Step& step) {
   if (step.event != nullptr && !step.records) {
     const auto recorded = graph.recorded.find(step.event);
@@ -62,7 +63,7 @@ void take_in(EmulatedGraph& graph, EmulatedStream& stream, const Step& step) {
   if (step.event != nullptr && step.records) graph.recorded[step.event] = known->second;
 }
 
-// A record that nothing waits for is no work.
+// Checks that the origin comes after all work. A record without a wait is no work.
 void check_joined(EmulatedGraph& graph, EmulatedStream& origin) {
   std::map<EmulatedStream*, std::size_t> last;  // work of each
   std::map<EmulatedStream*, std::size_t> at;
@@ -75,7 +76,7 @@ void check_joined(EmulatedGraph& graph, EmulatedStream& origin) {
   }
 }
 
-std::recursive_mutex mutex;  // of all below, and of the kernels that run
+std::recursive_mutex mutex;  // guards all below, and the running kernels
 std::vector<EmulatedStream*> streams;
 thread_local EmulatedGraph* capturing = nullptr;
 Captures captures;
@@ -105,7 +106,7 @@ void run_some() {
   }
 }
 
-// The record of a wait is settled when the wait is given to the stream.
+// The record of a wait is fixed when the stream gets the wait.
 void give(EmulatedStream& stream, Step step) {
   const std::lock_guard lock(mutex);
   if (capturing != nullptr) {

@@ -9,8 +9,8 @@
 
 namespace plimsoll::cuda {
 
-// Throws what was done and the runtime's own words: E-MEM-ARENA (exit 3) where memory is missing, else E-CUDA-DEVICE (exit 5),
-// for a device that has worked so far.
+// Throws an error with the failed call and the runtime's message: E-MEM-ARENA (exit 3) if memory is missing, else E-CUDA-DEVICE
+// (exit 5), for a device that has worked so far.
 inline void check(cudaError_t result, const char* what) {
   if (result == cudaSuccess) return;
   const std::string text = std::string(what) + ": " + cudaGetErrorString(result) + " (" + cudaGetErrorName(result) + ")";

@@ -1,5 +1,5 @@
-// Basis of our kernels for a GPU. The same source is compiled by nvcc and, over emulation.h, by a C++ compiler, so
-// that every kernel runs in tests without a GPU. Kernels sum in an order that depends on shapes alone: no atomics on floats.
+// The basis of our GPU kernels. The same source is compiled by nvcc and, over emulation.h, by a C++ compiler, so that every
+// kernel runs in tests without a GPU. Kernels sum in an order that depends on shapes alone, without atomics on floats.
 #pragma once
 
 #include <cstddef>
@@ -23,8 +23,8 @@ namespace plimsoll::cuda {
 
 inline constexpr int kWarp = 32;
 inline constexpr unsigned kAllLanes = 0xFFFFFFFFu;
-// Blocks that walk over an array or over rows: enough for every multiprocessor of today's GPUs, and independent of the GPU, since
-// what a block sums follows from it.
+// The most blocks that go over an array or over rows: enough for all multiprocessors of a GPU, but independent of the GPU,
+// because the elements that a block sums depend on it.
 inline constexpr std::int64_t kMostBlocks = 1 << 16;
 
 // An element of bf16 in memory, as on the CPU.
@@ -40,7 +40,7 @@ __host__ __device__ __forceinline__ float widen(F16 x) {
 #endif
 }
 
-// To nearest even.
+// Rounds to nearest even.
 template <class T>
 __host__ __device__ __forceinline__ T narrow(float x);
 template <>
@@ -64,7 +64,7 @@ __host__ __device__ __forceinline__ F16 narrow<F16>(float x) {
 #endif
 }
 
-// So many elements side by side, moved by one instruction: 16 bytes, from an address that is a multiple of them.
+// Consecutive elements that one instruction moves: 16 bytes by default, at an address that is a multiple of the size.
 template <class T, int kElements = 16 / sizeof(T)>
 struct alignas(sizeof(T) * kElements) Pack {
   T at[kElements];
@@ -96,10 +96,10 @@ __device__ __forceinline__ T* shared_memory() {
 
 struct Grid {
   dim3 blocks, threads;
-  std::size_t shared_bytes = 0;  // past 48 KiB: see allow_shared
+  std::size_t shared_bytes = 0;  // dynamic shared memory; above 48 KiB: see allow_shared
 };
 
-// Puts the kernel on a stream (as cuda::Stream has it). Errors of the launch itself throw E-CUDA-DEVICE.
+// Launches a kernel on a stream (cuda::Stream::handle). Errors of the launch itself throw E-CUDA-DEVICE.
 template <class... Parameters, class... Arguments>
 void launch(void (*kernel)(Parameters...), const Grid& grid, [[maybe_unused]] void* stream, Arguments... arguments) {
 #ifdef __CUDACC__
@@ -112,8 +112,8 @@ void launch(void (*kernel)(Parameters...), const Grid& grid, [[maybe_unused]] vo
 #endif
 }
 
-// When a kernel is bound that may use more than 48 KiB of dynamic shared memory: always as much as it may ever use, since the
-// latest word counts for all.
+// Called when a kernel is bound that may use more than 48 KiB of dynamic shared memory. `bytes`: the most that any launch of the
+// kernel uses, since the latest call counts for all.
 template <class... Parameters>
 void allow_shared([[maybe_unused]] void (*kernel)(Parameters...), [[maybe_unused]] std::size_t bytes) {
 #ifdef __CUDACC__
@@ -123,7 +123,7 @@ void allow_shared([[maybe_unused]] void (*kernel)(Parameters...), [[maybe_unused
 #endif
 }
 
-// As many blocks of `threads` as `items` ask for, within kMostBlocks: kernels walk on in steps of the whole grid.
+// Blocks of `threads` for `items`, at most kMostBlocks: kernels go on in steps of the whole grid.
 inline Grid grid_over(std::int64_t items, int threads, std::int64_t items_per_block) {
   std::int64_t blocks = (items + items_per_block - 1) / items_per_block;
   blocks = blocks < 1 ? 1 : blocks > kMostBlocks ? kMostBlocks : blocks;
@@ -154,7 +154,7 @@ __device__ __forceinline__ T warp_max(T value) {
   return value;
 }
 
-// The sum over all threads of a one-dimensional block, in all of them. Called by all; holds no shared memory past its end.
+// The sum over all threads of a one-dimensional block, in all threads. All threads call it.
 template <class T>
 __device__ __forceinline__ T block_sum(T value) {
   __shared__ T of_warps[kWarp];
@@ -180,7 +180,7 @@ __device__ __forceinline__ T block_max(T value) {
   return value;
 }
 
-// Word i % 4 without an index that is known only at run time, which would put the words into local memory.
+// Word i % 4. An index known only at run time would put the words into local memory.
 __device__ __forceinline__ std::uint32_t word_of(const PhiloxWords& words, std::uint32_t i) {
   const std::uint32_t even = i & 2 ? words[2] : words[0], odd = i & 2 ? words[3] : words[1];
   return i & 1 ? odd : even;

@@ -1,7 +1,7 @@
-// Products of 16-bit matrices with fp32 sums by the tensor cores, one warp at a time, and what feeds them: fragments from shared
-// memory, and asynchronous copies into it. For GPUs of sm_80 and later; over the emulation, the same by exchanges of lanes.
+// Products of 16-bit matrices with fp32 sums by the tensor cores, by single warps, with fragments from shared memory and
+// asynchronous copies into it. For GPUs of sm_80 and later; the emulation uses exchanges of lanes.
 //
-// A fragment is a matrix's share of each lane, in pairs of neighbouring elements. With g = lane / 4 and q = lane % 4:
+// A fragment is the part of a matrix in a lane, in pairs of neighbouring elements. With g = lane / 4 and q = lane % 4:
 //   A, 16 x 16: rows g, g + 8, g, g + 8; columns 2q and 2q + 1, of the last two pairs + 8
 //   B, 16 x 8:  rows 2q and 2q + 1, of the second pair + 8; column g
 //   C, 16 x 8:  row g, and of the last two floats g + 8; columns 2q and 2q + 1
@@ -13,7 +13,7 @@
 
 namespace plimsoll::cuda {
 
-// Two elements side by side, the first in the lower half.
+// Two consecutive elements, the first in the lower half.
 using Pair = std::uint32_t;
 
 struct Pairs {
@@ -35,7 +35,7 @@ __device__ __forceinline__ Pair narrow_pair(float low, float high) {
 #endif
 }
 
-// 2^x to two units in the last place, as exp2f; what would be subnormal is 0.
+// 2^x to two units in the last place, like exp2f; subnormal results are 0.
 __device__ __forceinline__ float fast_exp2(float x) {
 #ifdef __CUDACC__
   float result;
@@ -52,8 +52,8 @@ __device__ __forceinline__ std::uint32_t shared_address(const void* shared) {
 }
 #endif
 
-// Four 8 x 8 matrices of shared memory, whose rows are 16 bytes: lane l says where row l % 8 of matrix l / 8 begins, and gets row
-// l / 4, elements 2 (l % 4) and the next, of each; transposed: of column l / 4.
+// Loads four 8 x 8 matrices from shared memory; their rows are 16 bytes. Lane l passes the address of row l % 8 of matrix l / 8.
+// It gets elements 2 (l % 4) and 2 (l % 4) + 1 of row l / 4 of each matrix or, transposed, of column l / 4.
 template <bool kTransposed, class T>
 __device__ __forceinline__ Pairs load_matrices(const T* row) {
   Pairs m;
@@ -87,7 +87,7 @@ __device__ __forceinline__ Pairs load_matrices(const T* row) {
 #ifndef __CUDACC__
 namespace emulation {
 
-// A and B are rounded operands, their products are exact, and the sum is rounded once.
+// Products of rounded operands are exact in fp32, and the sum is rounded once.
 template <class T>
 void mma(float (&c)[4], const Pairs& a, Pair b0, Pair b1) {
   const Pair mine[6] = {a.at[0], a.at[1], a.at[2], a.at[3], b0, b1};
@@ -131,8 +131,8 @@ __device__ __forceinline__ void mma(float (&c)[4], const Pairs& a, Pair b0, Pair
 #endif
 }
 
-// Puts kBytes (4, or 16 past the first cache) of global memory into shared memory some time before wait_for_copies; where there
-// is `nothing` to copy, zeros, and `from` is not read.
+// Begins a copy of kBytes (4, or 16 without the first-level cache) from global to shared memory, complete after wait_for_copies.
+// With `nothing` it writes zeros and does not read `from`.
 template <int kBytes>
 __device__ __forceinline__ void copy_later(void* to, const void* from, bool nothing) {
   static_assert(kBytes == 4 || kBytes == 16);
@@ -148,7 +148,7 @@ __device__ __forceinline__ void copy_later(void* to, const void* from, bool noth
 #endif
 }
 
-// Copies since the last call become a group.
+// Makes a group of all copies since the last call.
 __device__ __forceinline__ void commit_copies() {
 #ifdef __CUDACC__
   asm volatile("cp.async.commit_group;" ::: "memory");
@@ -157,7 +157,7 @@ __device__ __forceinline__ void commit_copies() {
 #endif
 }
 
-// For all groups of this thread but the latest kPending. What other threads copied is there after a barrier.
+// Waits for all groups of this thread except the latest kPending. Copies of other threads are complete after a barrier.
 template <int kPending>
 __device__ __forceinline__ void wait_for_copies() {
 #ifdef __CUDACC__

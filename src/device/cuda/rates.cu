@@ -30,7 +30,7 @@ __global__ void __launch_bounds__(kThreads) copy_kernel(std::int64_t packs, cons
   for (std::int64_t i = thread_of_grid(); i < packs; i += threads_of_grid()) store_pack(load_pack(from + 4 * i), to + 4 * i);
 }
 
-// As an update: three streams in, two of them out again.
+// Traffic like an update's: three arrays are read and two of them written.
 __global__ void __launch_bounds__(kThreads) pass_kernel(std::int64_t packs, const float* g, float* m, float* w) {
   for (std::int64_t i = thread_of_grid(); i < packs; i += threads_of_grid()) {
     const Pack<float> gradient = load_pack(g + 4 * i);
@@ -45,13 +45,13 @@ __global__ void __launch_bounds__(kThreads) pass_kernel(std::int64_t packs, cons
   }
 }
 
-// With as many parameters as the largest of our kernels have.
+// The size of the largest parameters of our kernels.
 struct Parameters {
   std::uint64_t words[32];
 };
 __global__ void nothing_kernel(Parameters) {}
 
-// Words whose halves, and which themselves, are floats between 1/4 and 2, of either sign.
+// Writes words that are numbers between 1/4 and 2 of either sign, both as fp32 and as two bf16 halves.
 __global__ void __launch_bounds__(kThreads) fill_kernel(std::int64_t words, std::uint32_t* to) {
   for (std::int64_t i = thread_of_grid(); i < words; i += threads_of_grid()) {
     const PhiloxWords drawn = philox4x32({1, 2}, {static_cast<std::uint32_t>(i), 0, 0, 0});
@@ -59,7 +59,7 @@ __global__ void __launch_bounds__(kThreads) fill_kernel(std::int64_t words, std:
   }
 }
 
-// The least of a few rounds behind one that warms up.
+// The least seconds of a few rounds after a warm-up.
 double seconds_of(const Stream& stream, const std::function<void()>& work) {
   double least = 0;
   for (int round = 0; round <= kRounds; ++round) {
@@ -78,7 +78,7 @@ class Products {
   explicit Products(DType operands)
       : gemm_({.m = kProduct, .n = kProduct, .k = kProduct, .operands = operands, .result = operands}, kWorkspace),
         memory_(Bytes{3 * kMatrix} + kWorkspace) {
-    // Zeros would take less power than numbers do, and run faster.
+    // Products of zeros take less power and run faster.
     launch(fill_kernel, grid_over(kMatrix, kThreads, 4 * kThreads), nullptr, 2 * kMatrix / 4,
            reinterpret_cast<std::uint32_t*>(memory_.data()));
     synchronize_device();
@@ -119,7 +119,7 @@ void measure_passes(Rates& rates) {
 }
 
 void measure_launches(Rates& rates) {
-  constexpr Bytes kLeastNode{512};  // where the driver has all of them in memory that it held before
+  constexpr Bytes kLeastNode{512};  // lower bound, if the driver puts all nodes into memory that it already held
   const Stream stream;
   const auto nothing = [&] { launch(nothing_kernel, Grid{{1}, {kWarp}}, stream.handle(), Parameters{}); };
   nothing();
@@ -143,7 +143,7 @@ void measure_link(Rates& rates) {
   const auto take = [&] { out.copy(held.base() + kPinned, memory.data() + kPinned, kPinned); };
   rates.in_alone_bytes = kPinned / seconds_of(in, bring);
   rates.out_alone_bytes = kPinned / seconds_of(out, take);
-  // So many products that all copies are over before them.
+  // Enough products to outlast all copies.
   const double one = seconds_of(compute, [&] { products.run(compute); });
   const double both = kPinned / std::min(rates.in_alone_bytes, rates.out_alone_bytes);
   const int beside = std::clamp(static_cast<int>(8 * both / one), 1, 10'000);
@@ -173,7 +173,7 @@ Rates measure_rates() {
   measure_products(rates);
   measure_passes(rates);
   synchronize_device();
-  rates.outside = process_memory();  // the driver keeps the memory of the graph that follows
+  rates.outside = process_memory();  // before the graph, whose memory the driver keeps
   measure_launches(rates);
   measure_link(rates);
   return rates;

@@ -14,7 +14,7 @@ namespace {
 
 std::byte* end_of(std::span<std::byte> range) { return range.data() + range.size(); }
 
-// Apart, in their order: a tool takes no range twice.
+// The union of the ranges as disjoint, sorted ranges: a tool accepts no range twice.
 std::vector<std::span<std::byte>> united(std::vector<std::span<std::byte>> ranges) {
   std::erase_if(ranges, [](const auto& range) { return range.empty(); });
   std::ranges::sort(ranges, {}, [](const auto& range) { return range.data(); });
@@ -55,7 +55,7 @@ Reach::~Reach() {
 }
 
 void Reach::only(std::vector<std::span<std::byte>> ranges) {
-  if (pool_ == nullptr) return;  // nobody listens; a null handle would be the whole process
+  if (pool_ == nullptr) return;  // there is no tool; a null handle would mean the whole process
   const auto domain = static_cast<nvtxDomainHandle_t>(domain_);
   const auto pool = static_cast<nvtxMemHeapHandle_t>(pool_);
   std::vector<nvtxMemVirtualRangeDesc_t> regions;

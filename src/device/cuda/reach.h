@@ -1,5 +1,5 @@
-// Ranges of a memory that the next work may reach, told to a tool: compute-sanitizer's memcheck on a GPU (by NVTX),
-// AddressSanitizer over the emulation. The tool reports accesses to any other range. Without such a tool nothing happens.
+// Declares the ranges of a memory that the next work may access to a tool: compute-sanitizer's memcheck on a GPU (by NVTX),
+// AddressSanitizer for the emulation. The tool reports accesses to all other ranges. Without a tool this has no effect.
 #pragma once
 
 #include <span>
@@ -11,13 +11,13 @@ namespace plimsoll::cuda {
 
 class Reach {
  public:
-  // All of it may be reached, which outlives this.
+  // Permits all of `memory`, which outlives this.
   explicit Reach(std::span<std::byte> memory);
   ~Reach();
   Reach(const Reach&) = delete;
   Reach& operator=(const Reach&) = delete;
 
-  // Within the memory, in any order; they may overlap. Only while no work runs.
+  // Permits these ranges alone. They lie within the memory, in any order, and may overlap. Called only while no work runs.
   void only(std::vector<std::span<std::byte>> ranges);
   void all();
 

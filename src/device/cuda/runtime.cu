@@ -31,7 +31,7 @@ std::string version_text(int version) {
   return version == 0 ? "none" : std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
 }
 
-// The device's flag is for streams alone: who waits for an event leaves the processor to the others as well.
+// A waiting thread sleeps. The flag of the device covers streams alone; events need their own.
 constexpr unsigned kSleepingEvent = cudaEventBlockingSync;
 
 constexpr int kOldest = 90;  // Hopper
@@ -48,11 +48,11 @@ Error no_device(const std::string& why, int driver, int runtime) {
           {"nvidia-smi", Remedy::of_command("train CONFIG", {{"machine.device", "cpu"}})}};
 }
 
-// In destructors, whose errors the next call tells again.
+// Ignores errors in destructors; the next call reports them again.
 template <class... Results>
 void forget(Results...) {}
 
-// Made once, by the first that asks: before there is a context.
+// Made at the first call, before there is a context.
 const std::optional<DriverMemory>& driver_memory() {
   static const std::optional<DriverMemory> memory = []() -> std::optional<DriverMemory> {
     char bus[32] = {};
@@ -74,9 +74,9 @@ DeviceFacts open_device() {
     throw no_device(first == cudaSuccess ? "there is none" : cudaGetErrorString(first), driver, runtime);
   }
   driver_memory();
-  forget(cudaSetDeviceFlags(cudaDeviceScheduleBlockingSync));  // who waits leaves the processor to the others
+  forget(cudaSetDeviceFlags(cudaDeviceScheduleBlockingSync));  // a waiting thread sleeps
   check(cudaSetDevice(0), "the device's context");
-  // Our kernels have neither malloc nor printf: the driver sets aside as little for them as it agrees to.
+  // Our kernels use neither malloc nor printf, so the driver reserves the least for them.
   forget(cudaDeviceSetLimit(cudaLimitMallocHeapSize, 1 << 10), cudaDeviceSetLimit(cudaLimitPrintfFifoSize, 1 << 10));
   forget(cudaGetLastError());
   cudaDeviceProp properties{};
@@ -230,7 +230,7 @@ Bytes used_memory() { return {}; }
 Bytes process_memory() { return {}; }
 void synchronize_device() { emulation::synchronize_all(); }
 
-// Whatever lies beside it shows in the tools that watch over the host's memory.
+// An allocation of its own, so that memory tools of the host detect accesses outside of it.
 DeviceMemory::DeviceMemory(Bytes size)
     : size_(size),
       data_(static_cast<std::byte*>(std::aligned_alloc(512, static_cast<std::size_t>(align_up(size, Bytes{512}).n)))) {}

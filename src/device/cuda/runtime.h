@@ -17,20 +17,20 @@ struct DeviceFacts {
   int capability = 0;  // 90: Hopper
   int multiprocessors = 0;
   Bytes memory;
-  int driver = 0, runtime = 0;  // 13000: CUDA 13.0; the newest that the driver knows, and what this module was built with
+  int driver = 0, runtime = 0;  // newest CUDA of the driver, CUDA of this module's build; 13000: CUDA 13.0
 };
 
-// Makes the device's context with as little beside it as the driver allows. Throws E-CUDA-DEVICE (exit 2) where there is no
-// device, or none that these kernels are for.
+// Makes the device's context with the least memory that the driver allows. Throws E-CUDA-DEVICE (exit 2) if there is no device,
+// or none for these kernels.
 DeviceFacts open_device();
-// Memory of the whole device, by whatever processes.
+// Memory of the whole device, over all processes.
 Bytes free_memory(), used_memory();
-// Memory of this process, as the driver counts it (driver_memory.h), its context included; of all processes if the driver does
-// not tell.
+// Memory of this process with its context, as the driver counts it (driver_memory.h); of all processes if the driver gives no
+// figure.
 Bytes process_memory();
 void synchronize_device();
 
-// Memory of the device, multiples of 512 bytes. Throws E-MEM-ARENA (exit 3) where the device has not so much.
+// Memory of the device, in multiples of 512 bytes. Throws E-MEM-ARENA (exit 3) if the device has too little.
 class DeviceMemory {
  public:
   explicit DeviceMemory(Bytes size);
@@ -46,7 +46,7 @@ class DeviceMemory {
   std::byte* data_ = nullptr;
 };
 
-// Memory of the host that copies reach at the link's full rate. It belongs to the caller and outlives this.
+// Pins memory of the host, so that copies reach the link's full rate. The memory belongs to the caller and outlives this.
 class PinnedMemory {
  public:
   explicit PinnedMemory(std::span<std::byte> memory);
@@ -67,9 +67,9 @@ class Event {
   Event(const Event&) = delete;
   Event& operator=(const Event&) = delete;
 
-  // After all that the stream has been given so far.
+  // Marks the end of all work given to the stream so far.
   void record(const Stream& stream);
-  // Until what was recorded last is over; at once where nothing was.
+  // Blocks until the work before the latest record is over; returns at once without a record.
   void wait() const;
 
  private:
@@ -77,7 +77,7 @@ class Event {
   void* handle_ = nullptr;
 };
 
-// A point in the work of a stream whose time is taken.
+// A point in the work of a stream with its time.
 class TimedEvent {
  public:
   TimedEvent();
@@ -86,15 +86,15 @@ class TimedEvent {
   TimedEvent& operator=(const TimedEvent&) = delete;
 
   void record(const Stream& stream);
-  // Waits for both.
+  // Waits for both points.
   double seconds_since(const TimedEvent& other) const;
 
  private:
   void* handle_ = nullptr;
-  double reached_ = 0;  // of the emulation
+  double reached_ = 0;  // seconds, in the emulation
 };
 
-// Work of a stream runs in its order, beside that of the others.
+// A stream runs its work in order, concurrently with other streams.
 class Stream {
  public:
   Stream();
@@ -103,11 +103,11 @@ class Stream {
   Stream& operator=(const Stream&) = delete;
 
   void* handle() const { return handle_; }
-  // Between any two memories; memory of the host is pinned.
+  // Copies between memories of device and host; memory of the host is pinned.
   void copy(std::byte* to, const std::byte* from, std::size_t bytes) const;
-  // Later work begins behind what was recorded last.
+  // Later work of this stream begins after the latest record of the event.
   void wait(const Event& event) const;
-  // Later work begins no earlier than so much later: whoever gives it meanwhile is ahead of the device.
+  // Delays later work by at least these seconds, so that the host can submit it ahead of the device.
   void hold(double seconds) const;
   void synchronize() const;
 
@@ -115,8 +115,8 @@ class Stream {
   void* handle_ = nullptr;
 };
 
-// Work that is given to streams once and launched as a whole from then on. It begins on `stream` and has come back to it at its
-// end; nothing in it waits on the host or allocates.
+// Captured work of streams that is launched as a whole. It begins on `stream`, which waits for all of it at the end; nothing in
+// it waits on the host or allocates.
 class Graph {
  public:
   Graph(const Stream& stream, const std::function<void()>& work);

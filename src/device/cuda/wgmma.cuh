@@ -1,7 +1,7 @@
-// Products of a warpgroup, four warps side by side, by Hopper's tensor cores (PTX ISA, "wgmma"): each warp has 16 of 64 rows, and
-// fragments are those of mma.cuh. Tiles lie in shared memory as rows of 64 elements of 16 bits, 128 bytes, whose chunks are
-// swizzled by their row modulo eight, from an address that is a multiple of 1,024 bytes. Where the target has no wgmma, and over
-// the emulation, callers take mma instead.
+// Products of a warpgroup (four consecutive warps) by Hopper's tensor cores (PTX ISA, "wgmma"). Each warp has 16 of 64 rows;
+// fragments are those of mma.cuh. A tile in shared memory has rows of 64 elements of 16 bits, 128 bytes, whose chunks are
+// swizzled by the row modulo eight; its address is a multiple of 1,024 bytes. Without wgmma in the target, and in the emulation,
+// callers use mma instead.
 #pragma once
 
 #include <type_traits>
@@ -12,7 +12,7 @@ namespace plimsoll::cuda {
 
 inline constexpr int kGroupRows = 64;
 
-// Makes this thread's copies into shared memory, ordinary and asynchronous ones, visible to products after the next barrier.
+// Makes this thread's writes and asynchronous copies into shared memory visible to products after the next barrier.
 __device__ __forceinline__ void show_to_products() {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
@@ -21,15 +21,15 @@ __device__ __forceinline__ void show_to_products() {
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
-// The descriptor of a tile: rows of 128 bytes, eight of which are 1,024 bytes. For 16 elements of the sum, an operand of rows
-// moves on by 32 bytes, one of columns by 16 rows.
+// The descriptor of a tile: rows of 128 bytes in groups of eight, 1,024 bytes. From one step of 16 elements of the sum to the
+// next, an operand whose rows run along the sum advances by 32 bytes, any other by 16 rows.
 __device__ __forceinline__ std::uint64_t tile_descriptor(const void* tile) {
   constexpr std::uint64_t kEightRows = std::uint64_t{1024 >> 4} << 32, kNext = std::uint64_t{1} << 16,
                           kSwizzle128 = std::uint64_t{1} << 62;
   return kSwizzle128 | kEightRows | kNext | (shared_address(tile) & 0x3FFFF) >> 4;
 }
 
-// Registers that a product reads or writes are touched neither before this nor between a product and its end.
+// Keeps the compiler from moving accesses to the registers of a product across this point.
 template <int kN>
 __device__ __forceinline__ void hold_registers(float (&c)[kN][4]) {
 #pragma unroll
@@ -52,8 +52,8 @@ __device__ __forceinline__ void end_products() {
   "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, " \
   "%26, %27, %28, %29, %30, %31}"
 
-// C += A B, 64 x 64 x 16: A from registers, rows of B's tile along the result. Behind a product ptxas of CUDA 13.0 takes the
-// registers of A for free, even where a loop comes back to them: they are made anew for each product.
+// C += A B, 64 x 64 x 16: A from registers, rows of B's tile along the result. After a product ptxas of CUDA 13.0 considers the
+// registers of A free, even if a loop reads them again, so they are made anew for each product.
 #define PLIMSOLL_PRODUCT_HELD(TYPE)                                                    \
   asm volatile(                                                                        \
       "{.reg .pred adds; setp.eq.b32 adds, 0, 0;\n"                                    \
@@ -61,7 +61,7 @@ __device__ __forceinline__ void end_products() {
       ", {%32, %33, %34, %35}, %36, adds, 1, 1, 1;}"                                   \
       : PLIMSOLL_C                                                                     \
       : "r"(a.at[0]), "r"(a.at[1]), "r"(a.at[2]), "r"(a.at[3]), "l"(b))
-// The same of two tiles of shared memory whose rows run along the sum; C = A B where it does not add.
+// The same for two tiles of shared memory whose rows run along the sum; without adding, C = A B.
 #define PLIMSOLL_PRODUCT_SHARED(TYPE)                                                                                   \
   asm volatile(                                                                                                         \
       "{.reg .pred adds; setp.ne.b32 adds, %34, 0;\n"                                                                   \

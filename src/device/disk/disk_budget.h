@@ -1,4 +1,4 @@
-// The disk that a training may use: a folder and how many bytes of it, and who moves them.
+// The disk that a training may use: a folder, the number of bytes, and the policy of transfers.
 #pragma once
 
 #include <cstdint>
@@ -18,9 +18,9 @@ struct DiskBudget {
 // io_uring unless it is refused, or always threads.
 enum class TransferPolicy : std::uint8_t { automatic, threads };
 
-// Creates the folder of a disk budget where its parent exists; data_error E-DISK-FOLDER otherwise.
+// Creates the folder of a disk budget if its parent exists; else throws data_error E-DISK-FOLDER.
 void create_disk_folder(const DiskBudget& disk);
-// E-DISK-FOLDER where that would fail, as far as can be seen; creates nothing.
+// Throws E-DISK-FOLDER if that would fail, as far as can be told without creating anything.
 void check_disk_folder(const DiskBudget& disk);
 
 }  // namespace plimsoll

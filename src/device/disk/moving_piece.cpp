@@ -14,8 +14,8 @@ namespace plimsoll {
 namespace {
 
 constexpr auto kBlock = static_cast<std::size_t>(kDiskBlock.n);
-// The largest part of a piece in memory: smaller ones keep a virtual disk from its rate, larger ones leave a long sum for the
-// end.
+// The largest part of a piece in memory: with smaller parts a virtual disk does not reach its rate, larger ones leave a long
+// checksum for the end.
 constexpr std::size_t kLargestPart = 1 << 20;
 
 }  // namespace
@@ -34,7 +34,7 @@ Error MovingPiece::failure(const std::string& why) const {
 
 void MovingPiece::begin_part() {
   const auto left = static_cast<std::size_t>((piece_->bytes - done_).n);
-  // A rest that fits the staging goes through it, instead of two parts one after the other.
+  // A partial block with all that precedes it moves as one part if the staging has room for it.
   const std::size_t whole = left % kBlock != 0 && left <= staging_.size() ? 0 : std::min(left, kLargestPart) / kBlock * kBlock;
   std::byte* const there = memory_ == nullptr ? nullptr : memory_ + done_.n;
   have_ = 0;
@@ -55,7 +55,7 @@ void MovingPiece::begin_part() {
   std::memset(room_.data() + part_, 0, room_.size() - part_);
 }
 
-// That of a part that stays in the memory can wait, that of the staging cannot.
+// The checksum of a part in memory can wait; the staging is overwritten by the next part.
 void MovingPiece::sum_part() {
   meanwhile();
   unsummed_ = room_.first(part_);
@@ -122,7 +122,7 @@ void MovingPiece::moved(std::int64_t result) {
 
 void move_now(const NamelessFile& file, MovingPiece& piece) {
   while (const std::optional<MovingPiece::Blocks> blocks = piece.next()) {
-    piece.meanwhile();  // as long as the part before is in the caches
+    piece.meanwhile();  // while the previous part is in the caches
     const auto [offset, memory] = *blocks;
     const ssize_t result = piece.reads() ? ::pread(file.fd(), memory.data(), memory.size(), offset)
                                          : ::pwrite(file.fd(), memory.data(), memory.size(), offset);

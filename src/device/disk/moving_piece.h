@@ -1,6 +1,6 @@
-// A piece on its way between the disk and memory, part by part: what the disk has to do next, and what comes of its answer. Who
-// asks the disk is no matter here. Parts move without a copy where the disk takes memory at their address and they are whole
-// blocks, the others through one staging buffer. Copies and checksums are made on the thread that calls.
+// A piece in transfer between the disk and memory, part by part, as a state machine: next() gives the blocks to read or write,
+// and moved() takes the disk's answer. The caller accesses the disk. A part of whole blocks moves without a copy if the disk
+// takes memory at its address, any other part through one staging buffer. Copies and checksums are made on the caller's thread.
 #pragma once
 
 #include <cstddef>
@@ -20,16 +20,16 @@ namespace plimsoll {
 struct StoredPiece {
   Bytes offset, bytes;
   std::uint64_t checksum = 0;
-  bool written = false;  // never: it reads as zeros
+  bool written = false;  // false: the piece reads as zeros
 };
 
 class MovingPiece {
  public:
-  // Between the staging and memory that is not the host's, which the disk does not reach. May wait for it; `read`: to there.
+  // Copies between the staging and memory of a device, which the disk does not reach. May wait. `read`: from staging to device.
   using Copy = std::function<void(std::byte* to, const std::byte* from, std::size_t bytes, bool read)>;
-  // Takes each part that was read, or fills each part that is to be written.
+  // Takes each part that was read, or fills each part before it is written.
   using Pass = std::function<void(std::span<std::byte>)>;
-  // Everything but `pass` outlives it. `memory`: all bytes of the piece.
+  // All arguments but `pass` outlive this. `memory`: all bytes of the piece.
   MovingPiece(const NamelessFile& file, StoredPiece& piece, bool read, std::span<std::byte> staging, Pass pass);
   MovingPiece(const NamelessFile& file, StoredPiece& piece, bool read, std::span<std::byte> staging, std::byte* memory,
               const Copy* copy = nullptr);
@@ -39,12 +39,12 @@ class MovingPiece {
     std::int64_t offset;
     std::span<std::byte> memory;
   };
-  // Nothing once all is done; whoever gets blocks answers with `moved` before asking again. Throws E-DISK-CORRUPT where what was
-  // read is not what had been written.
+  // The next blocks; absent after the last. The caller answers them with moved() before the next call. Throws E-DISK-CORRUPT if
+  // the bytes read differ from those written.
   std::optional<Blocks> next();
-  // Work that fits beside the disk's access to these blocks; else it is done later.
+  // Optional work during the disk's access to these blocks; without this call it is done later.
   void meanwhile();
-  // Bytes, fewer than asked for if need be, or the negative errno. Throws E-DISK-IO.
+  // `result`: the bytes moved, possibly fewer than the blocks, or the negative errno. Throws E-DISK-IO.
   void moved(std::int64_t result);
 
   bool reads() const { return read_; }
@@ -62,17 +62,17 @@ class MovingPiece {
   bool read_;
   std::span<std::byte> staging_;
   Pass pass_;
-  std::byte* memory_ = nullptr;          // null: the pass knows
-  const Copy* copy_ = nullptr;           // null: that of the host
-  Hasher sum_;                           // however the piece is cut into parts
-  Bytes done_;                           // of the piece, in whole parts
-  bool staged_ = true;                   // the current part
-  std::span<std::byte> room_;            // of the current part, with padding: in the staging or in the memory
-  std::span<const std::byte> unsummed_;  // in the memory, where nobody changes it before the end
-  std::size_t part_ = 0, have_ = 0;      // of the current part: its bytes, those moved
+  std::byte* memory_ = nullptr;          // null: parts go through pass_
+  const Copy* copy_ = nullptr;           // null: memory_ belongs to the host
+  Hasher sum_;                           // checksum so far; it does not depend on the cut into parts
+  Bytes done_;                           // bytes of the finished parts
+  bool staged_ = true;                   // the current part goes through the staging
+  std::span<std::byte> room_;            // room of the current part with padding, in the staging or in memory_
+  std::span<const std::byte> unsummed_;  // bytes in memory_ not yet in sum_; they do not change before the end
+  std::size_t part_ = 0, have_ = 0;      // bytes of the current part, and those already moved
 };
 
-// All of it, on this thread.
+// Moves a piece on the caller's thread.
 void move_now(const NamelessFile& file, MovingPiece& piece);
 
 }  // namespace plimsoll

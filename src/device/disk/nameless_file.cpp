@@ -13,14 +13,14 @@
 namespace plimsoll {
 namespace {
 
-// A folder elsewhere, with the size that is needed: the budget of the same command would do there.
+// The change to another folder with a budget of the needed size.
 Change elsewhere(Bytes size) { return {"memory.disk", fmt::format("ANOTHER_FOLDER:{}MiB", ceil_div(size.n, kMiB.n))}; }
 
-// O_TMPFILE where the file system has it, else a file that loses its name at once.
+// O_TMPFILE if the file system has it, else a file that loses its name at once.
 int open_nameless(const std::filesystem::path& folder) {
   const int fd = ::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
   if (fd >= 0 || (errno != EOPNOTSUPP && errno != EISDIR && errno != ENOENT)) return fd;
-  std::string pattern = (folder / ("plimsoll-pages-" + std::string(6, 'X'))).string();  // the system replaces these
+  std::string pattern = (folder / ("plimsoll-pages-" + std::string(6, 'X'))).string();  // mkostemp replaces the Xs
   const int named = ::mkostemp(pattern.data(), O_CLOEXEC);
   if (named >= 0) ::unlink(pattern.c_str());
   return named;
@@ -33,13 +33,13 @@ int open_file(const std::filesystem::path& folder, Bytes size) {
                    "a folder that can be written", {elsewhere(size)});
 }
 
-// Only then: where the file system cannot set bytes aside, the C library writes single ones, which O_DIRECT refuses.
+// Called after preallocation: if the file system cannot preallocate, the C library writes single bytes, which O_DIRECT refuses.
 bool make_direct(int fd) {
   const int flags = ::fcntl(fd, F_GETFL);
   return flags >= 0 && ::fcntl(fd, F_SETFL, flags | O_DIRECT) == 0;
 }
 
-// The alignment of addresses that O_DIRECT takes; 0 if it does not take blocks of this size. Linux tells from 6.1 on.
+// The alignment of addresses for O_DIRECT in bytes; 0 if it does not take blocks of this size. Linux reports it since 6.1.
 std::uint32_t direct_alignment(int fd) {
   constexpr auto kBlock = static_cast<std::uint32_t>(kDiskBlock.n);
 #ifdef STATX_DIOALIGN

@@ -1,5 +1,5 @@
-// A preallocated file without a name: gone with the process, however that ends. Read and written past the page cache where the
-// file system allows it (O_DIRECT).
+// A preallocated file without a name, which disappears with the process even after a crash. Reads and writes bypass the page
+// cache if the file system allows it (O_DIRECT).
 #pragma once
 
 #include <atomic>
@@ -18,7 +18,7 @@ inline constexpr Bytes kDiskBlock{4096};
 
 class NamelessFile {
  public:
-  // Throws data_error E-DISK-FOLDER where no file can be made in the folder, E-DISK-FULL where it has not so many bytes left.
+  // Throws data_error E-DISK-FOLDER if the folder takes no file, E-DISK-FULL if the disk has no room.
   NamelessFile(const std::filesystem::path& folder, Bytes size);
   ~NamelessFile();
   NamelessFile(const NamelessFile&) = delete;
@@ -26,13 +26,13 @@ class NamelessFile {
 
   int fd() const { return fd_; }
   bool direct() const { return direct_; }
-  // Counts what a write has put into the file, on any thread; and all of it.
+  // Counts the bytes of a write, on any thread; written() is the sum so far.
   void count(Bytes written) const { written_.fetch_add(written.n, std::memory_order_relaxed); }
   Bytes written() const { return Bytes{written_.load(std::memory_order_relaxed)}; }
-  // True: whole blocks move to and from that address without a copy.
+  // True if whole blocks move from and to this address without a copy.
   bool takes(const std::byte* memory) const;
 
-  // E-DISK-IO or E-DISK-CORRUPT: what happened in this file, and how to go on in another folder.
+  // E-DISK-IO or E-DISK-CORRUPT with the message and the command that continues in another folder.
   Error failure(std::string message) const;
   Error corruption(std::string message) const;
 
@@ -43,7 +43,7 @@ class NamelessFile {
   Bytes size_;
   int fd_;
   bool direct_ = false;
-  std::uint32_t alignment_ = 1;  // of memory
+  std::uint32_t alignment_ = 1;  // of memory addresses, in bytes
   mutable std::atomic<std::int64_t> written_{0};
 };
 

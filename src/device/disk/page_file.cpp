@@ -1,7 +1,5 @@
 #include "device/disk/page_file.h"
 
-#include <fmt/core.h>
-
 #include <algorithm>
 #include <utility>
 
@@ -22,7 +20,8 @@ std::vector<StoredPiece> by_offset(const std::vector<PageFile::Piece>& pieces) {
   return stored;
 }
 
-// A ring has no thread for each slot, so where pieces are smaller than a slot the same staging holds more of them.
+// The number of slots. A ring has no thread per slot, so it uses more slots if pieces are smaller than a thread's part of the
+// staging.
 int slots_of(const PageFile::Sizes& sizes, const std::vector<StoredPiece>& pieces) {
   constexpr std::int64_t kMostSlots = 16;
   if (sizes.engine == TransferEngine::threads || pieces.empty()) return sizes.transfers;

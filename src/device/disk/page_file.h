@@ -1,9 +1,8 @@
-// The disk tier: one preallocated file that holds what does not fit into memory, in pieces that are read and written whole.
-// Transfers run beside the kernels, past the page cache where the file system allows it (O_DIRECT): whole blocks from and to
-// where they lie if their address suits the disk, the rest through a few staging buffers of fixed size. Both are in huge pages
-// where the kernel has them: what lies in one piece is one entry of the device's list instead of one for each 4 KiB, and a
-// virtual disk reads it two to three times as fast. Each piece carries a checksum from when it was written to when it is read.
-// The file has no name, so it is gone with the process, however that ends.
+// The disk tier: a preallocated file without a name (nameless_file.h), in pieces that are read and written whole. Transfers run
+// next to the kernels. Whole blocks move from and to their place in memory if the address suits the disk, the rest through a few
+// staging buffers of fixed size. Arena and staging lie in huge pages if the kernel has them: contiguous memory is one entry of
+// the device's list instead of one for each 4 KiB, and a virtual disk moves it two to three times as fast. A piece has a checksum
+// from its write to its read.
 #pragma once
 
 #include <condition_variable>
@@ -32,22 +31,22 @@ class PageFile final : public TierStore {
 
   struct Sizes {
     Bytes file;
-    int transfers = 1;       // at a time
-    Bytes staging;           // of each, and of reads and writes by the caller; a multiple of kPieceAlignment
-    std::size_t events = 0;  // their numbers are smaller than this
+    int transfers = 1;       // number of concurrent transfers
+    Bytes staging;           // per transfer, and for read() and write(); a multiple of kPieceAlignment
+    std::size_t events = 0;  // upper bound of the event numbers, exclusive
     TransferEngine engine = TransferEngine::threads;
-    MovingPiece::Copy copy;  // of transfers whose memory is not the host's
+    MovingPiece::Copy copy;  // for transfers from and to memory of a device; null: of the host
   };
 
-  // Throws data_error E-DISK-FOLDER where no file can be made in the folder, E-DISK-FULL where it has not so many bytes left,
-  // E-DISK-IO where a thread cannot start or the kernel refuses io_uring; E-MEM-ARENA where there is no memory for the staging.
+  // Throws data_error E-DISK-FOLDER if the folder takes no file, E-DISK-FULL if the disk has no room, and E-DISK-IO if a thread
+  // cannot start or the kernel refuses io_uring. Throws E-MEM-ARENA if there is no memory for the staging.
   PageFile(const std::filesystem::path& folder, const Sizes& sizes, std::vector<Piece> pieces);
   PageFile(const PageFile&) = delete;
   PageFile& operator=(const PageFile&) = delete;
 
   void start_read(std::uint32_t event, Bytes offset, std::span<std::byte> to) override;
   void start_write(std::uint32_t event, Bytes offset, std::span<const std::byte> from) override;
-  // Throws data_error E-DISK-IO (it failed) or E-DISK-CORRUPT (what was read is not what had been written).
+  // Throws data_error E-DISK-IO (the transfer failed) or E-DISK-CORRUPT (the bytes read differ from those written).
   void wait(std::uint32_t event) override;
 
   void read(Bytes offset, Bytes bytes, const std::function<void(std::span<const std::byte>)>& sink) override;
@@ -58,10 +57,10 @@ class PageFile final : public TierStore {
   Bytes wear() const override { return file_.written(); }
   std::optional<TransferEngine> transfers() const override { return sizes_.engine; }
 
-  bool direct() const { return file_.direct(); }  // past the page cache
+  bool direct() const { return file_.direct(); }  // bypasses the page cache
   TransferEngine engine() const { return sizes_.engine; }
   int fd() const { return file_.fd(); }
-  // Through which transfers of other memory than the host's pass.
+  // The buffers of transfers from and to memory of a device.
   std::span<std::byte> staging() const { return staging_.all(); }
 
  private:
@@ -77,8 +76,8 @@ class PageFile final : public TierStore {
   Sizes sizes_;
   NamelessFile file_;
   std::vector<StoredPiece> pieces_;  // by offset
-  Arena staging_;                    // of each transfer, then that of the caller
-  std::mutex mutex_;                 // of the events
+  Arena staging_;                    // the part of each transfer, then the part of read() and write()
+  std::mutex mutex_;                 // guards the events
   std::condition_variable done_;
   std::vector<Event> events_;
   std::unique_ptr<Transfers> transfers_;  // last: they use all of the above

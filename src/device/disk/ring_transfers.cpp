@@ -1,5 +1,5 @@
-// All requests go through one ring of the kernel's, fed and reaped by one thread. That thread alone touches the ring: it sleeps
-// there until the disk has answered or somebody has written to an event descriptor, whose poll is in the ring as well.
+// All requests go through one ring of io_uring. A single thread submits to it and reaps from it. The thread sleeps in the ring
+// until the disk has answered or a caller has written to an event descriptor, which the ring polls.
 
 #include "device/disk/transfers.h"
 
@@ -56,7 +56,7 @@ class Wake {
     while (::eventfd_write(fd_, 1) < 0 && errno == EINTR) {
     }
   }
-  // Until somebody has rung, if nobody has yet.
+  // Waits for the next ring() since the last call.
   void clear() const {
     eventfd_t count = 0;
     while (::eventfd_read(fd_, &count) < 0 && errno == EINTR) {
@@ -94,7 +94,7 @@ class RingTransfers final : public Transfers {
     std::uint32_t event = 0;
     std::optional<MovingPiece> piece;  // absent: free
   };
-  // Before the ring and the descriptor go, also where the constructor throws after it.
+  // Ends the thread before the ring and the descriptor are destroyed, also if the constructor throws.
   struct Reaper {
     RingTransfers& transfers;
     std::thread thread;
@@ -136,7 +136,7 @@ class RingTransfers final : public Transfers {
     return stop_ && waiting_.all_given_back();
   }
 
-  // The queue has an entry for each slot and this.
+  // Polls the event descriptor. The queue has an entry for each slot and one for this.
   void await_wake() {
     io_uring_sqe* entry = ::io_uring_get_sqe(ring_.get());
     ::io_uring_prep_poll_add(entry, wake_.fd(), POLLIN);
@@ -161,7 +161,7 @@ class RingTransfers final : public Transfers {
     }
   }
 
-  // With the disk's answer, if there was a question.
+  // `moved`: the disk's answer; absent for a request that begins.
   void advance(std::size_t index, std::optional<int> moved) {
     Slot& slot = slots_[index];
     std::optional<Error> error;
@@ -181,7 +181,7 @@ class RingTransfers final : public Transfers {
 
   void take(std::size_t index, int moved) {
     if (!stopping()) return advance(index, moved);
-    release(slots_[index]);  // nobody waits for it any more
+    release(slots_[index]);  // no caller waits for it any more
   }
 
   bool stopping() {
@@ -199,7 +199,7 @@ class RingTransfers final : public Transfers {
       ::io_uring_prep_write(entry, room_.file.fd(), blocks.memory.data(), bytes, offset);
     }
     ::io_uring_sqe_set_data64(entry, index);
-    ::io_uring_submit(ring_.get());  // the disk works while the part before is summed; what fails here fails again at the wait
+    ::io_uring_submit(ring_.get());  // the disk works while the previous part is summed; a failure repeats at the wait
   }
 
   void give_back(bool read) {
@@ -217,8 +217,8 @@ class RingTransfers final : public Transfers {
     room_.over(slot.event, std::move(error));
   }
 
-  // The ring is of no use any more: all that is under way and all that comes has failed. The disk may still be at the staging and
-  // at memory of the caller's, which both live longer than the ring.
+  // The ring has failed, and with it all present and later requests. The disk may still access the staging and memory of the
+  // caller; both outlive the ring.
   void refuse_all(int error) {
     const Error refused = no_ring(error);
     for (Slot& slot : slots_) {
@@ -237,7 +237,7 @@ class RingTransfers final : public Transfers {
   Ring ring_;
   Wake wake_;
   std::vector<Slot> slots_;
-  std::mutex mutex_;  // of these two
+  std::mutex mutex_;  // guards waiting_ and stop_
   WaitingTransfers waiting_;
   bool stop_ = false;
   Reaper reaper_{*this, {}};  // last: it uses all of the above

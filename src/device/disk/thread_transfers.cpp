@@ -1,4 +1,4 @@
-// One thread for each staging buffer, each with a piece at a time.
+// One thread for each staging buffer; a thread moves one piece at a time.
 
 #include <condition_variable>
 #include <exception>
@@ -34,7 +34,7 @@ class ThreadTransfers final : public Transfers {
   }
 
  private:
-  // Ends those that have started also where the constructor throws after it.
+  // Ends the started threads, also if the constructor throws.
   struct Workers {
     ThreadTransfers& transfers;
     std::vector<std::thread> threads;

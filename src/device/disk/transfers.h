@@ -1,4 +1,4 @@
-// Who moves pieces beside the kernels: a ring of the kernel's (io_uring) with one thread that reaps, or plain threads. Both do
+// The engines that move pieces next to the kernels: the operating system's io_uring with one thread, or plain threads. Both do
 // the same to memory and disk (moving_piece.h).
 #pragma once
 
@@ -24,7 +24,7 @@ class Transfers {
     StoredPiece* piece = nullptr;
     std::byte* memory = nullptr;
   };
-  // The resources of all transfers, and the listener that hears, on a thread of theirs, the end of a request. It outlives them.
+  // The resources of all transfers, which outlive them. `over` is called at the end of a request, on a thread of the transfers.
   struct Room {
     const NamelessFile& file;
     std::span<std::byte> staging;  // `slots` buffers of one size
@@ -33,18 +33,19 @@ class Transfers {
     MovingPiece::Copy copy;  // null: the memory is the host's
   };
 
-  virtual ~Transfers() = default;  // what has not begun is dropped, what the disk is at is waited for
+  // Drops requests that have not begun and waits for those at the disk.
+  virtual ~Transfers() = default;
   virtual void start(const Request& request) = 0;
 };
 
-// Transfers that wait for a slot. Reads and writes are two lanes, each in the order of its starts and with half of the slots, so
-// that an urgent read does not stand behind all writes. The caller locks.
+// Requests that wait for a slot. Reads and writes have a lane each, in the order of starts and with half of the slots, so that an
+// urgent read does not wait for all writes. The caller locks.
 class WaitingTransfers {
  public:
   explicit WaitingTransfers(int slots) : share_((slots + 1) / 2) {}
 
   void add(const Transfers::Request& request) { lane(request.read).queue.push_back(request); }
-  // The next of a lane that has a slot to spare, and has it until that is given back.
+  // The next request of a lane with a free slot. It has the slot until give_back().
   std::optional<Transfers::Request> take();
   void give_back(bool read) { --lane(read).slots; }
   void drop();
@@ -61,16 +62,16 @@ class WaitingTransfers {
   std::array<Lane, 2> lanes_;
 };
 
-// Throws data_error E-DISK-IO where a thread cannot start or the kernel has no ring.
+// Throws data_error E-DISK-IO if a thread cannot start or the kernel refuses io_uring.
 std::unique_ptr<Transfers> make_transfers(TransferEngine engine, Transfers::Room room);
 std::unique_ptr<Transfers> make_thread_transfers(Transfers::Room room);
 std::unique_ptr<Transfers> make_ring_transfers(Transfers::Room room);
 
-// Why io_uring cannot be used here: a build without liburing, a kernel without it, a container or a setting that refuses it.
-// Empty where it can.
+// The reason that io_uring cannot be used here: a build without liburing, a kernel without io_uring, a container or a setting
+// that refuses it. Empty if it can be used.
 std::string io_uring_refusal();
 
-// The part of the room that the slot with that number holds, and a request that moves through it.
+// The part of the staging of a slot, and the piece of a request that moves through it.
 std::span<std::byte> slot_of(const Transfers::Room& room, int slot);
 MovingPiece moving(const Transfers::Room& room, const Transfers::Request& request, int slot);
 // The error of a thread that cannot start.

@@ -37,7 +37,7 @@ cpu::RowNorms row_norms_of(const KernelRequest& request) {
   return {b[0], a[1], a[0], attributes.scale, attributes.inputs_first, {request.inputs[1].dtype, attributes.blocks}};
 }
 
-// Ranges of numbers are whole tiles.
+// Ranges of a W of numbers are whole tiles.
 KernelChoice choose_row_norms(const KernelRequest& request) {
   const cpu::RowNorms norms = row_norms_of(request);
   return own_kernel(norms.scratch(request.in_ranges && norms.w.blocks));

@@ -17,7 +17,7 @@
 #define PLIMSOLL_OPS_ADAPTER_KERNELS_ONCE_
 namespace plimsoll::cpu::adapter {
 
-inline constexpr std::int64_t kColumns = 256;  // of one task
+inline constexpr std::int64_t kColumns = 256;  // columns of a task
 inline constexpr std::int64_t kPiece = 1024;   // elements of a row that are summed in fp32 lanes
 
 struct Forward {
@@ -88,7 +88,7 @@ void sum_columns(const adapter::Backward& n, std::int64_t begin, std::int64_t en
   }
 }
 
-// Elements of W from `first` on.
+// Reads elements of W from `first` on.
 void read_w(const adapter::Part& n, std::int64_t first, std::int64_t count, float* HWY_RESTRICT out) {
   const StoredMatrix& w = n.norms.w;
   if (w.blocks) return decode_blocks(*w.blocks, n.w, first, {out, static_cast<std::size_t>(count)});
@@ -110,7 +110,7 @@ HWY_INLINE double dot(const float* HWY_RESTRICT x, const float* HWY_RESTRICT y, 
   return static_cast<double>(hn::GetLane(hn::SumOfLanes(F32(), hn::Add(even, odd))));
 }
 
-// Adds the elements [begin, end) of one row, in stored order, cut where tiles end and then into pieces.
+// Adds the elements [begin, end) of one row, in stored order, cut at the ends of tiles and then into pieces.
 void add_row(const adapter::Part& n, std::int64_t row, std::int64_t begin, std::int64_t end) {
   const RowNorms& norms = n.norms;
   const float* b = norms.b + row * norms.rank;
@@ -129,7 +129,7 @@ void add_row(const adapter::Part& n, std::int64_t row, std::int64_t begin, std::
   }
 }
 
-// Adds rows [begin, end) of the norms for W as [columns, rows]: some lines of W at a time, each line in its turn.
+// Adds rows [begin, end) of the norms for a W stored as [columns, rows], line by line of W.
 void add_lines(const adapter::Part& n, std::int64_t begin, std::int64_t end) {
   const RowNorms& norms = n.norms;
   const std::int64_t first = n.w.first, last = first + n.count;
@@ -208,7 +208,7 @@ std::int64_t RowNorms::tile_bytes() const {
 
 std::int64_t RowNorms::behind_bytes() const { return w.blocks ? stored_bytes(*w.blocks).n - code_bytes() : 0; }
 
-// Sums and A A^T, then what lies behind the codes, then a tile.
+// The scratch: sums and A A^T, then the parts after the codes, then a tile.
 Bytes RowNorms::scratch(bool in_parts) const {
   const Bytes sums{8 * (rows + rank * rank)};
   return in_parts ? sums + Bytes{behind_bytes() + tile_bytes()} : sums;
@@ -241,7 +241,7 @@ void RowNorms::add_part(int pass, std::int64_t at, std::span<const std::byte> pa
     }
     const std::int64_t first = at / tile * kTile, end = at + count;
     at = end, part = part.subspan(static_cast<std::size_t>(count));
-    if (end % tile != 0 && end != codes) return;  // the tile goes on in the next part
+    if (end % tile != 0 && end != codes) return;  // the tile continues in the next part
     const std::int64_t last = end == codes ? rows * columns : end / tile * kTile;
     add_elements({from, first, behind}, last - first, scratch);
   }

@@ -1,5 +1,5 @@
-// Adapters on the CPU. Arrays are dense. Columns are independent, rows are added in their order, and row norms in parts that the
-// shape fixes: neither the number of threads nor ranges change a bit.
+// Adapters on the CPU. Arrays are dense. Columns are independent, rows are added in order, and row norms are summed in parts that
+// depend on the shape alone. Neither threads nor ranges change a bit.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@
 
 namespace plimsoll::cpu {
 
-// out = x + y, n elements of one type. out may be either.
+// out = x + y, n elements of one type. `out` may be x or y.
 void sum_paths(std::int64_t n, ConstElements x, ConstElements y, Elements out);
 
 struct MagnitudeRows {
@@ -26,7 +26,7 @@ void magnitude(const MagnitudeRows& shape, ConstElements x, const float* m, Elem
 void magnitude_backward(const MagnitudeRows& shape, ConstElements dy, ConstElements x, bool accumulate, float* dm);
 
 // The norms of the rows of W + scale B A, from |w|^2 + 2 scale b (A w) + scale^2 b (A A^T) b^T, with sums in fp64. `rows` and
-// `columns` are those of W as [outputs, inputs], however it is stored.
+// `columns` are the outputs and inputs of W, independent of its storage.
 struct RowNorms {
   std::int64_t rows, columns, rank;
   double scale = 1;
@@ -34,12 +34,13 @@ struct RowNorms {
   StoredMatrix w = {};
   const float *a = nullptr, *b = nullptr;  // [rank, columns], [rows, rank]
 
-  // One fp64 for each row, and A A^T. `in_parts`: also what add_part keeps of W, a tile and what lies behind the codes.
+  // One fp64 for each row, and A A^T. `in_parts`: also a tile of W and the parts after its codes, which add_part keeps.
   Bytes scratch(bool in_parts) const;
   void begin(std::byte* scratch) const;
-  // All of W.
+  // Adds all of W.
   void add(const std::byte* stored, std::byte* scratch) const;
-  // Or its bytes from `at` on, in their order and in any cut; all of them once for each pass. Parts of whole tiles are not kept.
+  // Adds the bytes of W from `at` on instead. Calls cover all bytes in order and in any cut, once for each pass. Whole tiles are
+  // added without a copy.
   int passes() const { return w.blocks && scales_apart(w.blocks->format) ? 2 : 1; }
   static constexpr std::int64_t kTile = ops::kNormTile;
   void add_part(int pass, std::int64_t at, std::span<const std::byte> part, std::byte* scratch) const;

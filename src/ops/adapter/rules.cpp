@@ -70,7 +70,7 @@ void gradient_of_magnitude(GradientContext& context) {
   context.contribute_if_wanted(0, kMagnitude, MagnitudeAttributes{}, {dy, context.input(1), context.input(2)});
 }
 
-// Tiles. The bytes of blocks come in any cut; where scales lie behind all codes, these are read first.
+// Ranges of whole tiles. Bytes of blocks have ranges of any cut, with a first pass for scales that follow all codes.
 RangeRule ranges_of_norms(const Attributes& any, TypeSpan) {
   const auto& blocks = any.as<RowNormAttributes>().blocks;
   if (!blocks) return {kNormTile, {1}};

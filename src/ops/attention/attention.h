@@ -1,8 +1,8 @@
 // Causal attention in O(T) memory (Dao et al., FlashAttention, 2022; tiles, online softmax). The op saves its output [b, t, heads
-// * d] and the log-sum-exp [b, heads, t]. Operands, output and gradients may be fp32, bf16 or fp16, each its own. Dropout falls
-// on the probabilities; its mask is keyed by (sample, head, query, key) and never stored. A window limits the keys of a query,
-// itself included. With segments i32 [b, t] a query sees the keys of its own number alone; with sample_ids of tokens
-// (ops/check.h) the noise of a sample is the same as in a row of its own.
+// * d] and the log-sum-exp [b, heads, t]. Operands, output and gradients may be fp32, bf16 or fp16 independently. Dropout applies
+// to the probabilities; its mask is a function of (sample, head, query, key) and never stored. A window is the number of keys
+// that a query sees, its own included. With segments i32 [b, t] a query sees only keys with its own number. With sample_ids of
+// tokens (ops/check.h) a sample has the same noise as alone in a row.
 #pragma once
 
 #include <string_view>
@@ -25,7 +25,7 @@ struct QkvLayout {
   std::int64_t head_size(const Shape& first) const { return first.last() / (separate ? heads : heads + 2 * kv_heads); }
   Shape queries(const Shape& first) const { return {first[0], first[1], heads * head_size(first)}; }
   Shape keys(const Shape& first) const { return {first[0], first[1], kv_heads * head_size(first)}; }
-  // Throws E-SHAPE where the operands have other shapes, or where there are fewer than these and `more` inputs, or more.
+  // Throws E-SHAPE if the operands have other shapes, or if the number of inputs is not that of the operands plus `more`.
   void require(TypeSpan inputs, std::size_t more, std::string_view where) const;
 
   template <class V>
@@ -38,12 +38,12 @@ struct QkvLayout {
 
 struct AttentionAttributes {
   QkvLayout layout;
-  std::int64_t window = 0;  // 0: none
-  double scale = 0;         // of the scores; 0: 1 / sqrt(d)
-  bool segments = false;    // last input
+  std::int64_t window = 0;  // keys that a query sees; 0: all
+  double scale = 0;         // factor of the scores; 0: 1 / sqrt(d)
+  bool segments = false;    // the last input is segments
   double dropout = 0;
   NoiseKey key{};
-  DType output = DType::f32;  // of the output, or of all gradients; the log-sum-exp and all arithmetic are fp32
+  DType output = DType::f32;  // type of the output, or of all gradients; the log-sum-exp and all arithmetic are fp32
   template <class V>
   void fields(V&& v) const {
     layout.fields(v);
@@ -71,8 +71,8 @@ struct AttentionBackwardAttributes {
 // attention_backward: (operands, sample_ids, out, lse, d_out, [segments]) -> [d_q], [d_k], [d_v], or d_qkv
 extern const OpDef kAttention, kAttentionBackward;
 
-// `qkv`: the operands, as many as attributes.layout says. `segments` may be invalid. The key of the noise follows from the
-// seed and the place in the model.
+// `qkv`: the operands of attributes.layout. `segments` may be invalid. The key of the noise depends on the seed and the place in
+// the model.
 ValueId attention(GraphBuilder& builder, std::vector<ValueId> qkv, ValueId sample_ids, ValueId segments,
                   AttentionAttributes attributes, std::uint64_t seed);
 

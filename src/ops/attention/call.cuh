@@ -1,5 +1,4 @@
-// Arguments of all kernels of attention on a GPU: extents, places of a head's rows, the dropout mask, and a block's part of a
-// head.
+// The arguments of attention kernels on a GPU: extents, places of a head's rows, the dropout mask, and a block's part of a head.
 #pragma once
 
 #include "device/cuda/kernels.cuh"
@@ -8,7 +7,8 @@
 
 namespace plimsoll::cuda {
 
-// Makes the compiler compute the consequences of x here, a few instructions, instead of keeping them in registers around a loop.
+// Makes the compiler compute values that depend on x here, by a few instructions, instead of keeping them in registers around a
+// loop.
 __device__ __forceinline__ int computed_here(int x) {
 #ifdef __CUDACC__
   asm volatile("" : "+r"(x));
@@ -18,18 +18,18 @@ __device__ __forceinline__ int computed_here(int x) {
 
 struct AttentionExtents {
   std::int32_t tokens, heads, head_size;
-  std::int32_t all_heads;  // of all samples
-  float scale;             // of scores
+  std::int32_t all_heads;  // heads of all samples
+  float scale;             // factor of the scores
 
   __host__ __device__ __forceinline__ std::int32_t width() const { return heads * head_size; }
   __host__ __device__ __forceinline__ std::int32_t stride() const { return 3 * heads * head_size; }  // of rows of qkv
 };
 
-// One head of one sample: the elements at which its rows begin.
+// The elements at which the rows of one head of one sample begin.
 struct HeadRows {
   std::int64_t qkv, out, sums;  // `sums` and the like have one number for each row
 
-  // A row of qkv, and one of out.
+  // The elements at which a token's row begins, in qkv and in out.
   __device__ __forceinline__ std::int64_t qkv_at(const AttentionExtents& e, std::int32_t token) const {
     return qkv + static_cast<std::int64_t>(token) * e.stride();
   }
@@ -60,7 +60,7 @@ class HeadMask {
         tokens_(static_cast<std::uint64_t>(e.tokens)),
         first_(static_cast<std::uint64_t>(any_head % e.heads) * tokens_) {}
 
-  // Bit i: of key + i. Four words serve four neighbours that begin at a multiple of four; others need eight.
+  // Bit i is the decision for key + i. Four keys from an element that is a multiple of four need four words, others eight.
   __device__ __forceinline__ unsigned four_keys(std::int32_t query, std::int32_t key) const {
     const std::uint64_t element = (first_ + static_cast<std::uint64_t>(query)) * tokens_ + static_cast<std::uint64_t>(key);
     const auto skip = static_cast<unsigned>(element % 4);
@@ -83,8 +83,8 @@ class HeadMask {
   std::uint64_t tokens_, first_;
 };
 
-// Blocks take a group of heads whose rows stay in the cache, and in it the tile with most work of every head before the next one,
-// so that no long tile comes last.
+// The order of blocks. Heads go in groups whose rows fit into the cache. Within a group, the tiles with most work of all heads
+// come first, so that no long tile comes last.
 struct BlockOrder {
   std::int32_t all_heads, heads_together, tiles;
 
@@ -98,7 +98,7 @@ struct BlockOrder {
 };
 
 struct BlockWork {
-  std::int32_t head, turn;  // of all heads; of tiles: the one with most work is the first
+  std::int32_t head, turn;  // number among all heads; number of the tile, by descending work
 
   __device__ __forceinline__ BlockWork(const BlockOrder& order, std::uint32_t block) {
     const std::uint32_t of_group = static_cast<std::uint32_t>(order.heads_together) * static_cast<std::uint32_t>(order.tiles);
@@ -110,12 +110,12 @@ struct BlockWork {
   }
 };
 
-// Elements of a type that is known at run time.
+// Elements of a type known at run time.
 struct Elements {
   const void* data;
   DType type;
 
-  // Calls f with the elements as what they are.
+  // Calls f with a pointer of the elements' type.
   template <class F>
   __device__ __forceinline__ void visit(F f) const {
     if (type == DType::bf16) {

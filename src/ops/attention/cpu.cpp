@@ -30,14 +30,14 @@ cpu::AttentionShape shape_of(const KernelRequest& request, const Forward& a) {
   return shape;
 }
 
-// The rows of three arrays, or of a packed one.
+// The rows of three separate arrays, or of a packed one.
 template <class E, class ArrayOf>
 cpu::AttentionRows<E> rows_of(const cpu::AttentionShape& shape, const ops::QkvLayout& layout, const ArrayOf& array) {
   if (!layout.separate) return cpu::packed_rows(shape, E(array(0)));
   return {array(0), array(1), array(2), shape.heads * shape.head_size, shape.kv_heads * shape.head_size};
 }
 
-// The request's part of a call, and how to complete it.
+// The part of a call that the request fixes, and the completion by a call's addresses.
 struct Bound {
   Forward attributes;
   cpu::AttentionShape shape;

@@ -33,7 +33,7 @@ cuda::AttentionDropout dropout_of(const KernelRequest& request) {
 
 bool drops(const KernelRequest& request) { return dropout_of(request).rule.threshold != 0; }
 
-// Tensor cores take heads of 64 and 128 whose operands are of one 16-bit type; the result is of it, or fp32.
+// Tensor cores take heads of 64 and 128 with operands of one 16-bit type; the result has that type or fp32.
 bool on_tensor_cores(const KernelRequest& request, const std::vector<std::size_t>& operands) {
   const DType type = request.inputs[0].dtype, result = request.outputs[0].dtype;
   const std::int32_t head_size = extents_of(request).head_size;
@@ -41,7 +41,7 @@ bool on_tensor_cores(const KernelRequest& request, const std::vector<std::size_t
   return std::all_of(operands.begin(), operands.end(), [&](std::size_t i) { return request.inputs[i].dtype == type; });
 }
 
-// Calls f<T, head size, whether there is dropout> as the request asks for.
+// Calls f<T, head size, dropout> for a request.
 template <class F>
 auto for_tensor_cores(const KernelRequest& request, F f) {
   const auto of_head = [&]<class T, int kHead>() {
@@ -53,7 +53,7 @@ auto for_tensor_cores(const KernelRequest& request, F f) {
   return request.inputs[0].dtype == DType::bf16 ? of_type.template operator()<cuda::Bf16>() : of_type.template operator()<F16>();
 }
 
-// Calls f<columns of a thread>: of the narrowest kernel that has all columns of a head, or of the widest.
+// Calls f<columns of a thread> for the narrowest kernel with all columns of a head, or else for the widest.
 template <class F>
 auto for_columns(std::int32_t head_size, F f) {
   if (head_size <= 16) return f.template operator()<1>();
@@ -110,7 +110,7 @@ std::unique_ptr<Kernel> bind(const KernelRequest& request) {
   });
 }
 
-// The dots, into the scratch; then what a call says about the rest.
+// Returns the call with its addresses, after writing the dot products of outputs and their gradients into the scratch.
 template <class Backward>
 Backward begin_backward(const Backward& of_all, DType out_type, DType d_out_type, const KernelCall& call) {
   float* dots = reinterpret_cast<float*>(call.scratch);

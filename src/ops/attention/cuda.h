@@ -1,4 +1,4 @@
-// Scratch of attention on a GPU, and the requests that its kernels take.
+// Scratch of attention on a GPU, and the requests that its kernels support.
 #pragma once
 
 #include "ops/attention/attention.h"
@@ -6,7 +6,7 @@
 
 namespace plimsoll {
 
-// Throws E-CUDA-OP for layouts and masks that only the CPU has.
+// Throws E-CUDA-OP for layouts and masks that only the CPU supports.
 inline void require_cuda_attention(const KernelRequest& request, const ops::AttentionAttributes& a) {
   const bool plain = !a.layout.separate && a.layout.kv_heads == a.layout.heads && a.window == 0 && a.scale == 0;
   ops::require_on_gpu(plain && !a.segments, request, plain ? "rows of several samples" : "this layout of attention",
@@ -18,7 +18,7 @@ inline Bytes cuda_attention_scratch(const KernelRequest& request) {
   return {};
 }
 
-// For each token and head the dot product of its output and its gradient.
+// Holds the dot product of output and gradient for each token and head.
 inline Bytes cuda_attention_backward_scratch(const KernelRequest& request) {
   const auto& a = request.attributes->as<ops::AttentionBackwardAttributes>().forward;
   require_cuda_attention(request, a);

@@ -26,7 +26,7 @@ HWY_INLINE void fill_mask_groups(const MaskStream& stream, std::uint64_t group, 
   });
 }
 
-// Factors (0 or 1 / (1 - p)) of `count` consecutive elements; `buffer` holds count + kMaskSlack floats. Returns where they begin.
+// Factors (0 or 1 / (1 - p)) of `count` consecutive elements; `buffer` holds count + kMaskSlack floats. Returns their begin.
 HWY_NOINLINE inline const float* fill_mask(const MaskStream& stream, std::uint64_t element, int count,
                                            float* HWY_RESTRICT buffer) {
   const int skip = static_cast<int>(element % 4);

@@ -33,7 +33,7 @@ struct BackwardCall {
   ConstElements d_out;
   AttentionRows<Elements> gradients;
 
-  // Sums of 16 bits would lose the last terms: they are fp32 in the scratch.
+  // Sums in 16 bits would lose the last terms, so they are fp32 in the scratch.
   bool sums_apart() const { return gradients.queries.type != DType::f32; }
 };
 
@@ -82,7 +82,7 @@ HWY_INLINE E out_row(const E& out, const AttentionShape& shape, std::int64_t bat
   return out.from(((batch * shape.tokens + token) * shape.heads + head) * shape.head_size);
 }
 
-// A region to fetch ahead. It counts in floats, so that narrow rows with an odd stride are about right.
+// A region to fetch ahead, in units of floats. Narrow rows with an odd stride are fetched approximately.
 HWY_INLINE Region region(const ConstElements& first, std::int64_t stride, std::int64_t rows, std::int64_t columns) {
   const std::int64_t per_float = static_cast<std::int64_t>(sizeof(float)) / size_of(first.type);
   return {first.as<float>(), stride / per_float, rows, ceil_div(columns, per_float)};
@@ -116,7 +116,7 @@ struct MaskedTile {
     key_segments = shape.segments + batch * shape.tokens + key;
   }
 
-  // No query sees any key, as far as the ranges of segments tell.
+  // True if the ranges of segments show that no query sees any key.
   HWY_INLINE bool hidden(const Visible& tile) const {
     if (query_segments == nullptr) return false;
     const auto [least_query, most_query] = std::minmax_element(query_segments, query_segments + tile.queries);
@@ -170,8 +170,8 @@ HWY_INLINE Region region_of(const ForwardCall& call, const QueryBlock& block, co
   return region(from.first, from.stride, std::min(rows, block.end - begin), call.shape.head_size);
 }
 
-// Reads and writes after the tiles of one key tile: the next keys and values; with the first tile, the rows that will be written;
-// with the last one, the start of the next block that this thread will probably get.
+// The memory to fetch during one key tile: the next keys and values; during the first tile also the rows of the output; during
+// the last one the start of the probable next block of this thread.
 HWY_INLINE Ahead after_keys(const ForwardCall& call, const QueryBlock& block, const std::optional<QueryBlock>& following,
                             std::int64_t key) {
   Ahead ahead(call.rows.queries.as<float>());
@@ -237,8 +237,8 @@ HWY_INLINE void finish_queries(const ForwardCall& call, const QueryBlock& block,
   }
 }
 
-// Key tiles in ascending order, each with all queries that see it. Maxima begin with a number, not with -inf: a row may see no
-// key of a tile, and -inf - -inf is none.
+// Key tiles in ascending order, each with all queries that see it. Maxima begin with a finite number: a row may see no key of a
+// tile, and -inf - -inf is NaN.
 HWY_NOINLINE void forward_block(const ForwardCall& call, const QueryBlock& block, const std::optional<QueryBlock>& following,
                                 std::byte* scratch) {
   Carver carver(scratch);
@@ -262,7 +262,9 @@ HWY_NOINLINE void forward_block(const ForwardCall& call, const QueryBlock& block
   for (std::int64_t query = block.begin; query < block.end; query += kQueryTile) finish_queries(call, block, s, query);
 }
 
-// Task t is one block of queries of one head; the last blocks, which see most keys, come first.
+// Task t is one block of queries of one head. The last blocks come first, because they see most keys:
+//   task           0 .. h - 1     h .. 2 h - 1     ...      ; h: heads of all samples
+//   query block    last           last but one     ...
 HWY_INLINE QueryBlock query_block(const AttentionShape& shape, std::int64_t task) {
   const std::int64_t heads = shape.batch * shape.heads, blocks = ceil_div(shape.tokens, kQueryBlock);
   const std::int64_t block = blocks - 1 - task / heads, head = task % heads;
@@ -285,7 +287,7 @@ HWY_INLINE GroupTask group_task(const AttentionShape& shape, std::int64_t index)
   return {index / shape.kv_heads, index % shape.kv_heads};
 }
 
-// A tile of backward: queries of one head, which is the `member`th of its group.
+// A tile of backward: queries of the head with number `member` in its group.
 struct TilePlace {
   GroupTask task;
   std::int64_t member, query, key;
@@ -311,8 +313,8 @@ HWY_INLINE bool is_first(const AttentionShape& shape, const TilePlace& at) {
   return shape.segments == nullptr && at.key == first_key(shape, at.query, kBackwardTile);
 }
 
-// Reads and writes after a tile of queries and keys: the rows of its gradients, and the operands of the next tile, perhaps of the
-// group that this thread will probably get.
+// The memory to fetch during a tile of queries and keys: the rows of its gradients, and the operands of the next tile, perhaps of
+// the probable next group of this thread.
 HWY_INLINE Ahead after_tile(const BackwardCall& call, const TilePlace& at, std::int64_t following) {
   const AttentionShape& shape = call.shape;
   const std::int64_t width = shape.heads * shape.head_size;
@@ -350,7 +352,7 @@ HWY_INLINE Ahead after_tile(const BackwardCall& call, const TilePlace& at, std::
   return ahead;
 }
 
-// d_keys and d_values gain this tile's share; d_queries of the result takes its share at once.
+// Adds a tile to d_keys and d_values in the scratch, and to d_queries in the result.
 template <Start kStart>
 HWY_INLINE void backward_tile(const BackwardCall& call, const TilePlace& at, const MaskStream& stream, const BackwardScratch& s,
                               Ahead ahead) {
@@ -383,12 +385,12 @@ HWY_INLINE void backward_tile(const BackwardCall& call, const TilePlace& at, con
     const Elements row = query_row(call.gradients, shape, at.task.batch, at.query + r, head);
     float* sum = call.sums_apart() ? s.sums + (row_of_group + r) * shape.head_size : row.as<float>();
     add(s.d_queries + r * padded, depth, shape.scale, sum);
-    // The last keys that a query sees.
+    // The last tile of keys that these queries see.
     if (call.sums_apart() && at.query == at.key) write_row(sum, depth, 1.0f, row);
   }
 }
 
-// With segments any tile but that on the diagonal may be skipped: here begin all sums that a first tile would set.
+// With segments any tile except the diagonal one may be skipped, so all sums that a first tile would set begin here.
 HWY_NOINLINE void begin_segments(const BackwardCall& call, const GroupTask& task, const BackwardScratch& s) {
   const AttentionShape& shape = call.shape;
   for (std::int64_t member = 0; member < shape.group(); ++member) {
@@ -405,8 +407,7 @@ HWY_NOINLINE void begin_segments(const BackwardCall& call, const GroupTask& task
   }
 }
 
-// One group: key tiles ascending, for each of them its heads ascending, and for each of those the query tiles ascending, so every
-// sum has one order.
+// One group. Loops: key tiles, heads of the group, query tiles, all ascending, so every sum has one order.
 void backward_task(const BackwardCall& call, const SlotTask& slot, std::byte* scratch) {
   const AttentionShape& shape = call.shape;
   const GroupTask task = group_task(shape, slot.task);

@@ -1,4 +1,4 @@
-// A stream of dropout decisions of one sample at a time: its random words and its factors.
+// The dropout decisions of one sample at a time: random words and factors.
 #pragma once
 
 #include <cmath>

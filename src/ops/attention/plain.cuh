@@ -1,6 +1,6 @@
-// Attention in fp32 arithmetic, for any head size and any types of operands and results: tiles of 64 queries and 64 keys, of
-// which a thread has 4 x 4 scores. Heads come through shared memory in slices. A block makes up to 128 columns of the result; the
-// blocks of wider heads each compute the scores.
+// Attention in fp32 arithmetic, for any head size and any types of operands and results. A tile has 64 queries and 64 keys; a
+// thread has 4 x 4 of its scores. Operands pass through shared memory in slices of the head. A block makes up to 128 columns of
+// the result; wider heads have several blocks, each of which computes the scores.
 #pragma once
 
 #include "ops/attention/call.cuh"
@@ -8,7 +8,7 @@
 namespace plimsoll::cuda {
 
 inline constexpr int kPlainTile = 64, kPlainThreads = 256, kPlainRow = kPlainTile + 4;  // rows of shared memory, 16-byte aligned
-inline constexpr int kPlainSlice = 32, kPlainSlices = 2 * kPlainSlice * kPlainRow;      // floats: one of each operand
+inline constexpr int kPlainSlice = 32, kPlainSlices = 2 * kPlainSlice * kPlainRow;      // floats of a slice of both operands
 inline constexpr std::size_t kPlainSharedBytes = (kPlainTile * kPlainRow + kPlainSlices) * sizeof(float);
 
 // Rows of one head of an operand, from a tile's first one on.
@@ -18,7 +18,7 @@ struct PlainRows {
   std::int32_t stride, rows, columns;
 };
 
-// A thread's share of `count` elements: to[place(i)] = the element in row(i) and column(i), or 0 where there is none.
+// A thread's part of copying `count` elements: to[place(i)] = the element in row(i) and column(i), or 0 outside of the operand.
 template <class Row, class Column, class Place>
 __device__ __forceinline__ void load_plain(float* to, const PlainRows& from, int count, Row row, Column column, Place place) {
   from.elements.visit([&](const auto* data) {
@@ -33,8 +33,8 @@ __device__ __forceinline__ void load_plain(float* to, const PlainRows& from, int
 __device__ __forceinline__ int plain_y() { return static_cast<int>(threadIdx.x) / 16; }
 __device__ __forceinline__ int plain_x() { return static_cast<int>(threadIdx.x) % 16; }
 
-// Columns from `begin` on of 64 rows, each as a row of shared memory. A warp takes eight columns of four rows, which lie in all
-// banks.
+// Copies columns from `begin` on of 64 rows, transposed: each column becomes a row of shared memory. A warp takes eight columns
+// of four rows, which use all banks.
 __device__ __forceinline__ void load_columns(float* to, const PlainRows& from, int begin) {
   const auto column = [](int i) { return i % 8 + i / 32 % 4 * 8; };
   const auto row = [](int i) { return i / 8 % 4 + i / 128 * 4; };
@@ -43,7 +43,7 @@ __device__ __forceinline__ void load_columns(float* to, const PlainRows& from, i
       [&](int i) { return column(i) * kPlainRow + row(i); });
 }
 
-// c[i][j] = a row 4 y + i times b row 4 x + j. Begins and ends with all threads done with the slices.
+// c[i][j] = the dot product of row 4 y + i of a and row 4 x + j of b. No thread uses the slices before or after the call.
 __device__ __forceinline__ void multiply_plain_rows(float (&c)[4][4], float* slices, const PlainRows& a, const PlainRows& b) {
   float* of_b = slices + kPlainSlice * kPlainRow;
 #pragma unroll
@@ -67,8 +67,8 @@ __device__ __forceinline__ void multiply_plain_rows(float (&c)[4][4], float* sli
   }
 }
 
-// c[i][j] += sum over k of weights[k][4 y + i] b[k][column + x + 16 j]. The threads have written the weights since the last
-// barrier; ends with all threads done with weights and slices.
+// c[i][j] += sum over k of weights[k][4 y + i] b[k][column + x + 16 j]. The weights may be written up to the call; no thread uses
+// weights or slices after it.
 template <int kC>
 __device__ __forceinline__ void multiply_plain_weights(float (&c)[4][kC], float* slices, const float* weights, const PlainRows& b,
                                                        int column) {
@@ -92,7 +92,7 @@ __device__ __forceinline__ void multiply_plain_weights(float (&c)[4][kC], float*
   }
 }
 
-// To weights[4 y + i][4 x + j], or transposed to weights[4 x + j][4 y + i].
+// Writes to weights[4 y + i][4 x + j] or, transposed, to weights[4 x + j][4 y + i].
 template <bool kTransposed>
 __device__ __forceinline__ void store_weights(const float (&c)[4][4], float* weights) {
 #pragma unroll
@@ -137,7 +137,7 @@ struct PlainForward {
   float* lse;
 };
 
-// Part 0, 1, 2 of a head of qkv: queries, keys, values.
+// Rows of a part of a head of qkv: 0 queries, 1 keys, 2 values.
 __device__ __forceinline__ PlainRows rows_of_part(const AttentionExtents& e, const Elements& qkv, const HeadRows& head, int part,
                                                   std::int32_t token) {
   const std::int32_t stride = 3 * e.width();
@@ -212,7 +212,7 @@ struct PlainBackward {
   AttentionDropout dropout;
   BlockOrder order;
   Elements qkv, d_out;
-  const float *lse, *dots;  // dots: of the rows of the output and of its gradient
+  const float *lse, *dots;  // dots: dot products of the rows of the output and of its gradient
   void* d_qkv;
   DType d_qkv_type;
 
@@ -226,7 +226,7 @@ struct PlainBackward {
   }
 };
 
-// The weights of values, and the gradients of scores before their scale, of a tile of queries and one of keys.
+// The weights of values and the unscaled gradients of scores, for a tile of queries and a tile of keys.
 __device__ __forceinline__ void plain_gradients(const PlainBackward& call, const HeadRows& head, std::int32_t any_head,
                                                 std::int32_t first_query, std::int32_t first_key, float* slices,
                                                 float (&weights)[4][4], float (&d_scores)[4][4]) {

@@ -8,13 +8,13 @@ namespace plimsoll::cuda {
 inline constexpr int kDotThreads = 256;
 
 // [tokens of all samples][heads][head_size] -> [samples][heads][tokens]. `lanes`, a power of two, share a row: each takes eight
-// elements side by side where rows are of such.
+// consecutive elements if rows are multiples of eight.
 template <bool kEights>
 __global__ void __launch_bounds__(kDotThreads)
     row_dots_kernel(AttentionExtents e, int lanes, Elements out, Elements d_out, float* dots) {
   const std::int64_t rows = static_cast<std::int64_t>(e.all_heads) * e.tokens, together = threads_of_grid() / lanes;
   const int lane = static_cast<int>(threadIdx.x) % lanes;
-  for (std::int64_t first = 0; first < rows; first += together) {  // of all threads: they exchange
+  for (std::int64_t first = 0; first < rows; first += together) {  // all threads take part, because they exchange numbers
     const std::int64_t row = first + thread_of_grid() / lanes, begin = row * e.head_size;
     float sum = 0;
     if constexpr (kEights) {

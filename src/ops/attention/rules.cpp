@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::string_view kForward = "attention", kBackward = "attention_backward";
 
-// `more`: inputs after the operands, segments aside.
+// `more`: number of inputs after the operands, without segments.
 void check(const AttentionAttributes& a, std::size_t more, TypeSpan inputs, std::string_view where) {
   a.layout.require(inputs, more + std::size_t{a.segments}, where);
   require(a.window >= 0 && a.scale >= 0, where, fmt::format("the window is {}, the scale {}", a.window, a.scale),
@@ -58,7 +58,7 @@ std::vector<ValueType> infer_backward(const Attributes& any, TypeSpan inputs) {
   return outputs;
 }
 
-// Operations of the pairs that order and window leave: `products` matrix products of queries x keys x d of each head.
+// The cost of `products` matrix products of queries x keys x d per head, for the pairs within order and window.
 Cost cost_of(int products, const AttentionAttributes& a, TypeSpan inputs, TypeSpan outputs) {
   const Shape q = a.layout.queries(inputs[0].shape);
   const double tokens = static_cast<double>(q[1]);

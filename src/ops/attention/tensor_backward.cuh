@@ -1,6 +1,6 @@
-// Gradients of attention on tensor cores, in an order that shapes alone decide: one kernel sums the gradients of keys and
-// values over the queries that see them, another those of queries over the keys that they see. Each computes the weights and
-// their gradients again, so that no two blocks add to one sum.
+// Gradients of attention on tensor cores, in an order that depends on shapes alone. One kernel sums the gradients of keys and
+// values over the queries that see them, another the gradients of queries over the keys that they see. Both compute the weights
+// and their gradients again, so that no two blocks add to one sum.
 #pragma once
 
 #include "ops/attention/call.cuh"
@@ -13,9 +13,9 @@ struct TensorBackward {
   AttentionDropout dropout;
   BlockOrder order;
   const void *qkv, *d_out;
-  const float *lse, *dots;  // dots: of the rows of the output and of its gradient
+  const float *lse, *dots;  // dots: dot products of the rows of the output and of its gradient
   void* d_qkv;
-  bool wide;  // it is fp32
+  bool wide;  // the result is fp32
 };
 
 // The weight of a score, and the gradient of that score.
@@ -42,9 +42,9 @@ __device__ __forceinline__ void scale_all(float (&c)[kM][kN][4], float factor) {
   }
 }
 
-// Keys and values: a block has 128 of them, or 64 of heads of 64, in shared memory and walks over tiles of queries. Rows of a
-// warp's products are keys, so that weights are operands of the next product as they are. Of heads of 64, a warpgroup has 64 keys
-// (wgmma.cuh).
+// Gradients of keys and values. A block has 128 keys in shared memory, or 64 for heads of 64, and goes over tiles of queries.
+// Rows of a warp's products are keys, so that weights are operands of the next product without a change. For heads of 64 a
+// warpgroup has 64 keys (wgmma.cuh).
 template <int kHead>
 struct KeyTiles {
   static constexpr bool kGroups = kHead == 64;
@@ -60,7 +60,7 @@ struct KeyTiles {
   static constexpr int blocks(bool dropout) { return !kGroups ? 1 : dropout ? 2 : 3; }
 };
 
-// One of two stages of the walk: tiles of queries and of the gradients of their outputs, and what is known of their rows.
+// One of two stages of shared memory: tiles of queries and of the gradients of their outputs, and the numbers of their rows.
 template <class T, int kHead>
 struct QueryStage {
   using Tiles = KeyTiles<kHead>;
@@ -77,7 +77,7 @@ struct QueryStage {
   }
 };
 
-// A walk over the tiles of queries that see a tile of keys, through those stages.
+// The tiles of queries that see a tile of keys, one after the other through these stages.
 template <class T, int kHead>
 struct QueryWalk {
   using Tiles = KeyTiles<kHead>;
@@ -94,7 +94,7 @@ struct QueryWalk {
     sums = head.sums;
   }
 
-  // Called for each tile in turn.
+  // Called for each tile in order.
   __device__ __forceinline__ void copy(const TensorBackward& call, std::int32_t query) {
     const AttentionExtents& e = call.extents;
     const QueryStage<T, kHead> stage(stages, query);
@@ -112,9 +112,9 @@ struct QueryWalk {
   }
 };
 
-// The weights of keys in rows (HeldInRows) that dropout keeps: bit 2 (2 j + e) + r is that of c[0][j][2 r + e]. A thread that has
-// two of four neighbours asks for those of every other query, and its partner for the rest. `query`, `key`: of the first column
-// and row.
+// The weights, with keys in rows (HeldInRows), that dropout keeps: bit 2 (2 j + e) + r is that of c[0][j][2 r + e]. A thread that
+// has two of four neighbours computes the words of every other query, and its partner the rest. `query` and `key` are those of
+// the first column and row.
 template <int kN>
 __device__ __forceinline__ unsigned keep_rows(const HeadMask& mask, std::int32_t query, std::int32_t key) {
   static_assert(4 * kN <= 32);
@@ -158,8 +158,7 @@ __device__ __forceinline__ void key_gradients(const float (&scores)[KeyTiles<kHe
   }
 }
 
-// Scores of queries in columns that come before the key of their row become -inf. `ahead`: the first of these queries less the
-// first key.
+// Sets scores of queries (columns) before the key of their row to -inf. `ahead`: first query - first key.
 template <int kHeld, int kM, int kN>
 __device__ __forceinline__ void hide_earlier_columns(float (&scores)[kM][kN][4], int ahead) {
   const int lane = static_cast<int>(lane_of_warp()), unseen = lane / 4 * kHeld - ahead - lane % 4 * 2;
@@ -239,7 +238,7 @@ __global__ void __launch_bounds__(KeyTiles<kHead>::kThreads, KeyTiles<kHead>::bl
   write_rows<kHead>(d_values, keys + (to.mine - to.begin + Tiles::kKeys) * kHead, rows, typename Tiles::Order{});
 }
 
-// Queries: as forward, with the gradients of outputs beside the queries.
+// Gradients of queries: like forward, with the gradients of outputs next to the queries.
 template <int kHead>
 struct QueryTiles {
   static constexpr bool kGroups = kHead == 64;
@@ -252,7 +251,7 @@ struct QueryTiles {
   static constexpr int blocks(bool dropout) { return kGroups && dropout ? 1 : 2; }
 };
 
-// The sums of a thread's rows; the log-sum-exp is a power of two.
+// The numbers of a thread's rows; the log-sum-exp is in base 2.
 template <int kM>
 struct RowSums {
   float lse[kM][2], dot[kM][2];

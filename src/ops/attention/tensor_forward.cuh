@@ -1,6 +1,6 @@
-// Attention on tensor cores (Dao, "FlashAttention-2", 2023): a block has 128 queries of a head, each of its warps 32 of them, and
-// walks over the tiles of keys that they see, in ascending order. Tiles of keys and values come through two stages of shared
-// memory; scores, softmax and output stay in registers.
+// Attention on tensor cores (Dao, "FlashAttention-2", 2023). A block has 128 queries of a head, 32 for each warp, and goes over
+// the tiles of keys that they see, in ascending order. Tiles of keys and values pass through two stages of shared memory; scores,
+// softmax and output stay in registers.
 #pragma once
 
 #include "ops/attention/call.cuh"
@@ -18,7 +18,7 @@ struct TensorForward {
   float* lse;
 };
 
-// Heads of 64: two warpgroups have 64 queries each (wgmma.cuh).
+// With heads of 64, two warpgroups have 64 queries each (wgmma.cuh).
 template <int kHead>
 struct ForwardTiles {
   static constexpr bool kGroups = kHead == 64;
@@ -55,7 +55,7 @@ __device__ __forceinline__ float quad_sum(float x) {
   return x + __shfl_xor_sync(kAllLanes, x, 2);
 }
 
-// Scores become weights relative to the largest score so far; `scale` is that of scores to powers of two.
+// Turns scores into weights relative to the largest score so far; `scale` turns scores into exponents of two.
 template <int kHead, int kM, int kN>
 __device__ __forceinline__ void weigh(float (&scores)[kM][kN][4], Gathered<kHead>& gathered, float scale) {
 #pragma unroll
@@ -100,7 +100,7 @@ __device__ __forceinline__ void drop_weights(float (&weights)[kM][kN][4], const 
   }
 }
 
-// The sums of all four lanes of a row; the output is divided by them.
+// Adds the sums of the four lanes of a row and divides the output by them.
 template <class T, int kHead>
 __device__ __forceinline__ void write_forward(const TensorForward& call, Gathered<kHead>& gathered, T* own, std::int32_t any_head,
                                               std::int32_t query, float factor) {

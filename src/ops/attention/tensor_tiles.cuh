@@ -1,4 +1,4 @@
-// Tiles of attention on tensor cores: rows of a head as they lie in shared memory, and the products of a warp's rows with them.
+// Tiles of attention on tensor cores: the layout of a head's rows in shared memory, and products of a warp's rows with them.
 #pragma once
 
 #include "device/cuda/wgmma.cuh"
@@ -8,18 +8,18 @@ namespace plimsoll::cuda {
 
 inline constexpr float kLog2E = 1.4426950408889634f;
 
-// True, unknown to the compiler: it does not mix the code under the condition with the code before, for which registers would not
-// suffice.
+// Always true, but unknown to the compiler, which therefore does not move the code under the condition before it: registers would
+// not suffice for both.
 __device__ __forceinline__ bool apart(const BlockOrder& order) { return order.tiles > 0; }
 
-// The head and the first row of a block, of the warps that multiply together and of a warp, of tiles of kTile rows, of which a
-// warp has kOfWarp. The tiles with most work are the last ones of a head, or the first ones.
+// The head of a block, and the first rows of the block, of the warps that multiply together and of a warp. A tile has kTile rows,
+// a warp kOfWarp of them. The tiles with most work are the last ones of a head, or the first ones.
 template <int kTile, int kOfWarp, int kTogether, bool kLastFirst>
 struct TilePlace {
   static_assert(kTogether == kOfWarp || (kTogether == kGroupRows && 4 * kOfWarp == kGroupRows));
   std::int32_t head, begin, together, mine;
 
-  // Needs no registers where another one is made later: nothing is kept for it.
+  // Can be made again later, so that it occupies no registers in between.
   __device__ __forceinline__ explicit TilePlace(const BlockOrder& order) {
     const BlockWork work(order, static_cast<std::uint32_t>(computed_here(static_cast<int>(blockIdx.x))));
     head = work.head;
@@ -33,17 +33,17 @@ struct TilePlace {
   }
 };
 
-// The element of a tile at which 16 bytes of a row begin. Eight rows in a column of chunks lie in all banks.
+// The element of a tile at which a chunk of 16 bytes of a row begins. The chunks of eight rows in a column use all banks.
 template <int kHead>
 __device__ __forceinline__ int swizzled(int row, int chunk) {
   return row * kHead + ((chunk ^ (row & 7)) << 3);
 }
 
-// The row at a place of a tile of keys. The keys of a thread in a fragment are neighbours, as are words of noise.
+// Orders: the row at a place of a tile of keys. They make the keys of a thread in a fragment neighbours, like words of noise.
 struct InOrder {
   __device__ __forceinline__ int operator()(int place) const { return place; }
 };
-// Keys are columns: a thread has neighbours of two products of eight columns side by side.
+// Keys are columns: a thread has neighbours in two adjacent products of eight columns.
 struct FourInColumns {
   __device__ __forceinline__ int operator()(int place) const {
     return (place & ~15) + place % 8 / 2 * 4 + place / 8 % 2 * 2 + place % 2;
@@ -57,12 +57,12 @@ struct HeldInRows {
   }
 };
 
-// A thread's share of copying tiles of rows: every 16 bytes that lie kTogether rows apart. An order permutes the bits of a place,
-// so that these rows are as far from the first one for each thread.
+// A thread's part of copying tiles of rows: chunks of 16 bytes that are kTogether rows apart. An order permutes the bits of a
+// place, so that these rows have the same distances from the first one in each thread.
 template <int kHead, int kThreads, class Order>
 struct RowCopies {
   static constexpr int kChunks = kHead / 8, kTogether = kThreads / kChunks;
-  int row, chunk, to;  // the first of its rows, which 16 bytes of it, and where in a tile they go
+  int row, chunk, to;  // its first row, the chunk of 16 bytes in it, and the element in a tile for it
 
   __device__ __forceinline__ RowCopies() {
     const int thread = computed_here(static_cast<int>(threadIdx.x)), place = thread / kChunks;
@@ -75,7 +75,7 @@ struct RowCopies {
   __device__ __forceinline__ const T* begin(const T* tile, std::int32_t stride) const {
     return tile + static_cast<std::int64_t>(row) * stride + chunk * 8;
   }
-  // Begins to copy kRows rows, zeros past the last of `rows` that there are.
+  // Begins to copy kRows rows, with zeros past the last of `rows`.
   template <int kRows, class T>
   __device__ __forceinline__ void copy(T* tile, const T* from, std::int32_t stride, int rows) const {
 #pragma unroll
@@ -92,7 +92,7 @@ __device__ __forceinline__ void copy_rows(T* tile, const T* from, std::int32_t s
   copies.template copy<kRows>(tile, copies.begin(from, stride), stride, rows);
 }
 
-// A walk over the tiles of keys and values of a head, on their way through two stages of shared memory.
+// The tiles of keys and values of a head, one after the other through two stages of shared memory.
 template <class T, int kKeys, int kHead, int kThreads>
 struct KeyWalk {
   static constexpr int kElements = kKeys * kHead;
@@ -100,11 +100,11 @@ struct KeyWalk {
   T* stages;
   const T* next;  // keys of this thread's share
 
-  // `rows`: of qkv.
+  // `rows`: number of rows of qkv.
   __device__ __forceinline__ KeyWalk(const AttentionExtents& e, T* stages, const T* rows)
       : stages(stages), next(Copies().begin(rows + e.width(), e.stride())) {}
   __device__ __forceinline__ T* keys_at(std::int32_t key) const { return stages + key / kKeys % 2 * (2 * kElements); }
-  // Called for each tile in turn.
+  // Called for each tile in order.
   __device__ __forceinline__ void copy(const AttentionExtents& e, std::int32_t key) {
     T* keys = keys_at(key);
     const Copies copies;
@@ -167,7 +167,7 @@ __device__ __forceinline__ void multiply_pairs(float (&c)[kM][kHead / 8][4], con
   }
 }
 
-// A tile of rows, and of these where those begin that multiply together, and a warp's.
+// A tile of rows, with the first row of the warps that multiply together and of a warp.
 template <class T>
 struct OwnRows {
   const T *together, *mine;
@@ -205,7 +205,7 @@ __device__ __forceinline__ void multiply_pairs_together(float (&c)[1][8][4], con
 #endif
 }
 
-// As operands of the next product.
+// Converts weights to operands of the next product.
 template <class T, int kM, int kN>
 __device__ __forceinline__ void round_to_pairs(const float (&c)[kM][kN][4], Pair (&pairs)[kM][kN][2]) {
 #pragma unroll
@@ -218,8 +218,7 @@ __device__ __forceinline__ void round_to_pairs(const float (&c)[kM][kN][4], Pair
   }
 }
 
-// Scores of keys in columns (FourInColumns) that come after the query of their row become -inf. `ahead`: the first of these
-// queries less the first key.
+// Sets scores of keys (columns, FourInColumns) after the query of their row to -inf. `ahead`: first query - first key.
 template <int kM, int kN>
 __device__ __forceinline__ void hide_later_columns(float (&scores)[kM][kN][4], int ahead) {
   const int lane = static_cast<int>(lane_of_warp()), seen = ahead + lane / 4 - lane % 4 * 4;
@@ -235,8 +234,8 @@ __device__ __forceinline__ void hide_later_columns(float (&scores)[kM][kN][4], i
   }
 }
 
-// The weights of keys in columns (FourInColumns) that dropout keeps: bit 16 r + 2 j + e of kept[i] is that of c[i][j][2 r + e].
-// `query`, `key`: of the first row and column. Made before the scores are, while registers are free.
+// The weights, with keys in columns (FourInColumns), that dropout keeps: bit 16 r + 2 j + e of kept[i] is that of c[i][j][2 r +
+// e]. `query` and `key` are those of the first row and column. Computed before the scores, while registers are free.
 template <int kM, int kN>
 __device__ __forceinline__ void keep_columns(unsigned (&kept)[kM], const HeadMask& mask, std::int32_t query, std::int32_t key) {
   static_assert(kN <= 8);
@@ -259,12 +258,12 @@ struct RowsTo {
   void* data;
   std::int64_t first;  // element of the first row
   std::int32_t stride;
-  int rows;   // that there are
-  bool wide;  // in fp32
+  int rows;   // number of rows within the head
+  bool wide;  // the result is fp32
 };
 
-// Row 16 i + 8 r + lane / 4 of c goes to row order(.). What is narrow passes through `own`, 16 kM rows of a tile that only this
-// warp still reads, so that a warp writes 16 bytes a lane.
+// Writes row 16 i + 8 r + lane / 4 of c to row order(.). Narrow results pass through `own`, 16 kM rows of a tile that only this
+// warp still reads, so that each lane writes 16 bytes at once.
 template <int kHead, int kM, class Order, class T>
 __device__ __forceinline__ void write_rows(const float (&c)[kM][kHead / 8][4], T* own, const RowsTo& to, Order order) {
   const int lane = static_cast<int>(lane_of_warp());

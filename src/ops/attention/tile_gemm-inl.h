@@ -1,6 +1,11 @@
-// Products of small packed tiles with accumulators in registers, and the skipping of what causal attention masks: query `row`
-// of a tile sees key `column` where column <= row + diagonal. Rows are computed in whole groups, columns in whole vectors, so
-// buffers have room up to the next multiple of kTileStep. Included once for each Highway target.
+// Products of small packed tiles with accumulators in registers. They skip the pairs that causal attention masks: query `row` of
+// a tile sees key `column` if column <= row + diagonal. Rows are computed in whole groups, columns in whole vectors, so buffers
+// have room up to the next multiple of kTileStep. Included once for each Highway target.
+//
+//   keys      0 1 2 3 4 5
+//   query 0   x x . . . .      diagonal 1: x is computed
+//   query 1   x x x . . .
+//   query 2   x x x x . .
 #if defined(PLIMSOLL_OPS_ATTENTION_TILE_GEMM_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef PLIMSOLL_OPS_ATTENTION_TILE_GEMM_INL_H_
 #undef PLIMSOLL_OPS_ATTENTION_TILE_GEMM_INL_H_
@@ -23,7 +28,7 @@ inline constexpr int kMaxVectors = HWY_TARGET == HWY_AVX3 ? 4 : 2;
 template <int N>
 inline constexpr int kBlockRows = HWY_TARGET == HWY_AVX3 ? (N == 1 ? 16 : 24 / N) : 12 / N;
 
-// How many vectors the next block takes when `left` remain: none is left alone where that can be helped.
+// The number of vectors of the next block if `left` remain. It avoids a last block of one vector.
 HWY_INLINE int block_vectors(int left) {
   if (kMaxVectors == 4 && (left == 5 || left == 6 || left == 9)) return 3;
   return std::min(left, kMaxVectors);
@@ -86,7 +91,7 @@ HWY_INLINE void scores_columns(const Visible& tile, int depth, const Matrix& a, 
   }
 }
 
-// c [queries x keys] = a [queries x depth] * b [depth x keys] where visible; columns past what a row sees are left as they are.
+// c [queries x keys] = a [queries x depth] * b [depth x keys] for visible pairs; other columns of a row are not written.
 HWY_INLINE void multiply_scores(const Visible& tile, int depth, const Matrix& a, const Matrix& b, const Matrix& c, Ahead& ahead) {
   const int vectors = vectors_for(tile.keys);
   for (int done = 0, step = 0; done < vectors; done += step) {
@@ -124,7 +129,7 @@ HWY_INLINE void by_key_columns(const Visible& tile, const Matrix& a, const Matri
 }
 
 // kByKey false: c [queries x columns] = start + a * b [keys x columns]. kByKey true: c [keys x columns] = start + a^T * b
-// [queries x columns]. a [queries x keys] holds zeros where masked.
+// [queries x columns]. Masked elements of a [queries x keys] are zero.
 template <bool kByKey, Start kStart>
 HWY_INLINE void multiply_weights(const Visible& tile, int columns, const Matrix& a, const Matrix& b, const Matrix& c,
                                  Ahead& ahead, const float* factor = nullptr) {

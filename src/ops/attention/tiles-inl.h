@@ -1,5 +1,5 @@
-// Packing of tiles, and what happens to the scores of a tile between the products: the online softmax in forward, the softmax's
-// gradient in backward. Included once for each Highway target.
+// Packing of tiles, and the arithmetic on the scores of a tile between the products: the online softmax in forward, the gradient
+// of the softmax in backward. Included once for each Highway target.
 #if defined(PLIMSOLL_OPS_ATTENTION_TILES_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef PLIMSOLL_OPS_ATTENTION_TILES_INL_H_
 #undef PLIMSOLL_OPS_ATTENTION_TILES_INL_H_
@@ -34,7 +34,7 @@ struct Source {
   std::int64_t stride;  // elements
 };
 
-// f(pointer to what the elements are).
+// Calls f with a pointer of the elements' type.
 template <class Byte, class F>
 HWY_INLINE void as_typed(const ElementsOf<Byte>& elements, const F& f) {
   if (elements.type == DType::bf16) return f(elements.template as<std::uint16_t>());
@@ -86,7 +86,7 @@ HWY_INLINE void write_floats(const float* HWY_RESTRICT in, int columns, float fa
   for (; c < columns; ++c) out[c] = (kAdd ? out[c] : 0.0f) + in[c] * factor;
 }
 
-// The same to a row of the caller's buffer, rounded to what that is.
+// The same to a row of the caller's buffer, rounded to its type.
 template <class T>
 HWY_INLINE void write_typed(const float* HWY_RESTRICT in, int columns, float factor, T* HWY_RESTRICT out) {
   const Floats scale = hn::Set(F32(), factor);
@@ -132,7 +132,7 @@ HWY_INLINE float row_maximum(const float* HWY_RESTRICT scores, int count) {
   return hn::GetLane(hn::MaxOfLanes(F32(), best));
 }
 
-// maximum = new maxima; alpha = exp(old - new), what earlier sums and outputs of each row are worth now.
+// maximum = new maxima; alpha = exp(old - new), the factor of each row's earlier sums and outputs.
 HWY_INLINE void raise_maxima(const Visible& tile, const Matrix& scores, float* HWY_RESTRICT maximum, float* HWY_RESTRICT alpha) {
   for (int r = 0; r < tile.queries; ++r) alpha[r] = row_maximum(scores.at(r, 0), keys_seen(tile, r));
   for (int r = 0; r < tile.queries; r += kLanes) {
@@ -143,7 +143,7 @@ HWY_INLINE void raise_maxima(const Visible& tile, const Matrix& scores, float* H
   }
 }
 
-// scores [count] -> exp(scores - maximum), times the mask where kDropout; zero up to `width`. Returns the sum before the mask.
+// scores [count] -> exp(scores - maximum), times the mask if kDropout; zero up to `width`. Returns the sum before the mask.
 template <bool kDropout>
 HWY_INLINE Floats exponentials(float* HWY_RESTRICT scores, int count, int width, float maximum, const float* HWY_RESTRICT mask) {
   const Floats top = hn::Set(F32(), maximum);
@@ -168,9 +168,9 @@ HWY_INLINE Floats exponentials(float* HWY_RESTRICT scores, int count, int width,
 // The place of a tile in the counters of noise.
 struct Position {
   std::uint64_t head, tokens, first_query, first_key;
-  const std::uint32_t* ids = nullptr;  // {epoch, sample, position} of each query; null: the stream is that of the only sample
+  const std::uint32_t* ids = nullptr;  // {epoch, sample, position} of each query; null: the row is one sample
 
-  // Factors of `count` keys that a row of the tile sees. What lies before its sample counts nowhere.
+  // Factors of `count` keys that a row of the tile sees. Factors of keys before its sample have no effect.
   HWY_INLINE const float* mask(MaskStream& stream, int row, int count, float* HWY_RESTRICT buffer) const {
     const std::uint64_t query = first_query + static_cast<std::uint64_t>(row);
     if (ids == nullptr) return fill_mask(stream, (head * tokens + query) * tokens + first_key, count, buffer);
@@ -219,7 +219,7 @@ HWY_INLINE Gradients gradients_at(const float* scores, const float* d_weights, c
   }
 }
 
-// scores -> dropped-out probabilities, d_weights -> gradient of the scores; both zero where masked.
+// scores -> probabilities after dropout, d_weights -> gradient of the scores; masked elements are zero.
 template <bool kDropout>
 HWY_NOINLINE void softmax_gradient_tile(const Visible& tile, const Matrix& scores, const Matrix& d_weights,
                                         const MaskStream& stream, const Position& position, const float* HWY_RESTRICT lse,

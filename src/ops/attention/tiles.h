@@ -1,4 +1,4 @@
-// How attention is cut into tiles, and where each tile lies in a thread's scratch. Sizes depend on the shape alone.
+// The cut of attention into tiles, and the place of each tile in a thread's scratch. Sizes depend on the shape alone.
 #pragma once
 
 #include <algorithm>
@@ -20,7 +20,7 @@ inline constexpr std::int64_t kColumnStep = 16;  // rows of packed tiles are pad
 
 constexpr std::int64_t padded_head(const AttentionShape& shape) { return round_up(shape.head_size, kColumnStep); }
 
-// Hands out 64-byte aligned arrays one after another; with a null base it only adds up.
+// Places 64-byte aligned arrays one after another; with a null base it only adds up their bytes.
 class Carver {
  public:
   explicit Carver(std::byte* base) : base_(base) {}
@@ -37,7 +37,7 @@ class Carver {
   std::int64_t used_ = 0;
 };
 
-// The last array of each scratch is written whole by every task.
+// Every task writes all of the last array of its scratch, for the audit.
 struct ForwardScratch {
   float *queries, *output, *keys, *values, *scores, *sums, *mask, *alpha, *maximum;
 

@@ -1,6 +1,6 @@
-// Products with a frozen matrix as it is stored: y = x op(W) [+ bias], with x [.., k] of fp32 or 16 bits and W in blocks
-// (u8 [stored bytes]) or of bf16 (rows, columns). Leading axes of x are rows. The gradient flows to x, by the same op, and to the
-// bias. In fp32 the elements of W are fp32; where x has 16 bits they are rounded to these.
+// Products with a frozen, stored matrix: y = x op(W) [+ bias], with x [.., k] of fp32 or 16 bits and W in blocks (u8 [stored
+// bytes]) or of bf16 (rows, columns). Leading axes of x are rows. x gets a gradient by the same op, the bias by a sum of rows.
+// The elements of W are decoded to fp32, or rounded to the type of a 16-bit x.
 #pragma once
 
 #include <optional>
@@ -10,11 +10,11 @@
 namespace plimsoll::ops {
 
 struct BlockMatmulAttributes {
-  std::optional<BlockMatrix> blocks;  // of W; nothing: it is bf16
+  std::optional<BlockMatrix> blocks;  // of W; absent: W is bf16
   bool transposed = false;            // op(W) is W transposed
   bool bias = false;                  // third input [n], added to every row
-  DType output = DType::f32;          // or the type of x
-  bool few_rows = false;              // as of a matmul
+  DType output = DType::f32;          // fp32 or the type of x
+  bool few_rows = false;              // like that of a matmul
   template <class V>
   void fields(V&& v) const {
     v("blocks", blocks);

@@ -23,7 +23,7 @@ cpu::StoredMatrix matrix_of(const KernelRequest& request) {
   return {request.inputs[1].dtype, request.attributes->as<ops::BlockMatmulAttributes>().blocks};
 }
 
-// x and the matrix have one type and need no conversion.
+// True if x and the matrix have one type, so that a plain product needs no conversion.
 bool is_plain(const KernelRequest& request) { return request.inputs[0].dtype == request.inputs[1].dtype; }
 
 bool has_few_rows(const KernelRequest& request) {

@@ -1,6 +1,7 @@
-// The memory of generation: keys and values [b, slots, c] of earlier tokens, which live from pass to pass. A token's place is its
-// position modulo the slots: a cache of as many slots as a sliding window is a ring. Caches are updated in place and are fp32.
-// The other ops here pick parts of values for generation and forward passes. No op has a gradient.
+// The cache of generation: keys and values [b, slots, c] of earlier tokens, kept from pass to pass, fp32 and updated in place.
+// The slot of a token is its position modulo the number of slots, so a cache with the slots of a sliding window is a ring:
+//   position  0 1 2 3 4 5 6      slots of a ring of 4 after position 6:  4 5 6 3
+// The other ops here take parts of values for generation and forward passes. No op has a gradient.
 #pragma once
 
 #include <string>
@@ -12,7 +13,7 @@
 namespace plimsoll::ops {
 
 struct CacheRowsAttributes {
-  std::int64_t begin = 0;  // column of the rows
+  std::int64_t begin = 0;  // first column of the rows
   template <class V>
   void fields(V&& v) const {
     if (begin > 0) v("begin", begin);
@@ -22,7 +23,7 @@ struct CacheRowsAttributes {
 struct CachedAttentionAttributes {
   QkvLayout layout;
   std::int64_t window = 0;  // positions that a query sees, its own included; 0: all in the cache
-  double scale = 0;         // of the scores; 0: 1 / sqrt(head_size)
+  double scale = 0;         // factor of the scores; 0: 1 / sqrt(head_size)
   template <class V>
   void fields(V&& v) const {
     layout.fields(v);
@@ -36,17 +37,20 @@ struct ColumnsAttributes {
   PLIMSOLL_FIELDS(begin, end)
 };
 
-// cache_rows: (rows [b, t, w], lengths i32 [b], cache [b, slots, c]) -> cache: the columns [begin, begin + c) of each sample's
-// last rows before its length, as many as there are slots; row i has position i. cached_attention: (operands as in ops/attention,
-// positions i32 [b, t], cached keys, cached values) -> out [b, t, heads * d], keys, values: token after token, stores k and v at
-// its position, then attends to the positions up to it. It reads no slot without a position. A token may be given again at its
-// own position: that changes no cache. columns: a part of the last axis. gather_rows: (x f32 [b, t, c], index i32 [n]) -> [n, c]:
-// rows of the b * t that x has, one sample after the other.
+// cache_rows: (rows [b, t, w], lengths i32 [b], cache [b, slots, c]) -> cache. Stores the columns [begin, begin + c) of each
+// sample's last
+//   rows before its length, one for each slot; row i has position i.
+// cached_attention: (operands as in ops/attention, positions i32 [b, t], cached keys, cached values) -> out [b, t, heads * d],
+// keys,
+//   values. Token by token, it stores k and v at the token's position and attends to all positions up to it. It reads no slot
+//   without a position. A repeated token at its own position changes no cache.
+// columns: (x f32 [.., c]) -> [.., end - begin], a part of the last axis.
+// gather_rows: (x f32 [b, t, c], index i32 [n]) -> [n, c], rows of the b * t rows of x.
 extern const OpDef kCacheRows, kCachedAttention, kColumns, kGatherRows;
 
-// The new version of the cache.
+// Returns the new version of the cache.
 ValueId cache_rows(GraphBuilder& builder, ValueId rows, std::int64_t begin, ValueId lengths, ValueId cache, std::string name);
-// The output; `keys` and `values` become their new versions.
+// Returns the output; `keys` and `values` become their new versions.
 ValueId cached_attention(GraphBuilder& builder, std::vector<ValueId> qkv, ValueId positions, ValueId& keys, ValueId& values,
                          const CachedAttentionAttributes& attributes);
 ValueId columns(GraphBuilder& builder, ValueId x, std::int64_t begin, std::int64_t end, std::string name);

@@ -21,7 +21,7 @@
 #define PLIMSOLL_OPS_CACHE_KERNELS_ONCE_
 namespace plimsoll::cpu::cache {
 
-// Positions of a tile, which all heads of a group take together: a key is read from memory once.
+// Positions of a tile. All heads of a group use a tile together, so that a key is read from memory once.
 inline constexpr std::int64_t kTile = 64;
 
 struct Call {

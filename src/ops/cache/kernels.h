@@ -1,6 +1,6 @@
 // Attention of a few tokens to a cache, on the CPU. Buffers are fp32 and row-major; the caller owns all. A task is one head of
-// keys and values of one sample, with the heads of queries that read it; sums go by ascending position, so results depend neither
-// on the number of threads nor on the turn of a ring. The bytes of a cache are read once for each token.
+// keys and values of one sample, with the heads of queries that read it. Sums go by ascending position, so results depend neither
+// on the number of threads nor on the offset of a ring. The bytes of a cache are read once for each token.
 #pragma once
 
 #include <cstddef>
@@ -16,8 +16,8 @@ struct CacheShape {
   float scale;
 };
 
-// rows [batch, tokens, stride], of which `width` columns from the first on -> cache [batch, slots, width]: the last rows of each
-// sample before its length.
+// Copies the first `width` columns of rows [batch, tokens, stride] to cache [batch, slots, width]: the last rows of each sample
+// before its length.
 void cache_rows(std::int64_t batch, std::int64_t tokens, std::int64_t stride, std::int64_t width, std::int64_t slots,
                 const float* rows, const std::int32_t* lengths, float* cache);
 
@@ -27,12 +27,12 @@ struct QkvRows {
   std::int64_t query_stride, key_stride;
 };
 
-// Holds for each task the scores of its heads, and their running sums.
+// The scratch holds the scores of a task's heads, and their running sums.
 Bytes cached_attention_scratch(const CacheShape& shape, int threads);
 void cached_attention(const CacheShape& shape, const QkvRows& rows, const std::int32_t* positions, float* keys, float* values,
                       float* out, int threads, std::byte* scratch);
 
-// out [rows, width] = x[index], whose rows have that width.
+// out [rows, width] = x[index], for x [any number of rows, width].
 void gather_rows(std::int64_t rows, std::int64_t width, const float* x, const std::int32_t* index, float* out);
 
 // y [rows, end - begin] = x [rows, width] from column `begin` on.

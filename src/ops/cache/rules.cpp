@@ -32,7 +32,7 @@ Cost cost_of_copy(const Attributes&, TypeSpan inputs, TypeSpan) {
   return {0, 2.0 * static_cast<double>(dense_bytes({rows[0], rows[1], inputs[2].shape[2]}, DType::f32))};
 }
 
-// The caches are the last inputs.
+// The cached keys and values are the last inputs.
 std::vector<ValueType> infer_attention(const Attributes& any, TypeSpan inputs) {
   constexpr const char* kWhere = "cached_attention";
   const auto& a = any.as<CachedAttentionAttributes>();

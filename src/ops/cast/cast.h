@@ -1,4 +1,4 @@
-// Change of dtype. To nearest even; bf16 and f16 widen exactly.
+// Change of dtype, rounding to nearest even. bf16 and fp16 widen exactly.
 #pragma once
 
 #include "graph/builder.h"

@@ -1,5 +1,5 @@
 // Softmax cross-entropy of logits over classes: the loss of a classifier. Labels below zero are ignored: loss 0, gradient 0.
-// A language model's head has too many logits to hold them all: its loss is linear_cross_entropy (ops/loss).
+// For a language model, whose logits are too many to be held at once, the loss is linear_cross_entropy (ops/loss).
 #pragma once
 
 #include "graph/builder.h"
@@ -16,8 +16,8 @@ struct CrossEntropyAttributes {
 // Backward: (logits, labels, scale) -> d_logits, the gradient of sum(losses) * scale.
 extern const OpDef kCrossEntropy, kCrossEntropyBackward;
 
-// logits f32 [..., classes], labels i32 [...], scale f32 [1] -> losses f32 [...]. The scale multiplies the gradient alone: for a
-// mean over a window it is one over the window's labels. A backward pass begins here: no other op may read the losses.
+// logits f32 [..., classes], labels i32 [...], scale f32 [1] -> losses f32 [...]. The scale multiplies the gradient alone; for a
+// mean over a window it is 1 / labels of the window. The backward pass begins here, so no other op may read the losses.
 ValueId cross_entropy(GraphBuilder& builder, ValueId logits, ValueId labels, ValueId scale,
                       const CrossEntropyAttributes& attributes = {});
 

@@ -12,7 +12,7 @@ struct ClassRows {
   const std::int32_t* labels;
 };
 
-// A label that is no class makes the loss NaN: a kernel cannot say which.
+// A label that is no class makes the loss NaN, because a kernel cannot report an error.
 template <class Row>
 __global__ void __launch_bounds__(Row::kBlock) cross_entropy_kernel(ClassRows c, const float* logits, float* losses) {
   for_rows<Row>(c.rows, [&](std::int64_t row) {
@@ -31,7 +31,7 @@ __global__ void __launch_bounds__(Row::kBlock) cross_entropy_kernel(ClassRows c,
   });
 }
 
-// The gradient may take the place of the logits: a thread writes what it alone has read.
+// The gradient may overwrite the logits: a thread writes only elements that it alone has read.
 template <class Row>
 __global__ void __launch_bounds__(Row::kBlock)
     cross_entropy_backward_kernel(ClassRows c, const float* scale_of, const float* logits, float* gradient) {

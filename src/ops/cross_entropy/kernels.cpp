@@ -36,7 +36,7 @@ HWY_INLINE double sum_in_tiles(std::int64_t classes, const float* x, float fill,
   return sum;
 }
 
-// Logits count from the largest one, so that nothing overflows and large ones lose no digits.
+// Logits are taken relative to the largest one, so that nothing overflows and large ones lose no digits.
 HWY_INLINE double exponentials_of_row(std::int64_t classes, const float* x, float most) {
   const Floats top = hn::Set(F32(), most);
   return sum_in_tiles(classes, x, -std::numeric_limits<float>::infinity(),

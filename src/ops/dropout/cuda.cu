@@ -9,7 +9,7 @@ namespace {
 
 constexpr int kThreads = 256;
 
-// A thread takes the four elements of a group of words. `kWhole`: samples end with whole groups.
+// A thread takes the four elements of a group of words. `kWhole`: samples are multiples of four elements.
 template <bool kWhole>
 __global__ void __launch_bounds__(kThreads) dropout_kernel(std::int64_t batch, std::int64_t elements, DropoutRule rule,
                                                            const std::uint32_t* sample_ids, const float* x, float* y) {

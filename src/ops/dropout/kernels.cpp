@@ -14,7 +14,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace plimsoll::cpu::HWY_NAMESPACE {
 
-// The factors of this many elements are made at a time: they stay in the first-level cache.
+// Elements whose factors are made at a time, few enough for the first-level cache.
 inline constexpr std::int64_t kMaskPiece = 1024;
 inline constexpr std::int64_t kMaskOverrun = 64;  // factors come in groups of up to 32, and the first group may begin before
 

@@ -12,7 +12,7 @@ namespace plimsoll::cpu {
 struct DropoutNoise {
   float probability = 0;  // in [0, 1)
   std::array<std::uint32_t, 2> key{};
-  const std::uint32_t* sample_ids = nullptr;  // may be null where probability is 0
+  const std::uint32_t* sample_ids = nullptr;  // may be null if probability is 0
   bool tokens = false;  // sample_ids are [rows, 3] = {epoch, sample, position}, else [rows, 2] = {epoch, sample}
 };
 

@@ -18,7 +18,7 @@ struct Curve {
   Floats value, derivative;
 };
 
-// e = exp(-|z|) never overflows; sigmoid(z) is r = 1 / (1 + e) or e r, by the sign of z, and its derivative is e r r.
+// With e = exp(-|z|), which never overflows, and r = 1 / (1 + e): sigmoid(z) is r for z >= 0, else e r; its derivative is e r r.
 HWY_INLINE Curve sigmoid(Floats z) {
   const Floats e = exp_fp32(F32(), hn::Neg(hn::Abs(z)));
   const Floats r = hn::Div(set(1), hn::Add(set(1), e)), er = hn::Mul(e, r);

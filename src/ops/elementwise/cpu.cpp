@@ -47,7 +47,7 @@ std::unique_ptr<Kernel> bind_accumulate_rounded(const KernelRequest& request) {
   const auto key = request.attributes->as<ops::RoundingAttributes>().rounding;
   return make_kernel([n = elements(request), key, overwrite = request.overwrite](const KernelCall& call) {
     const auto* step = call.in<std::uint32_t>(1);
-    const std::uint64_t drawn = step[0] | std::uint64_t{step[1]} << 32;  // for each update, and for each micro-step
+    const std::uint64_t drawn = step[0] | std::uint64_t{step[1]} << 32;  // differs for each update and each micro-step
     cpu::accumulate_rounded(n, call.in(0), !overwrite, call.out<std::uint16_t>(0), {key, drawn, 0});
   });
 }

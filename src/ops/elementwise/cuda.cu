@@ -68,7 +68,7 @@ std::unique_ptr<Kernel> bind_binary(const KernelRequest& request) {
       [n = elements(request)](const KernelCall& call) { cuda::map(n, F{}, call.stream, call.out(0), call.in(0), call.in(1)); });
 }
 
-// Binds F for any width, to as many inputs as F takes.
+// Binds F to its number of inputs, for any dtype.
 template <class F, std::size_t... kInput>
 std::unique_ptr<Kernel> bind_activation(const KernelRequest& request) {
   const auto bind = [n = elements(request)]<class T>(T) {

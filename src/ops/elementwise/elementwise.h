@@ -1,4 +1,4 @@
-// Elementwise ops on fp32 values of one shape. All may write over an input that dies.
+// Elementwise ops on values of one shape: fp32, activations also bf16 and fp16. All may write over an input that dies.
 #pragma once
 
 #include "graph/builder.h"
@@ -15,8 +15,9 @@ extern const OpDef kAdd, kMultiply, kScale, kGelu, kGeluBackward, kRelu, kReluBa
 // Adds a gradient into an accumulator, for ops that cannot add by themselves: (gradient, into) -> into.
 extern const OpDef kAccumulate;
 
-// Into an accumulator of bf16: (gradient, step u32[2], into) -> into. The sum is fp32 and rounded to one of its two neighbours at
-// random; noise belongs to (key, element, update, micro-step), the latter two of which are the step. No key: to the nearest.
+// Adds a gradient into an accumulator of bf16: (gradient, step u32[2], into) -> into. The fp32 sum is rounded at random to one of
+// its two neighbours in bf16. Noise is a function of (key, element, update, micro-step); `step` holds the last two. Without a key
+// sums are rounded to the nearest.
 struct RoundingAttributes {
   NoiseKey rounding{};
   PLIMSOLL_FIELDS(rounding)

@@ -1,4 +1,4 @@
-// out[i] = f(in[i]...) on a GPU: fp32 arithmetic on values that memory holds as fp32, bf16 or fp16; `out` may equal any input of
+// out[i] = f(in[i]...) on a GPU: fp32 arithmetic on values from and to memory of fp32, bf16 or fp16; `out` may equal any input of
 // its width.
 #pragma once
 
@@ -8,7 +8,7 @@ namespace plimsoll::cuda {
 
 inline constexpr int kMapThreads = 256;
 
-// Elements that a thread takes at once where the addresses allow it.
+// Elements that a thread takes at once if the addresses allow it.
 template <class... T>
 inline constexpr int kMapPack = ((sizeof(T) <= 2) && ...) ? 8 : 4;
 

@@ -14,14 +14,15 @@ namespace {
 struct Lookup {
   std::int64_t all, tokens, width;  // positions of the batch, and of a sample
   TableRange rows;
-  const std::int32_t *which, *given;  // row of the table of each position; row of the learned positions, or null: its place
+  const std::int32_t *which,
+      *given;  // by position of the batch: row of the table; row of the learned positions, null: the place in the sample
 
   __device__ __forceinline__ std::int64_t position(std::int64_t i) const { return given == nullptr ? i % tokens : given[i]; }
 };
 
 struct NoPositions {};
 
-// A warp has a position. P: the type of learned positions, or NoPositions.
+// A warp computes a position of the batch. P: the type of learned positions, or NoPositions.
 template <int kElements, class T, class P>
 __global__ void __launch_bounds__(kTableThreads) embedding_kernel(Lookup look, const T* table, const P* positions, float* out) {
   constexpr bool kPositions = !std::is_same_v<P, NoPositions>;
@@ -72,7 +73,7 @@ __global__ void __launch_bounds__(kTableThreads)
   });
 }
 
-// The elements [begin, end) of a table, with which `sum` begins. A warp has a row, within which they may begin or end.
+// The elements [begin, end) of a table; `sum` points to the first. A warp has a row; the range may begin or end within it.
 template <int kElements>
 __global__ void __launch_bounds__(kTableThreads) add_rows_kernel(std::int64_t begin, std::int64_t end, std::int64_t width,
                                                                  const float* rows, const std::int32_t* map, float* sum) {
@@ -179,7 +180,7 @@ std::unique_ptr<Kernel> bind_slots(const KernelRequest& request) {
       });
 }
 
-// Ranges may begin within a row, and anywhere.
+// Ranges may begin anywhere, also within a row.
 void add_slots(const KernelCall& call, std::int64_t begin, std::int64_t end, std::int64_t width) {
   const bool packs = width % kPack == 0 && begin % kPack == 0 && end % kPack == 0 && cuda::begins_a_pack<kPack>(call.out(0));
   cuda::launch(packs ? cuda::add_rows_kernel<kPack> : cuda::add_rows_kernel<1>,

@@ -1,4 +1,4 @@
-// The scratch of embeddings on a GPU, all of it 32-bit integers but the sums: lists from which it adds up the rows of each token.
+// The scratch of embeddings on a GPU: lists of the positions of each token, in 32-bit integers, and fp32 sums of their rows.
 #pragma once
 
 #include "base/bytes.h"
@@ -7,7 +7,7 @@
 
 namespace plimsoll {
 
-// The rows that go into one row of the table are added in lists of kList, in ascending order, then the sums of the lists.
+// The rows for one row of the table are added in lists of kList, in ascending order; the sums of the lists are added after that.
 struct CudaTokenGradientLayout {
   static constexpr std::int64_t kList = 32;
 

@@ -1,6 +1,6 @@
-// Embedding: y[b, t] = table[token[b, t]], fp32, of a table of fp32, bf16 or blocks. Learned positions, fp32 or bf16, are an
-// addition: row t of them, or the row that is given for the token. The gradients add into the accumulators of both; rows of
-// positions past the sequence get zero. A table in blocks is frozen, and without positions.
+// Embedding: y[b, t] = table[token[b, t]] in fp32, for a table of fp32, bf16 or blocks. Learned positions, fp32 or bf16, are
+// added: row t or the row given for the token. The gradients add into the accumulators of both tables; rows of positions past the
+// sequence get zero. A table in blocks is frozen and has no positions.
 #pragma once
 
 #include <optional>
@@ -27,7 +27,7 @@ struct EmbeddingAttributes {
 };
 
 struct EmbeddingBackwardAttributes {
-  std::int64_t rows = 0;      // of the table
+  std::int64_t rows = 0;      // number of rows of the table
   bool accumulate = false;    // last input: the accumulator, updated in place
   std::int64_t padding = -1;  // of token_gradient: the token without a gradient; -1: none
   template <class V>
@@ -38,7 +38,7 @@ struct EmbeddingBackwardAttributes {
 };
 
 struct TokenSlotsAttributes {
-  std::int64_t slots = 0;     // most of a window
+  std::int64_t slots = 0;     // the most slots of a window
   std::int64_t padding = -1;  // the token that gets no slot, which is -1; -1: none
   template <class V>
   void fields(V&& v) const {
@@ -54,13 +54,13 @@ struct AddRowsAttributes {
 
 // embedding: (tokens i32 [b, t], table [rows, c], [positions [>= t, c]], [position of each token i32 [b, t]]) -> y [b, t, c].
 //
-// The gradient of a table with other readers has an accumulator of its own until the update. So additions keep the order of the
-// micro-batches. Where a window looks up few rows, each of these has a slot. token_slots gives each token [b, t] the slot of its
-// row; slots follow the order in which a window first looks up rows. The map [rows + 1] holds one more than the slot of each row,
-// or 0, and last the number of slots. add_rows: accumulator [rows, c] += all rows [rows, c], or those with a slot [slots, c].
+// The looked-up rows of a table with other readers have an accumulator of their own until the update, so that additions keep the
+// order of the micro-batches. If a window looks up few rows, each of these has a slot. token_slots gives each token [b, t] the
+// slot of its row, in the order in which a window first looks up rows. The map [rows + 1] holds slot + 1 of each row, or 0, and
+// last the number of slots. add_rows: accumulator [rows, c] += all rows [rows, c], or the rows with a slot [slots, c].
 extern const OpDef kEmbedding, kTokenGradient, kPositionGradient, kTokenSlots, kAddRows;
 
-// `positions` are the learned ones, `given` the position of each token; both may be invalid.
+// `positions`: the table of learned positions; `given`: the position of each token. Both may be invalid.
 ValueId embedding(GraphBuilder& builder, ValueId tokens, ValueId table, ValueId positions, ValueId given, std::int64_t padding,
                   std::string name);
 

@@ -12,9 +12,9 @@
 HWY_BEFORE_NAMESPACE();
 namespace plimsoll::cpu::HWY_NAMESPACE {
 
-// A thread owns a strip of columns and walks all tokens: no two threads meet, and every sum has the order of the tokens.
+// The columns of a task, which goes over all tokens. No two threads write one column, and every sum has the order of the tokens.
 inline constexpr std::int64_t kStrip = 64;
-inline constexpr std::int64_t kRowsOfTile = 256;  // few of them add something
+inline constexpr std::int64_t kRowsOfTile = 256;  // rows of a task; few of them have a slot
 
 HWY_INLINE void add_into(std::int64_t begin, std::int64_t end, const float* row, float* sum) {
   map_range(

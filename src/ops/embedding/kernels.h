@@ -1,6 +1,6 @@
 // Embeddings and their gradients on the CPU: tables of fp32, bf16 or blocks, fp32 gradients, i32 tokens in [0, vocabulary).
-// Buffers do not overlap. Gradients add the rows in ascending order, whatever the number of threads; with `accumulate` they add
-// to the present values, otherwise they overwrite them. Nothing allocates, and the number of threads changes no bit.
+// Buffers do not overlap. Gradients add the rows in ascending order; with `accumulate` they add to the present values, otherwise
+// they overwrite them. Nothing allocates, and the number of threads changes no bit.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@ struct EmbeddingShape {
   std::int64_t batch, tokens, width;  // tokens of one sample
 };
 
-// The rows of a table that a call has; tokens of other rows are skipped.
+// The rows of a table in a call; tokens of other rows are skipped.
 struct TableRows {
   std::int64_t begin, count;
 
@@ -25,32 +25,32 @@ struct TableRows {
 // Learned positions, added to the entries of the table.
 struct AddedPositions {
   ConstElements table = {nullptr, DType::f32};  // [rows, width]; null: none
-  const std::int32_t* rows = nullptr;           // of each token, [batch, tokens]; null: its place in the sample
+  const std::int32_t* rows = nullptr;           // row of each token, [batch, tokens]; null: its place in the sample
 };
 
 // table [rows, width] -> out [batch, tokens, width] = table[token] + position, in fp32. Rows of `out` whose token is not in
-// `rows` stay.
+// `rows` do not change.
 void embedding_forward(const EmbeddingShape& shape, TableRows rows, const std::int32_t* tokens, ConstElements table,
                        const AddedPositions& positions, float* out);
 // table in blocks -> out = table[token].
 void embedding_forward(const EmbeddingShape& shape, const std::int32_t* tokens, const StoredMatrix& matrix,
                        const std::byte* table, float* out);
-// d_table[token] += d_out row, for each token in ascending order. d_table is [rows, width]. The token `padding` adds nothing, nor
-// do negative ones.
+// d_table[token] += d_out row, for each token in ascending order. d_table is [rows, width]. The token `padding` and negative
+// tokens add nothing.
 void embedding_token_gradient(const EmbeddingShape& shape, TableRows rows, const std::int32_t* tokens, const float* d_out,
                               bool accumulate, float* d_table, std::int64_t padding = -1);
-// d_positions [rows, width], rows >= tokens: the sum over the batch, in ascending order, which is then stored or added. Rows past
-// the sequence get zero, or keep what they accumulated.
+// d_positions [rows, width], rows >= tokens: writes or adds the sum over the batch, in ascending order. Rows past the sequence
+// get zero, or stay with `accumulate`.
 void embedding_position_gradient(const EmbeddingShape& shape, std::int64_t rows, const float* d_out, bool accumulate,
                                  float* d_positions);
 
-// Slots of the rows of a table, in the order in which rows are first seen. map [rows + 1]: one more than each row's slot, or 0,
-// and last the number of slots. Fills out [tokens] and returns the new number of slots; gives none past `slots`, and none to the
-// token `padding`, which is -1 in `out`.
+// Gives rows of a table slots, in the order of their first tokens. map [rows + 1]: slot + 1 of each row, or 0, and last the
+// number of slots. Writes the slot of each token to out [tokens]; -1 for the token `padding`. Returns the new number of slots,
+// or slots + 1 if these do not suffice; `out` is then incomplete.
 std::int64_t give_slots(std::int64_t tokens, std::int64_t rows, std::int64_t slots, const std::int32_t* token, std::int32_t* map,
                         std::int32_t* out, std::int64_t padding = -1);
-// The elements [begin, begin + count) of a table of `width` columns, to which `sum` points: each row that has a slot adds that
-// row of `rows`.
+// Adds rows[slot of a row] to each row with a slot, in the elements [begin, begin + count) of a table of `width` columns. `sum`
+// points to the first of these elements.
 void add_rows(std::int64_t begin, std::int64_t count, std::int64_t width, const float* rows, const std::int32_t* map, float* sum);
 
 }  // namespace plimsoll::cpu

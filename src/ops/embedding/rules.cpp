@@ -48,7 +48,7 @@ Cost cost(const Attributes&, TypeSpan inputs, TypeSpan outputs) {
   return inputs.size() > 2 ? Cost{bytes / 4, 3 * bytes} : Cost{0, 2 * bytes};
 }
 
-// The gradient of the rows that the tokens, or numbers of another input, look up in the table `input`.
+// The gradient of the rows that the input `numbers` looks up in the input `table`.
 void add_row_gradient(GradientContext& context, std::size_t numbers, std::size_t table, std::int64_t padding) {
   GraphBuilder& builder = context.builder();
   const ValueId dy = context.gradient(0);

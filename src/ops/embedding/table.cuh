@@ -7,7 +7,7 @@ namespace plimsoll::cuda {
 
 inline constexpr int kTableThreads = 256, kTableWarps = kTableThreads / kWarp;
 
-// The rows of a table that a call has; tokens of other rows are skipped.
+// The rows of a table in a call; tokens of other rows are skipped.
 struct TableRange {
   std::int64_t begin, count;
 
@@ -19,14 +19,14 @@ template <class F>
 __device__ __forceinline__ void for_items(std::int64_t n, F f) {
   for (std::int64_t i = thread_of_grid(); i < n; i += threads_of_grid()) f(i);
 }
-// The same, in all threads of one of the warps that a row of blocks has.
+// The same, in all threads of one warp of a row of blocks.
 template <class F>
 __device__ __forceinline__ void for_items_of_warps(std::int64_t n, F f) {
   for (std::int64_t i = thread_of_grid() / kWarp; i < n; i += threads_of_grid() / kWarp) f(i);
 }
 
 inline Grid table_grid(std::int64_t items) { return grid_over(items, kTableThreads, kTableThreads); }
-// `strips`: rows of blocks, each of which has its own columns.
+// `strips`: number of rows of blocks; each row has its own columns.
 inline Grid table_grid_of_warps(std::int64_t items, std::int64_t strips = 1) {
   Grid grid = grid_over(items, kTableThreads, kTableWarps);
   grid.blocks.y = static_cast<unsigned>(strips);

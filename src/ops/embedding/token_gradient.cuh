@@ -1,7 +1,7 @@
 // d_table[token] += the rows of dy at the token's positions, in ascending order, without atomics on floats. Atomics on integers
-// give each row of the table a place for its positions, in any order, which then are put in order: where a row's positions lie
-// differs from run to run, but not which they are, nor what their rows add up to. Positions are added in lists of up to 32, so
-// that a frequent token does not take long; the sums of the lists of a long row are added after that.
+// give each row of the table a place for its positions, which are then sorted. The place differs from run to run, but neither the
+// positions nor the sums do. Positions are added in lists of up to 32, so that a frequent token does not take long; the sums of a
+// long row's lists are added after that.
 #pragma once
 
 #include "ops/embedding/cuda.h"
@@ -15,14 +15,14 @@ static_assert(kList == kWarp);
 
 struct alignas(16) TokenList {
   std::int32_t row;           // of the table; -1: the sum of a part of a long row
-  std::int32_t begin, count;  // of ordered positions
+  std::int32_t begin, count;  // range of the ordered positions
   std::int32_t unused;
 };
 
 struct TokenLists {
   std::int64_t tokens, width;
   TableRange rows;
-  bool add;              // to what the table has
+  bool add;              // adds to the table instead of writing it
   std::int64_t padding;  // the token that adds nothing; -1: none
   const std::int32_t* which;
   const float* dy;
@@ -31,7 +31,7 @@ struct TokenLists {
   std::int32_t *counts, *starts, *arrivals, *places, *ordered;
   std::int32_t* cursors;  // of places, lists and long rows
   TokenList *lists, *long_rows;
-  float* sums;  // of full lists, which begin at least 32 positions apart: at begin / 32
+  float* sums;  // sums of full lists, at begin / 32: they begin at least 32 positions apart
 
   TokenLists(const CudaTokenGradientLayout& layout, const TableRange& rows, bool add, const KernelCall& call)
       : tokens(layout.tokens),
@@ -45,11 +45,11 @@ struct TokenLists {
     const auto at = [&]<class T>(T*& pointer, Bytes offset) { pointer = reinterpret_cast<T*>(call.scratch + offset.n); };
     at(counts, layout.counts), at(starts, layout.starts), at(arrivals, layout.arrivals), at(places, layout.places);
     at(lists, layout.lists), at(long_rows, layout.long_rows), at(sums, layout.sums);
-    ordered = arrivals;  // which have been read by then
+    ordered = arrivals;  // arrivals are read before `ordered` is written
     cursors = counts + layout.rows;
   }
 
-  // f(i, row) for each position whose row is here.
+  // Calls f(i, row) for each position whose row is in this call.
   template <class F>
   __device__ __forceinline__ void for_positions(F f) const {
     for_items(tokens, [&](std::int64_t i) {
@@ -72,7 +72,7 @@ static __global__ void __launch_bounds__(kTableThreads) count_tokens_kernel(Toke
   t.for_positions([&](std::int32_t i, std::int32_t row) { t.arrivals[i] = atomicAdd(t.counts + row, 1); });
 }
 
-// Whoever came first to a row takes a place for its positions, and makes its lists.
+// The first position to arrive at a row takes a place for the row's positions, and makes its lists.
 static __global__ void __launch_bounds__(kTableThreads) make_lists_kernel(TokenLists t) {
   t.for_positions([&](std::int32_t i, std::int32_t row) {
     if (t.arrivals[i] != 0) return;
@@ -102,13 +102,13 @@ static __global__ void __launch_bounds__(kTableThreads) order_positions_kernel(T
   });
 }
 
-// The sum of up to 32 rows of dy: each lane knows the position of one.
+// The sum of up to 32 rows of dy; each lane has the position of one.
 template <int kElements>
 __device__ __forceinline__ Pack<float, kElements> sum_of_list(const TokenLists& t, std::int32_t begin, std::int32_t count,
                                                               std::int64_t column) {
   const auto lane = static_cast<std::int32_t>(lane_of_warp());
   const std::int32_t mine = lane < count ? t.ordered[begin + lane] : 0;
-  const float* const from = t.dy + (column < t.width ? column : 0);  // lanes past the end go along
+  const float* const from = t.dy + (column < t.width ? column : 0);  // lanes past the end read the first column
   Pack<float, kElements> sum{};
   load_ahead<8>(
       0, count, 1,

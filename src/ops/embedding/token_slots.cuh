@@ -1,5 +1,5 @@
-// Slots of the rows of a table, in the order in which positions first ask for them: the first position of each row that has none
-// is found by a minimum, and one block counts those positions in their order.
+// Slots of the rows of a table, in the order of their first positions. A minimum finds the first position of each row without a
+// slot, and one block counts those positions in order.
 #pragma once
 
 #include "ops/embedding/table.cuh"
@@ -8,12 +8,12 @@ namespace plimsoll::cuda {
 
 struct TokenSlots {
   std::int64_t tokens, rows, slots;
-  std::int64_t padding;  // the token that gets none; -1: none
+  std::int64_t padding;  // the token without a slot; -1: none
   const std::int32_t* which;
-  std::int32_t *first, *map, *out;  // map: one more than the slot of each row, or 0, and how many there are
+  std::int32_t *first, *map, *out;  // map: slot + 1 of each row, or 0; last the number of slots
 };
 
-// Resets the first positions of the rows that tokens ask for.
+// Resets the first positions of the tokens' rows.
 static __global__ void __launch_bounds__(kTableThreads) forget_firsts_kernel(TokenSlots s, bool begins) {
   if (begins) for_items(s.rows + 1, [&](std::int64_t i) { s.map[i] = 0; });
   for_items(s.tokens, [&](std::int64_t i) { s.first[s.which[i]] = static_cast<std::int32_t>(s.tokens); });
@@ -40,7 +40,7 @@ __device__ __forceinline__ std::int32_t sum_up_to_lane(std::int32_t value) {
   return value;
 }
 
-// A thread has some positions side by side. None past the last slot is given.
+// A thread has several consecutive positions. Slots past the last one are not given.
 static __global__ void __launch_bounds__(kWarp* kWarp) give_slots_kernel(TokenSlots s) {
   constexpr int kPositions = 8;
   __shared__ std::int32_t of_warps[kWarp];

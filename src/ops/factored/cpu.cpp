@@ -28,7 +28,7 @@ struct Operands {
     if (at.parameter != At::kAbsent) parameter_type = request.inputs[at.parameter].dtype;
   }
 
-  // To be read, and, of an op that changes it, to be written: its number is the same among the outputs.
+  // Inputs or, for an op that changes them, outputs: an operand has the same number in both.
   cpu::Elements parameter(std::span<std::byte* const> operands) const { return {operands[at.parameter], parameter_type}; }
   float* average(const KernelCall& call) const { return at.average == At::kAbsent ? nullptr : call.out(at.average); }
   cpu::FactoredRange range(const KernelCall& call) const {
@@ -50,7 +50,7 @@ KernelChoice choose_variance(const KernelRequest& request) {
   return own_kernel(cpu::update_variance_scratch(Operands(request, At::of_variance).shape));
 }
 
-// A coefficient that is no number changes nothing.
+// With a coefficient that is not finite the op changes nothing.
 std::unique_ptr<Kernel> bind_variance(const KernelRequest& request) {
   return make_kernel([o = Operands(request, At::of_variance)](const KernelCall& call) {
     if (!std::isfinite(o.scale(call))) return;

@@ -13,7 +13,7 @@ namespace cuda {
 namespace {
 
 constexpr int kClosingThreads = 1024;
-constexpr float kLeast = 0x1p-23f;  // of the mean of the rows; its square of a variance
+constexpr float kLeast = 0x1p-23f;  // least mean of the rows; its square is the least variance
 
 // The end of update_variance of a matrix.
 struct Closing {
@@ -28,7 +28,7 @@ struct Closing {
   }
 };
 
-// A warp has a row. Behind the blocks of rows come those of 32 columns, whose warps share the tiles.
+// A warp has a row. Blocks of 32 columns, whose warps share the tiles, follow the blocks of rows.
 __global__ void __launch_bounds__(kClosingThreads) close_kernel(const __grid_constant__ Closing closing) {
   constexpr int kWarps = kClosingThreads / kWarp;
   __shared__ double of_warps[kWarps][kWarp];
@@ -57,14 +57,14 @@ __global__ void __launch_bounds__(kClosingThreads) close_kernel(const __grid_con
   closing.move(closing.of_columns[column], sum / static_cast<double>(closing.rows));
 }
 
-// A thread's fours of a piece of a tile, so far apart.
+// A thread's groups of four elements in a piece of a tile, and their distance.
 constexpr int kFours = 2, kApart = 4 * kTileThreads, kPieces = kCudaTile / (kFours * kApart);
 static_assert(kPieces * kFours * kApart == kCudaTile);
 
 __device__ __forceinline__ std::int64_t place_of(int piece, int f) {
   return blockIdx.x * kCudaTile + (piece * kFours + f) * kApart + 4 * threadIdx.x;
 }
-// Calls body with whether the block's tile ends within the n elements.
+// Calls body(true) if the block's tile ends within the n elements, else body(false).
 template <class Body>
 __device__ __forceinline__ void for_pieces(std::int64_t n, Body body) {
   const bool whole = (blockIdx.x + std::int64_t{1}) * kCudaTile <= n;
@@ -122,7 +122,7 @@ __global__ void __launch_bounds__(kClosingThreads) mean_kernel(std::int64_t rows
   if (threadIdx.x == 0) *inverse = 1 / fmax(sum / static_cast<double>(rows), double{kLeast});
 }
 
-// Second moments, of four elements of a range at a time.
+// Reads second moments of four elements of a range at a time.
 struct ElementVariance {
   const float* numbers;  // of the range
 
@@ -206,7 +206,7 @@ __global__ void __launch_bounds__(kTileThreads) size_kernel(const __grid_constan
 
 template <class P, class G, class V>
 struct Step {
-  std::int64_t n, first;  // elements of the range, and where it begins
+  std::int64_t n, first;  // elements of the range, and the first of them
   std::int64_t all;       // elements of the parameter
   P* p;
   float* average;  // null: none
@@ -224,7 +224,7 @@ struct SharedStep {
   float keep, size, blend;
   std::uint32_t update[2];
   bool first, none;
-  double relative;  // of which `size` is rounded
+  double relative;  // `size` before rounding
 
   template <class S>
   __device__ static SharedStep of(const S& s) {
@@ -243,7 +243,7 @@ struct SharedStep {
   }
 };
 
-// Follows from the sums of update_size: as of all ranges.
+// Computed from the sums of update_size over all ranges.
 template <class S>
 __device__ __forceinline__ Sums<2> change_of(const S& s, const SharedStep& shared) {
   if (shared.none) return {};
@@ -327,7 +327,7 @@ struct Operands {
   }
   bool packed() const { return shape.columns % 4 == 0; }
 
-  // `mean`: a place in scratch, which a kernel before those that read it writes.
+  // `mean`: an address in scratch, written by an earlier kernel than those that read it.
   template <class V>
   V variance(const KernelCall& call, double* mean) const {
     if constexpr (std::is_same_v<V, cuda::ElementVariance>) {
@@ -428,7 +428,7 @@ std::unique_ptr<Kernel> bind_update_of(const Operands& o) {
   });
 }
 
-// Calls body with numbers of the types of parameter and gradient, and where variances are.
+// Calls body with numbers of the types of parameter and gradient, and with the variances.
 template <class Body>
 std::unique_ptr<Kernel> with_types(const KernelRequest& request, const Operands& o, Body body) {
   const auto with_gradient = [&]<class P>(P) {

@@ -1,5 +1,5 @@
-// Scratch of Adafactor on a GPU, known without asking one. One pass takes the sums of squares of a matrix: warps walk down strips
-// of columns, within tiles of rows. A sum that a range's end cuts goes on, in the same order, with the next range.
+// Scratch of Adafactor on a GPU, known without a GPU. One pass computes the sums of squares of a matrix: warps go down strips of
+// columns within tiles of rows. A sum that is cut by the end of a range continues in the same order with the next range.
 #pragma once
 
 #include "ops/factored/factored.h"
@@ -9,7 +9,7 @@ namespace plimsoll {
 
 inline constexpr std::int64_t kCudaStrip = 128;  // columns
 
-// A matrix, of all axes but the last as its rows, or a vector as one row.
+// A matrix whose rows are all axes but the last, or a vector as one row.
 struct CudaFactoredShape {
   std::int64_t rows = 1, columns = 0;
 
@@ -20,12 +20,12 @@ struct CudaFactoredShape {
   std::int64_t elements() const { return rows * columns; }
 };
 
-// Scratch of update_variance of a matrix: how far variances move, the sums of each strip of a row, those of the lanes of a strip
-// that is cut at a multiple of kNormTile elements, and the sums of each column over tiles of rows.
+// Scratch of update_variance for a matrix: the blend of variances, the sums of each strip of a row, and the sums of each column
+// over tiles of rows. A strip that is cut at a multiple of kNormTile elements also has sums by lane.
 struct CudaVarianceLayout {
-  std::int64_t tile;  // rows: fewer where there are few, so that there are enough warps
+  std::int64_t tile;  // rows of a tile: fewer for matrices of few rows, so that there are enough warps
   std::int64_t tiles, strips;
-  Bytes row_sums, cuts, column_sums, all;  // where they begin
+  Bytes row_sums, cuts, column_sums, all;  // offsets
 
   explicit CudaVarianceLayout(const CudaFactoredShape& shape)
       : tile(shape.elements() < kMany ? 16 : 64),
@@ -46,7 +46,7 @@ inline const ops::FactoredAttributes& factored_of(const KernelRequest& request) 
   return request.attributes->as<ops::FactoredAttributes>();
 }
 
-// That of the gradient.
+// The shape of the gradient.
 inline CudaFactoredShape cuda_factored_shape(const KernelRequest& request, const ops::FactoredOperands& at) {
   return {factored_of(request), request.inputs[at.gradient].shape};
 }
@@ -57,7 +57,7 @@ inline Bytes cuda_update_variance_scratch(const KernelRequest& request) {
   return CudaVarianceLayout(cuda_factored_shape(request, ops::FactoredOperands::of_variance(a))).all;
 }
 
-// One over the mean of the rows of a matrix comes first.
+// The reciprocal of the mean of a matrix's rows comes first.
 inline constexpr Bytes kCudaMean{256};
 
 inline Bytes cuda_update_size_scratch(const KernelRequest& request) {

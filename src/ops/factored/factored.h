@@ -1,8 +1,8 @@
-// Adafactor (Shazeer and Stern, 2018), with PyTorch's semantics: the second moment of a matrix is kept as its means over the rows
-// and over the columns, of a vector in full. A tensor of more axes is taken as one matrix: its rows are its last axis, of all the
-// leading ones together (PyTorch keeps columns for each of these apart). Steps are relative to the size of the parameter and hold
-// the root mean square of an update at 1. There is no first moment. Each op is one pass over the gradient, in ranges, so that
-// what is paged streams.
+// Adafactor (Shazeer and Stern, 2018), with PyTorch's semantics. The second moment of a matrix is kept as its means over rows and
+// over columns, that of a vector in full. A tensor of more axes counts as one matrix whose rows are the last axis (PyTorch keeps
+// separate columns for each leading index). Steps are relative to the size of the parameter and limit the root mean square of an
+// update to 1. There is no first moment. Each op is one pass over the gradient in ranges, so that values of another tier can
+// stream.
 #pragma once
 
 #include <cstdint>
@@ -11,21 +11,21 @@
 
 namespace plimsoll::ops {
 
-// Attributes of all three ops. A factored parameter [..., c] of r c elements has the states [r] and [c]; another one has one
-// state of the parameter's shape.
+// Attributes of all three ops. A factored parameter [..., c] of r c elements has the states [r] and [c]; any other has one state
+// of its own shape.
 struct FactoredAttributes {
   bool factored = true;
   double weight_decay = 0;
   bool clipped = true;    // there is a clip coefficient
-  double clip_value = 0;  // no element of the gradient counts for more, either way; 0: none
+  double clip_value = 0;  // limit of the magnitude of a gradient's element; 0: none
   double average_blend = 0;
-  NoiseKey rounding{};  // of a parameter of bf16
+  NoiseKey rounding{};  // for a bf16 parameter
   std::size_t states() const { return factored ? 2 : 1; }
   PLIMSOLL_FIELDS(factored, weight_decay, clipped, clip_value, average_blend, rounding)
 };
 
-// The positions of the operands of the three ops, in the one place that knows their order. A changed operand has the same number
-// among inputs and outputs. A missing operand is kAbsent.
+// Positions of the operands of the three ops; no other code depends on their order. A changed operand has the same number among
+// inputs and outputs. A missing operand is kAbsent.
 struct FactoredOperands {
   static constexpr std::size_t kAbsent = ~std::size_t{0};
 
@@ -67,8 +67,8 @@ struct FactoredOperands {
 // update_variance: (states..., gradient, scalars, [coefficient]) -> states...: each moves by t^-0.8 towards the mean of squares,
 // at update t. update_size: (p, states..., gradient, [coefficient]) -> f64[2]: the sums of squares of p and of u = gradient /
 // sqrt(variance). adafactor: (p, [average], states..., gradient, those sums, scalars, [coefficient]) -> p, [average], change
-// f64[2]: p -= max(1e-3, rms(p)) min(lr, 1 / sqrt(t)) u / max(1, rms(u)), after p *= 1 - lr weight_decay. Its change is that of
-// the others (ops/update), without the decay.
+// f64[2]: p -= max(1e-3, rms(p)) min(lr, 1 / sqrt(t)) u / max(1, rms(u)), after p *= 1 - lr weight_decay. The change is like
+// that of other optimizers (ops/update), but without the decay.
 extern const OpDef kUpdateVariance, kUpdateSize, kAdafactor;
 
 }  // namespace plimsoll::ops

@@ -21,10 +21,10 @@ namespace plimsoll::cpu::factored {
 
 inline constexpr std::int64_t kRowTile = 64;    // rows of one partial sum of the columns
 inline constexpr std::int64_t kWidened = 1024;  // elements of a narrow parameter at a time; whole groups of noise
-inline constexpr float kLeast = 0x1p-23f;       // of the mean of the rows; its square of a variance
+inline constexpr float kLeast = 0x1p-23f;       // least mean of the rows; its square is the least variance
 
-// Calls body(row, column, offset, count) for the pieces of rows in [begin, end), cut where tiles of the parameter's elements end;
-// offsets are from `from`.
+// Calls body(row, column, offset, count) for the pieces of rows in [begin, end), cut at the ends of tiles of the parameter's
+// elements. Offsets count from `from`.
 template <class Body>
 void for_segments(const FactoredShape& shape, std::int64_t begin, std::int64_t end, std::int64_t from, Body&& body) {
   for (std::int64_t at = begin; at < end;) {
@@ -47,7 +47,7 @@ struct UpdateSegment {
   ConstElements g;
   const float* columns;
   std::int64_t count;
-  float scale, clip_value, row;  // row: what column variances are multiplied by
+  float scale, clip_value, row;  // row: factor of the variances of columns
 };
 
 struct ApplySegment {
@@ -203,7 +203,7 @@ class RowFactor {
   double inverse_ = 1;
 };
 
-// The variances behind a segment: of the columns, or of the range's elements.
+// The variances for a segment: of the columns, or of the range's elements.
 const float* columns_of(const FactoredShape& shape, const Variance& variance, std::int64_t column, std::int64_t offset) {
   return variance.columns + (shape.factored ? column : offset);
 }
@@ -281,7 +281,7 @@ Change adafactor(const FactoredShape& shape, const FactoredRange& range, Element
   const RowFactor factor(shape, variance);
   const std::int64_t end = range.begin + range.count;
   const auto apply_update = HWY_DYNAMIC_DISPATCH(apply_update);
-  // Elements [from, stop), with which `parameter` begins.
+  // Updates elements [from, stop); `parameter` points to the first.
   const auto update = [&](std::int64_t from, std::int64_t stop, float* parameter) {
     for_segments(
         shape, from, stop, range.begin, [&](std::int64_t row, std::int64_t column, std::int64_t offset, std::int64_t count) {

@@ -1,6 +1,6 @@
 // Adafactor on the CPU (ops/factored/factored.h): passes over flat ranges of a parameter of `rows` x `columns` elements. A
-// parameter whose second moment is kept in full is one row, and `columns` points to that moment. Sums run in tiles that the shape
-// alone fixes, so that neither threads nor ranges change a bit.
+// parameter with a full second moment is one row, and `columns` points to that moment. The tiles of sums depend on the shape
+// alone, so that neither threads nor ranges change a bit.
 #pragma once
 
 #include <cstddef>
@@ -22,13 +22,13 @@ struct FactoredRange {
   std::int64_t begin = 0, count = 0;
 };
 
-// The gradient as an update takes it: times scale, then within -clip_value and clip_value where that is not 0.
+// The gradient of an update: times scale, then limited to [-clip_value, clip_value] if that is not 0.
 struct FactoredGradient {
-  ConstElements numbers;  // of the range
+  ConstElements numbers;  // the range's elements
   float scale = 1, clip_value = 0;
 };
 
-// Second moments: of the rows [rows] and of the columns [columns]; or of the elements of the range, and no rows.
+// Second moments: of the rows [rows] and of the columns [columns], or, without rows, of the elements of the range.
 struct Variance {
   float *rows, *columns;
 };
@@ -44,7 +44,7 @@ struct Sizes {
   double parameter = 0, update = 0;
 };
 Bytes update_size_scratch(const FactoredShape& shape);
-// `before` and those of the range, with which p begins.
+// Returns `before` plus the sums of the range. p points to the range's first element.
 Sizes update_size(const FactoredShape& shape, const FactoredRange& range, Elements p, const Variance& variance,
                   const FactoredGradient& g, Sizes before, std::byte* scratch);
 
@@ -56,7 +56,8 @@ struct AdafactorStep {
   bool first = false;  // the average begins as the parameter
 };
 
-// p, of fp32, or of bf16 and rounded, and its average (null: none) begin with the range. How all of p changes, without the decay.
+// Updates p, fp32 or rounded to bf16, and its average (null: none); both point to the range's first element. Returns the change
+// of all of p without the decay.
 Change adafactor(const FactoredShape& shape, const FactoredRange& range, Elements p, float* average, const Variance& variance,
                  const FactoredGradient& g, const AdafactorStep& step, const StochasticRounding& rounding = {});
 

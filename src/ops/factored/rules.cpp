@@ -16,7 +16,7 @@ const ValueType kScalars{DType::f64, Shape{kUpdateScalars}};
 
 const FactoredAttributes& of(const Attributes& any) { return any.as<FactoredAttributes>(); }
 
-// All but the sizes.
+// The types of all operands except the sizes.
 void check_operands(const FactoredAttributes& a, const FactoredOperands& at, TypeSpan inputs, const char* where) {
   require_inputs(inputs, at.inputs, where);
   const ValueType& gradient = inputs[at.gradient];

@@ -9,17 +9,17 @@ namespace plimsoll::cuda {
 
 inline constexpr int kSquaresThreads = 128;
 
-// A gradient on its way, and what its scale comes from.
+// A gradient with the source of its scale.
 template <class G>
 struct Gradient {
-  const G* numbers;          // of the range
+  const G* numbers;          // the range's elements
   const float* coefficient;  // null: none
   double clip_value;
 
   __device__ __forceinline__ Taken taken() const { return Taken::of(coefficient == nullptr ? 1.0f : *coefficient, clip_value); }
 };
 
-// How far variances move towards the mean of squares.
+// The blend by which variances move towards the mean of squares.
 __device__ __forceinline__ double blend_of(const double* scalars) { return pow(scalars[ops::kUpdate], -0.8); }
 
 // The pass of update_variance over a range of a matrix.
@@ -33,10 +33,10 @@ struct Squares {
   float *row_sums, *cuts, *column_sums;
 };
 
-// Rows that are under way at a time.
+// Rows whose loads are in flight at a time.
 inline constexpr int kRowsAhead = 8;
 
-// A warp's unit. `kPacked`: a lane has columns side by side, as rows begin at multiples of four elements; else every 32nd.
+// A warp's unit. `kPacked`: rows begin at multiples of four elements, and a lane has adjacent columns; else every 32nd column.
 template <bool kPacked, class G>
 class Unit {
  public:
@@ -71,7 +71,7 @@ class Unit {
   }
   __device__ __forceinline__ bool inside(std::int64_t row) const { return begin_in(row) >= s_.begin && end_in(row) <= s_.end; }
 
-  // From the sums that earlier ranges have left, of columns of which they had a row.
+  // Begins with the sums of earlier ranges, for columns with a row in them.
   __device__ __forceinline__ void go_on() {
 #pragma unroll
     for (int e = 0; e < 4; ++e) {
@@ -100,7 +100,7 @@ class Unit {
     return four;
   }
 
-  // An element of a row: to the sum of its column, and to the lane's of the row.
+  // Adds an element of a row to the sum of its column and to the lane's sum of the row.
   __device__ __forceinline__ void add(float g, int e, float& of_row) {
     const float x = taken_(g), square = __fmul_rn(x, x);
     sums_[e] += square;
@@ -124,7 +124,7 @@ class Unit {
     }
   }
 
-  // Adds the part of a row's strip that is in the range. The sums of lanes at its end wait for the next range.
+  // Adds the part of a row's strip within the range. The sums of lanes at the range's end are kept for the next range.
   __device__ __forceinline__ void add_part(std::int64_t row) {
     if (end_in(row) <= s_.begin || begin_in(row) >= s_.end) return;
     float of_lane = begin_in(row) < s_.begin ? *cut_at(s_.begin) : 0.0f;

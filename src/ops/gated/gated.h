@@ -17,7 +17,7 @@ struct GatedAttributes {
   PLIMSOLL_FIELDS(activation)
 };
 
-// The gradients that the backward op makes, one at least.
+// The gradients that the backward op makes, at least one.
 struct GatedBackwardAttributes {
   Activation activation = Activation::silu;
   bool gate = true, up = true;

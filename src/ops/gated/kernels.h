@@ -12,7 +12,7 @@ namespace plimsoll::cpu {
 // out = act(gate) * up.
 void gated_forward(std::int64_t n, ops::Activation activation, ConstElements gate, ConstElements up, Elements out);
 
-// d_gate = d_out * up * act'(gate), d_up = d_out * act(gate). What has no data is not made.
+// d_gate = d_out * up * act'(gate), d_up = d_out * act(gate). Gradients with null data are not made.
 void gated_backward(std::int64_t n, ops::Activation activation, ConstElements d_out, ConstElements gate, ConstElements up,
                     Elements d_gate, Elements d_up);
 

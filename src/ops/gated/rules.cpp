@@ -38,7 +38,7 @@ void gradient(GradientContext& context) {
   if (made.up) context.contribute(1, outputs.back());
 }
 
-// The kernel has read all that it needs of an element before it writes one.
+// The kernel reads all inputs of an element before it writes the gradients.
 std::vector<Alias> aliases_of_backward(const Attributes& any) {
   const auto& made = any.as<GatedBackwardAttributes>();
   std::vector<Alias> aliases;

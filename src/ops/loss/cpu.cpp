@@ -24,7 +24,7 @@ cpu::LossTerms terms_of(const KernelRequest& request) {
   return {attributes.label_smoothing, attributes.z_loss};
 }
 
-// The first pass over the ranges is for the losses, the second one for the gradients.
+// The first pass over the ranges computes the losses, the second one the gradients.
 cpu::VocabRange range_of(const NodeRange& range, const cpu::LossShape& shape) {
   if (range.whole()) return {.rows = shape.vocab};
   return {range.begin / shape.width, range.elements / shape.width, range.pass == 0, range.pass == 1};

@@ -30,7 +30,7 @@ __device__ __forceinline__ RowSums join(const RowSums& a, const RowSums& b) {
   return {most, a.exponentials * __expf(a.most - most) + b.exponentials * __expf(b.most - most), a.plain + b.plain};
 }
 
-// In an order that depends on the number of threads alone; in all threads.
+// The state of all threads, in all threads; its order depends on the number of threads alone.
 __device__ __forceinline__ RowSums join_block(RowSums mine) {
   __shared__ RowSums of_warps[kRowThreads / kWarp];
 #pragma unroll
@@ -46,7 +46,7 @@ __device__ __forceinline__ RowSums join_block(RowSums mine) {
   return all;
 }
 
-// More logits of the token: the first `count` of a pack.
+// Adds the first `count` logits of a pack to a token's state.
 template <class T, int kElements>
 __device__ __forceinline__ void take(RowSums& sums, const Pack<T, kElements>& pack, int count) {
   float most = sums.most;
@@ -65,7 +65,7 @@ __device__ __forceinline__ void take(RowSums& sums, const Pack<T, kElements>& pa
   }
 }
 
-// The first `count` of a pack: what lies behind the vocabulary is in nobody's hands.
+// Stores the first `count` elements of a pack; elements past the vocabulary are undefined.
 template <class T>
 __device__ __forceinline__ Pack<T> load_some(const T* from, int count) {
   Pack<T> pack{};
@@ -76,8 +76,8 @@ __device__ __forceinline__ Pack<T> load_some(const T* from, int count) {
   return pack;
 }
 
-// A block has a token. Its logits are read for the sums, and again, from the cache, where they become their gradient. Rows are
-// padded to whole packs, of which the last may end behind the vocabulary.
+// A block has a token. It reads the logits for the sums, and again from the cache to turn them into their gradient. Rows are
+// padded to whole packs; the last may end past the vocabulary.
 template <class T, bool kGradient>
 __global__ void __launch_bounds__(kRowThreads)
     loss_rows_kernel(int vocab, std::int64_t row, LossTerms terms, const std::int32_t* targets, const float* inverse_units,
@@ -130,7 +130,7 @@ __global__ void __launch_bounds__(kRowThreads)
 
 namespace {
 
-// The operands of a tile's products, by their addresses.
+// The addresses of the operands of a tile's products.
 class Loss {
  public:
   Loss(const KernelRequest& request, bool backward)
@@ -162,7 +162,7 @@ class Loss {
  private:
   struct Products {
     cuda::Gemm logits;
-    std::optional<cuda::Gemm> dh, dw, first_dw;  // of a backward loss, as far as they are made
+    std::optional<cuda::Gemm> dh, dw, first_dw;  // the products for the gradients that are made
   };
 
   static cuda::LossTerms terms_of(const ops::LossAttributes& a, std::int64_t vocab) {

@@ -1,5 +1,5 @@
-// Scratch of the loss on a GPU, known without asking one. It holds the logits of one canonical tile of tokens over the whole
-// vocabulary at a time: the number of chunks changes neither bytes nor bits, and the vocabulary does not come in ranges.
+// Scratch of the loss on a GPU, known without a GPU. It holds the logits of one canonical tile of tokens over the whole
+// vocabulary. The number of chunks changes neither bytes nor bits, and the table has no ranges.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@ struct CudaLossLayout {
   std::int64_t tokens, width, vocab, tile;
   std::int64_t row;  // elements from one token's logits to the next
   DType operands;
-  bool rounds_table;  // w is fp32 and the operands are not: a narrow copy of it is made
+  bool rounds_table;  // w is fp32 and the operands are not, so that a narrow copy of w is made
   Bytes logits, table, all;
 
   explicit CudaLossLayout(const KernelRequest& request)

@@ -17,12 +17,12 @@
 namespace plimsoll::cpu {
 namespace {
 
-constexpr std::int64_t kTaskRows = 16;  // of one task of the row-wise passes
+constexpr std::int64_t kTaskRows = 16;  // rows of a task of the row-wise passes
 
 // The tiles, and the number of them that `chunks` holds at once.
 struct Tiling {
   std::int64_t tokens, vocab, token_tile, token_tiles, vocab_tiles;
-  std::int64_t group;  // tiles of tokens that are worked on together
+  std::int64_t group;  // tiles of tokens that are processed together
   std::int64_t held;   // tiles of logits held per tile of tokens
 
   std::int64_t rows(std::int64_t t) const { return std::min(token_tile, tokens - t * token_tile); }
@@ -48,8 +48,8 @@ Tiling tiling_of(const LossShape& shape, bool backward) {
   return tiling;
 }
 
-// Offsets; the states of the softmax start at 0. There is a tile of w, unless that has the type of the operands itself, and for
-// 16-bit operands one of the logits' gradient, rounded.
+// Offsets in the scratch; the states of the softmax are at 0. There is a converted tile of w unless w has the operands' type, and
+// for 16-bit operands a rounded tile of the logits' gradient.
 struct ScratchLayout {
   std::int64_t logits, weights, slopes, gemm, end;
 };
@@ -69,7 +69,7 @@ ScratchLayout layout_of(const Tiling& tiling, const LossShape& shape, bool backw
   return layout;
 }
 
-// The products of a pair of tile sizes: logits, and with `backward` dh and dw where they are asked for.
+// The products of a pair of tile sizes: logits and, with `backward`, the requested ones of dh and dw.
 std::vector<GemmShape> products_of(std::int64_t rows, std::int64_t columns, const LossShape& shape, bool backward) {
   const std::int64_t width = shape.width;
   std::vector<GemmShape> shapes = {{.m = rows, .n = columns, .k = width, .transpose_b = true, .operands = shape.operands}};
@@ -80,7 +80,7 @@ std::vector<GemmShape> products_of(std::int64_t rows, std::int64_t columns, cons
   return shapes;
 }
 
-// The sizes of tiles: [last tile of tokens][last tile of the vocabulary], four pairs of which some may be equal.
+// The sizes of tiles by [last tile of tokens][last tile of the vocabulary]: four pairs, some possibly equal.
 std::vector<std::vector<GemmShape>> all_products(const LossShape& shape, const Tiling& tiling, bool backward) {
   std::vector<std::vector<GemmShape>> all;
   for (const std::int64_t t : {std::int64_t{0}, tiling.token_tiles - 1}) {
@@ -140,10 +140,10 @@ struct LinearCrossEntropy::Run {
   SoftmaxState* states;
   float* logits;
   std::byte* weights;  // the present tile of w, converted
-  std::byte* slopes;   // that of the logits' gradient, rounded
+  std::byte* slopes;   // the present tile of the logits' gradient, rounded
   std::byte* library;
   float of_target, of_each;     // the weights of the target's logit, and of every one
-  std::int64_t v_begin, v_end;  // the tiles of the vocabulary that are here
+  std::int64_t v_begin, v_end;  // the tiles of the vocabulary in this call
 
   Run(const LinearCrossEntropy& owner, bool backward, const void* h_in, const void* w_in, const std::int32_t* targets_in,
       float* losses_out, std::byte* scratch, const VocabRange& range)
@@ -178,14 +178,14 @@ struct LinearCrossEntropy::Run {
     return loss.products_[static_cast<std::size_t>(2 * (t == tiling.token_tiles - 1) + (v == tiling.vocab_tiles - 1))];
   }
 
-  // Tiles of one tile of tokens follow each other; past the last slot, they take turns in it.
+  // The tiles of one tile of tokens have consecutive slots; all tiles past the last slot use the last one in turn.
   float* tile(std::int64_t t, std::int64_t v) const {
     const std::int64_t before = t % tiling.group * tiling.token_tile * tiling.held_columns();
     return logits + before + tiling.rows(t) * std::min(v, tiling.held - 1) * kLossVocabTile;
   }
   bool kept(std::int64_t v) const { return tiling.holds_all() || v < tiling.held - 1; }
 
-  // Operands of the products with a tile of the vocabulary: those of w, once for all tiles of tokens, and of the gradient.
+  // Operands of the products with a tile of the vocabulary: the tile of w, once for all tiles of tokens, and the gradient.
   const void* w_tile(std::int64_t v) const {
     const StoredMatrix& table = loss.shape_.table;
     const std::int64_t columns = tiling.columns(v);
@@ -251,7 +251,7 @@ struct LinearCrossEntropy::Run {
     return loss.terms_.z_loss == 0 ? 1.0F : static_cast<float>(1 + 2 * loss.terms_.z_loss * log_of_sum(state));
   }
 
-  // First pass: the losses, and the logits as far as they are held.
+  // First pass: computes the losses and keeps the logits of held tiles.
   void measure(std::int64_t t0, std::int64_t t1) const {
     for (std::int64_t v = v_begin; v < v_end; ++v) {
       const void* of_w = w_tile(v);
@@ -260,7 +260,7 @@ struct LinearCrossEntropy::Run {
     }
   }
 
-  // Logits become their gradients.
+  // Turns logits into their gradients.
   void differentiate(std::int64_t t0, std::int64_t t1, std::int64_t v, float inverse_units) const {
     for_rows(t0, t1, v, [&](std::int64_t row, std::int64_t token, float* x, std::int64_t columns) {
       if (targets[token] < 0) return static_cast<void>(std::fill(x, x + columns, 0.0F));
@@ -271,7 +271,7 @@ struct LinearCrossEntropy::Run {
     });
   }
 
-  // Second pass: dh over ascending tiles of the vocabulary, dw over ascending tiles of tokens.
+  // Second pass: sums dh over ascending tiles of the vocabulary, dw over ascending tiles of tokens.
   void propagate(std::int64_t t0, std::int64_t t1, float inverse_units, float* dh, float* dw, bool overwrite) const {
     const std::int64_t first = t0 * tiling.token_tile, end = std::min(tiling.tokens, t1 * tiling.token_tile);
     const bool makes_dh = loss.shape_.dh, makes_dw = loss.shape_.dw;

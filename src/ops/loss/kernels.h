@@ -1,6 +1,6 @@
 // The linear layer over a vocabulary and its softmax cross-entropy in one: loss = logsumexp(h W^T) - (h W^T)[target] (LossTerms),
-// in canonical tiles of tokens x vocabulary rows, so that all logits never exist at once. `chunks` says how few of them are held;
-// it changes memory and time, never a bit. Targets of -1 are ignored.
+// in canonical tiles of tokens x vocabulary rows, so that all logits never exist at once. With more `chunks` fewer tiles are
+// held; this changes memory and time, never a bit. Targets of -1 are ignored.
 #pragma once
 
 #include <cstddef>
@@ -15,23 +15,26 @@
 
 namespace plimsoll::cpu {
 
-// With T tiles of tokens and V tiles of the vocabulary: up to T chunks, the logits of ceil(T / chunks) tiles of tokens are held
-// (three products, or one less for each gradient that is not made); beyond, ceil(T V / chunks) tiles of one tile of tokens, and
-// the others are computed twice (up to four products). Where the vocabulary comes in ranges, all tokens are worked on together,
-// and the logits of ceil(V / chunks) tiles of the vocabulary are held.
+// With T tiles of tokens and V tiles of the vocabulary:
+// - up to T chunks, the logits of ceil(T / chunks) tiles of tokens are held (three products, or one less for each gradient that
+// is not made);
+// - beyond, ceil(T V / chunks) tiles of one tile of tokens are held, and the others are computed twice (up to four products);
+// - if the vocabulary comes in ranges, all tokens are processed together, and the logits of ceil(V / chunks) tiles of the
+// vocabulary are
+//   held.
 struct LossShape {
   std::int64_t tokens = 0, width = 0, vocab = 0;
   int chunks = 1;
   bool in_ranges = false;
-  // The type of h. Tiles of w and of the logits' gradient are rounded to one of 16 bits as well; products are added in fp32.
+  // The type of h. Tiles of w and of the logits' gradient are rounded to it if it has 16 bits; sums of products are fp32.
   DType operands = DType::f32;
-  StoredMatrix table = {};    // w, of which tiles are converted where it has not the operands' dtype itself
+  StoredMatrix table = {};    // the format of w, whose tiles are converted if it is not the operands' dtype
   bool dh = true, dw = true;  // the gradients that a backward loss makes
   bool converts_table() const { return table.dtype != operands; }
 };
 
-// The rows of w, and of dw, that a call has: whole tiles, or all that is left. Ranges come in ascending order, all of them for
-// the losses before the first one for the gradients; scratch, losses and dh stay as they are between the calls.
+// The rows of w and dw in a call: whole tiles, or all remaining rows. Ranges come in ascending order, first all of them for the
+// losses, then all of them for the gradients. Scratch, losses and dh do not change between the calls.
 struct VocabRange {
   std::int64_t begin = 0, rows = 0;
   bool losses = true, gradients = true;
@@ -45,9 +48,9 @@ struct LossTerms {
 struct LossPlan {
   std::string implementation;
   Bytes scratch;
-  int primitives = 0;               // distinct ones: those of `products`
-  double work = 1;                  // products that run, as a multiple of those with all logits held
-  std::vector<GemmShape> products;  // each once
+  int primitives = 0;               // of the distinct products
+  double work = 1;                  // arithmetic as a multiple of that with all logits held
+  std::vector<GemmShape> products;  // distinct shapes
 };
 
 // The canonical tiles follow from the vocabulary alone; the last ones are shorter.
@@ -61,15 +64,15 @@ class LinearCrossEntropy {
   LinearCrossEntropy(const LossShape& shape, bool backward, int threads, const LossTerms& terms = {});
 
   // h [tokens, width] of `operands`, w [vocab, width] as the shape says, all else fp32; targets [tokens]; writes losses [tokens],
-  // 0 where ignored. Throws E-DATA-TARGET for targets outside [-1, vocab). Holds one tile whatever the chunks.
+  // 0 for ignored targets. Throws E-DATA-TARGET for targets outside [-1, vocab). Holds one tile for any chunks.
   void forward(const void* h, const void* w, const std::int32_t* targets, float* losses, std::byte* scratch,
                const VocabRange& range) const;
   void forward(const void* h, const void* w, const std::int32_t* targets, float* losses, std::byte* scratch) const {
     forward(h, w, targets, losses, scratch, {.rows = shape_.vocab});
   }
 
-  // As forward, and the gradient of sum(losses) * inverse_units: writes dh [tokens, width], adds to dw [vocab, width] or, with
-  // `overwrite`, writes it. Only where built with `backward`. What the shape does not ask for may be null.
+  // Like forward, with the gradient of sum(losses) * inverse_units: writes dh [tokens, width], and adds to dw [vocab, width] or,
+  // with `overwrite`, writes it. Needs construction with `backward`. Gradients that the shape does not request may be null.
   void backward(const void* h, const void* w, const std::int32_t* targets, float inverse_units, float* losses, float* dh,
                 float* dw, bool overwrite, std::byte* scratch, const VocabRange& range) const;
   void backward(const void* h, const void* w, const std::int32_t* targets, float inverse_units, float* losses, float* dh,
@@ -80,9 +83,9 @@ class LinearCrossEntropy {
   const LossPlan& plan() const { return plan_; }
 
  private:
-  struct Products {  // of one pair of tile sizes
+  struct Products {  // for one pair of tile sizes
     Gemm logits;
-    std::vector<Gemm> gradients;  // dh, dw, as far as they are made; empty in a forward-only loss
+    std::vector<Gemm> gradients;  // those of dh and dw that are made; empty without `backward`
   };
   struct Run;
 

@@ -15,7 +15,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace plimsoll::cpu::HWY_NAMESPACE {
 
-// The largest that is no NaN, of which it may lose some: the exponentials keep those.
+// The largest number of a row. It may lose NaN, which the exponentials keep.
 inline float max_of(const float* x, std::int64_t count) {
   const auto lowest = hn::Set(F32(), -std::numeric_limits<float>::infinity());
   auto max0 = lowest, max1 = lowest;

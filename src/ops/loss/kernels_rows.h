@@ -13,7 +13,7 @@ struct SoftmaxState {
   float target = 0.0F;  // the target's logit, or the mixture of all logits in its place
 };
 
-// Takes the next `columns` logits into the state, target excepted. A NaN among them leaves the sum NaN.
+// Adds the next `columns` logits to the state, except for `target`. A NaN among them makes the sum NaN.
 void add_logits(const float* logits, std::int64_t columns, SoftmaxState& state);
 
 float sum_of(const float* logits, std::int64_t columns);

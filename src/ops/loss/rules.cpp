@@ -8,7 +8,7 @@
 namespace plimsoll::ops {
 namespace {
 
-// The shape of w, however it is stored.
+// The shape of w in any format.
 Shape table_of(const LossAttributes& attributes, TypeSpan inputs) {
   return table_shape(attributes.blocks, inputs[1], "linear_cross_entropy");
 }
@@ -44,7 +44,7 @@ std::vector<ValueType> infer_backward(const Attributes& any, TypeSpan inputs) {
   return outputs;
 }
 
-// The logits, and each gradient.
+// The number of products: the logits, and each gradient.
 int products_of_backward(const LossAttributes& attributes) { return 1 + int{attributes.h} + int{attributes.w}; }
 
 Cost cost_of(int products, const LossAttributes& attributes, TypeSpan inputs, TypeSpan outputs) {
@@ -77,9 +77,9 @@ void gradient(GradientContext& context) {
   if (attributes.w) context.contribute(1, outputs[attributes.of_w()]);
 }
 
-// The table is rounded tile by tile, if it is not narrow itself.
+// A table that is not narrow is rounded tile by tile.
 
-// First for the losses, then for the gradients.
+// Two passes: for the losses, then for the gradients.
 RangeRule ranges_of_backward(const Attributes& any, TypeSpan inputs) {
   RangeRule rule = ranges_of_table<LossAttributes>(any, inputs);
   if (rule.inputs.empty()) return rule;
@@ -127,7 +127,7 @@ Bytes gpu_scratch(const KernelRequest& request) {
 
 }  // namespace
 
-// A GPU works on the whole vocabulary at once: a table that does not fit beside its tile fits no GPU.
+// A GPU needs the whole table in memory, in addition to the tile of logits.
 OpList loss_ops() {
   return {{&kLinearCrossEntropy, {gpu_scratch, true, true}}, {&kLinearCrossEntropyBackward, {gpu_scratch, true, true}}};
 }

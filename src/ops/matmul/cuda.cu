@@ -12,7 +12,7 @@ void cast_bias(std::int64_t n, const KernelCall& call, std::byte* to) {
   cuda::map(n, cuda::Same{}, call.stream, reinterpret_cast<T*>(to), call.in(2));
 }
 
-// In the type of the result.
+// The bias in the result's type, converted in the scratch if necessary; null without a bias.
 const void* bias_of(const GemmShape& shape, const KernelCall& call) {
   if (!shape.bias) return nullptr;
   if (shape.result == DType::f32) return call.in(2);

@@ -1,14 +1,14 @@
-// Scratch of products on a GPU, known without asking one.
+// Scratch of products on a GPU, known without a GPU.
 #pragma once
 
 #include "ops/matmul/gemm_shape.h"
 
 namespace plimsoll {
 
-// One for all shapes and budgets, since the algorithm that the library chooses, and with it the bits, depends on it.
+// One size for all shapes and budgets, since the library's choice of an algorithm, and thus the bits, depends on it.
 inline constexpr Bytes kGemmWorkspace{32LL << 20};
 
-// The workspace, and a bias in the type of a narrow result, which is the only one that the library adds there.
+// The workspace and, for a narrow result, a bias of its type: the library adds no other bias to it.
 inline Bytes cuda_matmul_scratch(const KernelRequest& request) {
   const GemmShape shape = gemm_shape(request);
   const bool casts = shape.bias && shape.result != DType::f32;

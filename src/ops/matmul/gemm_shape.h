@@ -1,4 +1,4 @@
-// The product that a matmul node is, for the devices' libraries.
+// The product of a matmul node, for the devices' libraries.
 #pragma once
 
 #include "ops/kernel.h"

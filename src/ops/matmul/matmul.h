@@ -1,8 +1,8 @@
 // Matrix product with optional transposes, bias and addition into an accumulator:
 //   out = op(a) op(b) [+ bias] [+ into].
-// Not batched: the leading axes of `a` (and of `b` where both are tall) are flattened into rows, so x [b, t, k] times w [k, n] is
-// [b, t, n], and the weight gradient x^T dy of two [b, t, .] values is [k, n]. Batched: leading axes are equal batch axes.
-// a and b are fp32, or both of one 16-bit type, to which the product may be rounded; all else is fp32.
+// Without a batch, the leading axes of `a` (and of `b` in a product of two activations) are flattened into rows: x [b, t, k]
+// times w [k, n] is [b, t, n], and the weight gradient x^T dy of two [b, t, .] values is [k, n]. With a batch, leading axes are
+// equal batch axes. a and b are fp32, or both of one 16-bit type, to which the product may be rounded; all else is fp32.
 #pragma once
 
 #include "graph/builder.h"
@@ -15,8 +15,8 @@ struct MatmulAttributes {
   bool batched = false;
   bool bias = false;          // third input [n], added to every row
   bool accumulate = false;    // last input, added in place: the output is its new version
-  DType output = DType::f32;  // or the type of a and b, where nothing is accumulated
-  bool few_rows = false;      // where the product has few rows, the kernel for these runs it (take_few_rows)
+  DType output = DType::f32;  // fp32 or, without accumulation, the type of a and b
+  bool few_rows = false;      // a product with few rows runs by the kernel for few rows (take_few_rows)
   template <class V>
   void fields(V&& v) const {
     v("transpose_a", transpose_a), v("transpose_b", transpose_b), v("batched", batched), v("bias", bias),
@@ -37,8 +37,8 @@ ValueId matmul(GraphBuilder& builder, ValueId a, ValueId b, MatmulAttributes att
 // x w + bias, with w [k, n]; `bias` may be invalid.
 ValueId linear(GraphBuilder& builder, ValueId x, ValueId w, ValueId bias, std::string name);
 
-// Marks the products of passes that hand out results, which generation runs a token at a time: with few rows these take as long
-// as reading their matrix. Passes that sum losses keep the kernels of a training, and its bits.
+// Marks the products of passes with results per token, such as generation: with few rows they take as long as reading their
+// matrix. Passes that sum losses keep the kernels of a training, and their bits.
 void take_few_rows(Graph& graph);
 
 }  // namespace plimsoll::ops

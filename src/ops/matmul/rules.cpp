@@ -59,7 +59,7 @@ Cost cost(const Attributes& any, TypeSpan inputs, TypeSpan outputs) {
           bytes_touched(inputs, outputs), inputs[0].dtype};
 }
 
-// A product of flattened operands may have other leading axes than the input that it is the gradient of.
+// A product of flattened operands may have other leading axes than the input whose gradient it is.
 void contribute_product(GradientContext& context, std::size_t to, const MatmulAttributes& attributes,
                         std::vector<ValueId> inputs) {
   if (context.accumulator(to).valid()) return context.contribute(to, kMatmul, attributes, std::move(inputs));

@@ -15,7 +15,7 @@ struct LayerNorm {
   float *mean, *rstd;
 };
 
-// The variance is of differences from the mean.
+// The variance is the mean of squared differences from the mean.
 template <class Row, class T>
 __global__ void __launch_bounds__(Row::kBlock)
     layer_norm_kernel(LayerNorm n, const float* __restrict__ gammas, const float* __restrict__ betas, T* y) {
@@ -51,7 +51,7 @@ struct Makes {
   static constexpr int kSums = int{kOfGamma} + int{kOfBeta};
 };
 
-// Over a row: of dy gamma, and of dy gamma z, with z the normalised x.
+// Sums over a row: of dy gamma, and of dy gamma z, with z the normalised x.
 struct RowSums {
   float gradient, projection;
 };
@@ -61,7 +61,7 @@ __device__ __forceinline__ float slope(float dy, float gamma, float z, float rst
   return (dy * gamma - means.gradient - z * means.projection) * rstd;
 }
 
-// The sum over the threads of a team, in all of them, while all teams of the block do the same. `turn` alternates between two
+// The sum over the threads of a team, in all of them. All teams of the block call it together. `turn` alternates between two
 // places, so that one barrier is enough.
 __device__ __forceinline__ RowSums sum_of_team(RowSums mine, int turn, int team_warps) {
   __shared__ RowSums of_warps[2][CudaLayerNormLayout::kMostThreads / kWarp];
@@ -79,8 +79,8 @@ __device__ __forceinline__ RowSums sum_of_team(RowSums mine, int turn, int team_
   return all;
 }
 
-// A block takes a row for each team of its threads at a time. A thread has the same columns of each of its rows, and their sums
-// in registers; at the end those of the teams are added in order.
+// A block processes a row for each of its teams at a time. A thread has the same columns in all of its rows, and their sums in
+// registers; the sums of the teams are added in order at the end.
 template <int kPacks, class M>
 __global__ void __launch_bounds__(CudaLayerNormLayout::most_threads(kPacks), kPacks <= 2 ? 2 : 1)
     layer_norm_backward_kernel(LayerNormBackward n, int team_threads, int teams) {
@@ -154,8 +154,8 @@ __global__ void __launch_bounds__(CudaLayerNormLayout::most_threads(kPacks), kPa
   }
 }
 
-// Rows that are not held: dgamma and dbeta first, as dx may take the place of dy. A block has 32 columns, and every so many-th
-// row, by its warps in turn.
+// For rows that are not held in registers: dgamma and dbeta come first, because dx may overwrite dy. A block has 32 columns. Rows
+// go in turn to the warps of all blocks with these columns.
 constexpr int kWarpsOfBlock = 8;
 
 template <class M>

@@ -1,5 +1,5 @@
-// How a GPU takes the rows of a layer norm's backward pass: each block has every so many-th row, and leaves its sums for dgamma
-// and dbeta in scratch. All follows from the shape.
+// The rows of a layer norm's backward pass on a GPU. Blocks take `teams` rows each, in turns over all rows, and write their sums
+// for dgamma and dbeta into scratch. Everything depends on the shape alone.
 #pragma once
 
 #include <algorithm>
@@ -12,18 +12,18 @@ namespace plimsoll {
 
 struct CudaLayerNormLayout {
   std::int64_t rows, width;
-  int packs = 0;        // of four columns that a thread holds of a row; 0: rows are too wide for that, or no multiple of four
-  int team = 0;         // threads of a row
-  int teams = 8;        // rows that a block takes at once
-  std::int64_t groups;  // of rows, one for each block: those of turn t begin with row t * groups * teams
+  int packs = 0;        // packs of four columns of a row in a thread; 0: rows are too wide for registers, or no multiple of four
+  int team = 0;         // threads per row
+  int teams = 8;        // rows of a block at a time
+  std::int64_t groups;  // groups of rows, one for each block; the rows of turn t begin with row t * groups * teams
 
   static constexpr int kMostPacks = 4, kMostThreads = 512;
-  static constexpr std::int64_t kColumns = 32;  // of a block whose rows are not held: a warp has a row of them
+  static constexpr std::int64_t kColumns = 32;  // columns of a block whose rows are not held; a warp has a row of them
 
-  // Threads of a block; few enough that two blocks of up to two packs have registers side by side.
+  // Threads of a block; few enough that two blocks of up to two packs share the registers of a multiprocessor.
   static constexpr int most_threads(int packs) { return packs < kMostPacks ? 448 : kMostThreads; }
 
-  std::int64_t sums;  // dgamma and dbeta, as far as they are made
+  std::int64_t sums;  // number of the gradients dgamma and dbeta that are made
 
   explicit CudaLayerNormLayout(const KernelRequest& backward)
       : rows(Rows(backward.inputs[1]).rows),
@@ -43,7 +43,7 @@ struct CudaLayerNormLayout {
   Bytes scratch() const { return Bytes{groups * sums * width * 4}; }
 
  private:
-  static constexpr std::int64_t kBlocks = 264, kSmallBlocks = 1056;  // that fill a GPU of 132 multiprocessors
+  static constexpr std::int64_t kBlocks = 264, kSmallBlocks = 1056;  // blocks that fill a GPU of 132 multiprocessors
 };
 
 inline Bytes cuda_layer_norm_scratch(const KernelRequest& request) { return CudaLayerNormLayout(request).scratch(); }

@@ -115,7 +115,7 @@ struct RowMeans {
   float gradient, projection;  // means over the row of dy * gamma and of dy * gamma * xhat
 };
 
-// Also adds the row to the partial sums of its tile. Without dx the means are of no use and are 0.
+// Also adds the row to the partial sums of its tile. Without dx the means are not needed and are 0.
 template <bool kX, bool kGamma, bool kBeta>
 HWY_INLINE RowMeans reduce_row(const norm::Backward& n, const float* HWY_RESTRICT dy, const float* HWY_RESTRICT x, float mean,
                                float rstd, float* HWY_RESTRICT dgamma, float* HWY_RESTRICT dbeta) {
@@ -192,7 +192,7 @@ void backward_tile(const norm::Backward& n, std::int64_t tile) {
   backward_tile_of<true, false, false>(n, tile);
 }
 
-// sums [begin, end) = or += the partials of every tile in ascending order; `which` is that of their place within a tile's.
+// sums [begin, end) = or += the partials of every tile in ascending order; `which` is their place within a tile's partials.
 HWY_INLINE void combine(const norm::Backward& n, std::int64_t which, std::int64_t begin, std::int64_t end,
                         float* HWY_RESTRICT sums) {
   const std::int64_t stride = norm::padded(n.width), tiles = norm::tiles(n.rows);

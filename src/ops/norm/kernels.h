@@ -16,11 +16,12 @@ namespace plimsoll::cpu {
 void layer_norm_forward(std::int64_t rows, std::int64_t width, float epsilon, const float* x, const float* gamma,
                         const float* beta, Elements y, float* mean, float* rstd);
 
-// Partial sums of dgamma and dbeta, of `sums` of them 4 * width bytes each (padded to cache lines) for each tile of 64 rows.
+// Bytes for the partial sums of `sums` of dgamma and dbeta: 4 * width bytes (padded to cache lines) for each and for each tile of
+// 64 rows.
 Bytes layer_norm_backward_scratch(std::int64_t rows, std::int64_t width, std::int64_t sums = 2);
 
-// dgamma and dbeta are overwritten, or added to where accumulate_dgamma_dbeta. dx may be dy. What is null is not made: dbeta
-// alone is no case.
+// dgamma and dbeta are overwritten or, with accumulate_dgamma_dbeta, added to. dx may be dy. Null gradients are not made; dbeta
+// alone is not supported.
 void layer_norm_backward(std::int64_t rows, std::int64_t width, const float* dy, const float* x, const float* mean,
                          const float* rstd, const float* gamma, float* dx, float* dgamma, float* dbeta,
                          bool accumulate_dgamma_dbeta, std::byte* scratch);

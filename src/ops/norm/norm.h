@@ -9,12 +9,12 @@ namespace plimsoll::ops {
 
 struct LayerNormAttributes {
   double epsilon = 1e-5;
-  DType output = DType::f32;  // of y; all else is fp32
+  DType output = DType::f32;  // type of y; all else is fp32
   PLIMSOLL_FIELDS(epsilon, output)
 };
 
-// The gradients that the backward op makes: that of x or of gamma, at least. With `accumulate` its last inputs are the
-// accumulators of gamma and beta, as far as these are made.
+// The gradients that the backward op makes, at least that of x or of gamma. With `accumulate` its last inputs are the
+// accumulators of those of gamma and beta that are made.
 struct LayerNormBackwardAttributes {
   bool accumulate = false;
   bool x = true, gamma = true, beta = true;

@@ -29,8 +29,8 @@ std::vector<ValueType> infer(const Attributes& any, TypeSpan inputs) {
   return {{output, x}, row, row};
 }
 
-// True: one call can serve all accumulators. It either writes all or adds to all, so all of them have begun in this window, or
-// none.
+// True if one call can serve all accumulators. A call either writes all or adds to all, so all of them must have begun in this
+// window, or none.
 bool same_state(const GraphBuilder& builder, const std::vector<ValueId>& into) {
   if (into.empty() || !std::ranges::all_of(into, [](ValueId each) { return each.valid(); })) return false;
   const bool twice = into.size() == 2 && into.front() == into.back();
@@ -41,7 +41,7 @@ bool same_state(const GraphBuilder& builder, const std::vector<ValueId>& into) {
 void gradient(GradientContext& context) {
   GraphBuilder& builder = context.builder();
   const std::array wants{context.wants(0), context.wants(1), context.wants(2)};
-  // That of beta alone is a sum of rows, for which x need not be held.
+  // The gradient of beta alone is a sum of rows, which does not need x.
   if (wants[2] && !wants[0] && !wants[1]) return context.contribute(2, kSumRows, AccumulateAttributes{}, {context.gradient(0)});
   constexpr std::array kNames{"grad", "weight.grad", "bias.grad"};
   std::vector<std::size_t> made;

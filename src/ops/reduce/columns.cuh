@@ -1,19 +1,19 @@
-// The second stage of sums over rows: partial sums of groups of rows, which the shape fixes, are added up column by column.
+// The second stage of sums over rows: adds partial sums of groups of rows column by column. The groups depend on the shape alone.
 #pragma once
 
 #include "ops/reduce/row.cuh"
 
 namespace plimsoll::cuda {
 
-// Sums of `columns` columns, of which those of the second half may be another's.
+// The destination of the sums of `columns` columns; the second half may have another one.
 struct ColumnSums {
-  float *first, *second;  // null: all are the first one's
-  bool add;               // to what is there
+  float *first, *second;  // second null: `first` takes all columns
+  bool add;               // adds to the present content
 };
 
 inline constexpr int kColumnWarps = 16;
 
-// A block has 32 columns. Warp w adds groups w, w + 16 ... in that order; then the sums of the warps are added in theirs.
+// A block has 32 columns. Warp w adds groups w, w + 16 ... in this order; then the sums of the warps are added in order.
 static __global__ void __launch_bounds__(kColumnWarps* kWarp)
     add_groups_kernel(std::int64_t groups, std::int64_t columns, const float* partials, ColumnSums sums) {
   __shared__ float of_warps[kColumnWarps][kWarp];

@@ -32,7 +32,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// Warps take every eighth row of their group, four at a time; then their sums are added in the warps' order.
+// A warp takes every eighth row of its group, four at a time; then the sums of the warps are added in order.
 template <class T, int kElements>
 __global__ void __launch_bounds__(kThreads)
     sum_rows_kernel(std::int64_t rows, std::int64_t width, std::int64_t rows_of_group, const T* x, float* partials) {
@@ -62,8 +62,8 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// A warp adds up to 1,024 losses of one row, so that rows have the same sums in whichever call they come; one thread adds those
-// sums in their order.
+// A warp adds up to 1,024 losses of one row, so that the sums of a row do not depend on its call; one thread adds these sums in
+// order.
 constexpr std::int64_t kLossTile = 1024;
 
 __global__ void __launch_bounds__(kWarp* kWarp)

@@ -1,5 +1,5 @@
-// How a GPU sums over rows: in groups of rows that follow from the shape alone, so many that they fill a GPU, each of which
-// leaves its partial sum in scratch.
+// Sums over rows on a GPU: in groups of rows, enough to fill a GPU, which write partial sums into scratch. The groups depend on
+// the shape alone.
 #pragma once
 
 #include <algorithm>
@@ -13,8 +13,8 @@ namespace plimsoll {
 // A block has a strip of columns and a group of rows; its warps take rows in turn.
 struct CudaSumRowsLayout {
   std::int64_t rows, width;
-  int pack;             // elements that a lane takes at once
-  std::int64_t strips;  // of 32 packs
+  int pack;             // elements per lane and load
+  std::int64_t strips;  // strips of 32 packs
   std::int64_t rows_of_group, groups;
 
   explicit CudaSumRowsLayout(const ValueType& x) : rows(Rows(x).rows), width(Rows(x).width) {

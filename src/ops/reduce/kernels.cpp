@@ -67,8 +67,8 @@ void sum_rows(std::int64_t rows, std::int64_t n, ConstElements x, bool accumulat
   with_type(x.type, [&]<class T>(T) HWY_ATTR { sum_rows_of(rows, n, x.as<T>(), accumulate, out, sums); });
 }
 
-// 32 running sums, element i into sum i % 32, on every instruction set; then the sums in pairs. Products of two fp32 numbers are
-// exact.
+// On every instruction set, element i is added to running sum i % 32, and the 32 sums are then added in pairs. Products of two
+// fp32 numbers are exact in fp64.
 inline constexpr std::int64_t kRunning = 32;
 
 struct Plain {

@@ -1,5 +1,5 @@
-// Reductions on the CPU. Every sum runs in tiles that the shape alone fixes and combines them in ascending order, so neither the
-// number of threads nor paging changes a bit; the fp64 sums have the same bits on every instruction set. Scratch sizes are exact.
+// Reductions on the CPU. The tiles of sums depend on the shape alone and are combined in ascending order, so neither threads nor
+// ranges change a bit. The fp64 sums have the same bits on every instruction set. Scratch sizes are exact.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@ Bytes sum_rows_scratch(std::int64_t rows, std::int64_t n);
 void sum_rows(std::int64_t rows, std::int64_t n, ConstElements x, bool accumulate, float* out, std::byte* scratch);
 
 // The fp64 sum of squares of a flat array of fp32 or bf16, added to `before`: sums of tiles of kSumTile elements, in ascending
-// order. A paged array gives the same bits page by page where pages begin at multiples of kSumTile.
+// order. An array in ranges gives the same bits if ranges begin at multiples of kSumTile.
 inline constexpr std::int64_t kSumTile = ops::kNormTile;
 constexpr std::int64_t sum_tiles(std::int64_t n) { return ceil_div(n, kSumTile); }
 Bytes sum_scratch(std::int64_t n);
@@ -30,7 +30,7 @@ void reduce_last_axis(std::int64_t rows, std::int64_t n, bool mean, const float*
 // *total += x[0], x[1], ... in that order, in fp64: any split of x into consecutive calls gives the same bits.
 void sum_in_order(std::int64_t n, const float* x, double* total);
 
-// Counts over n numbers of fp16. Subnormal numbers are below 2^-14, and not zero.
+// Counts of n fp16 numbers. Subnormal numbers are below 2^-14 and not zero.
 struct SmallNumbers {
   std::int64_t zeros = 0, subnormals = 0;
 };

@@ -1,5 +1,5 @@
-// A row of fp32 that the threads of one warp, or of one block, share. Where it fits into their registers it is read once, however
-// often a kernel goes over it; of any other row the numbers are read again each time, of which the cache has most.
+// A row of fp32 that the threads of a warp or of a block share. A row that fits into their registers is read once for any number
+// of passes; any other row is read again in each pass, mostly from the cache.
 #pragma once
 
 #include <type_traits>
@@ -14,7 +14,7 @@ __device__ __forceinline__ void add_elements(const Pack<float, kElements>& more,
   for (int e = 0; e < kElements; ++e) sum.at[e] += more.at[e];
 }
 
-// use(i, load(i)) for i = begin, begin + step ... below end, in that order, with kAhead loads under way at once.
+// Calls use(i, load(i)) for i = begin, begin + step ... below end, in this order, with kAhead loads in flight.
 template <int kAhead, class Index, class Load, class Use>
 __device__ __forceinline__ void load_ahead(Index begin, Index end, Index step, Load load, Use use) {
 #pragma unroll 1
@@ -49,7 +49,7 @@ class HeldRow : public RowThreads<kWarpsOfRow> {
     for_each(width, [&](int p, int column) { at_[p] = load_pack<kElements>(x + column); });
   }
 
-  // Calls f(p, column) for each of a thread's packs, which begin at those columns.
+  // Calls f(p, column) for each pack of the thread, with its first column.
   template <class F>
   static __device__ __forceinline__ void for_each(std::int64_t width, F f) {
     const int thread = static_cast<int>(threadIdx.x) % HeldRow::kThreads, end = static_cast<int>(width);
@@ -133,7 +133,7 @@ Grid grid_of_rows(std::int64_t rows) {
   return grid_over(rows, Row::kBlock, Row::kAtOnce);
 }
 
-// Calls f with the std::type_identity of the row that a width asks for: a warp's as long as it is not too much for one.
+// Calls f with the std::type_identity of the row type for a width: that of a warp if a warp has room for the row.
 template <class F>
 auto with_row(std::int64_t width, F f) {
   const bool held = width % 4 == 0 && width <= 8192;

@@ -19,8 +19,8 @@
 #define PLIMSOLL_OPS_RMS_NORM_KERNELS_ONCE_
 namespace plimsoll::cpu::rms_norm {
 
-inline constexpr std::int64_t kRows = 64;         // of the smallest tile
-inline constexpr std::int64_t kMostTiles = 1024;  // partial sums of dweight
+inline constexpr std::int64_t kRows = 64;         // rows of the smallest tile
+inline constexpr std::int64_t kMostTiles = 1024;  // most tiles, each with a partial sum of dweight
 inline constexpr std::int64_t kColumnTile = 256;  // columns of one task when partial sums are combined
 
 struct Forward {
@@ -101,7 +101,7 @@ void forward_rows(const rms_norm::Forward& n, std::int64_t begin, std::int64_t e
                           HWY_ATTR { with_type(n.y.type, [&]<class Y>(Y) HWY_ATTR { forward_rows_of<X, Y>(n, begin, end); }); });
 }
 
-// Adds the row to the partial sum of its tile, and returns the mean over the row of dy * weight * x rstd where dx is made.
+// Adds the row to the partial sum of its tile. If dx is made, returns the mean over the row of dy * weight * x rstd.
 template <bool kX, bool kWeight, class Y, class D, class X>
 HWY_INLINE float reduce_row(const rms_norm::Backward& n, const D* HWY_RESTRICT dy, const X* HWY_RESTRICT x, float rstd,
                             float* HWY_RESTRICT dweight) {
@@ -112,7 +112,7 @@ HWY_INLINE float reduce_row(const rms_norm::Backward& n, const D* HWY_RESTRICT d
     fetch_ahead(x + i);
     const Floats d = load_at(dy + i, vector), hat = hn::Mul(load_at(x + i, vector), factor);
     if constexpr (kX) projection = hn::MulAdd(hn::Mul(d, load_at(n.weight + i, vector)), hat, projection);
-    // Padded: past its end, where d is zero, there is room.
+    // The partial sum is padded: past its end d is zero.
     if constexpr (kWeight) hn::Store(hn::MulAdd(d, rounded_to(Y{}, hat), hn::Load(F32(), dweight + i)), F32(), dweight + i);
   });
   return hn::GetLane(hn::SumOfLanes(F32(), projection)) / static_cast<float>(n.width);

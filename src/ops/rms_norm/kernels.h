@@ -11,7 +11,7 @@
 
 namespace plimsoll::cpu {
 
-// x rstd is rounded to the type of y before the product, which is rounded too. y may be x where both are of one type.
+// x rstd is rounded to the type of y before the product, which is rounded as well. y may be x if both have one type.
 void rms_norm_forward(std::int64_t rows, std::int64_t width, float epsilon, ConstElements x, const float* weight, Elements y,
                       float* rstd);
 
@@ -20,12 +20,12 @@ void rms_norm_forward(std::int64_t rows, std::int64_t width, float epsilon, Cons
 Bytes rms_norm_backward_scratch(std::int64_t rows, std::int64_t width);
 
 struct RmsNormGradients {
-  std::byte* dx = nullptr;   // null: not made; else of the type of x, and so is dy. It may be either.
-  float* dweight = nullptr;  // null: not made; else overwritten, or added to where `accumulate`
+  std::byte* dx = nullptr;   // null: not made; else dx and dy have the type of x. dx may be x or dy.
+  float* dweight = nullptr;  // null: not made; else overwritten or, with `accumulate`, added to
   bool accumulate = false;
 };
 
-// `output` is the type of y, to which x rstd is rounded in dweight. The weight is read for dx alone, scratch for dweight.
+// `output` is the type of y, to which x rstd is rounded for dweight. Only dx needs the weight, only dweight the scratch.
 void rms_norm_backward(std::int64_t rows, std::int64_t width, ConstElements dy, ConstElements x, const float* rstd,
                        const float* weight, DType output, const RmsNormGradients& made, std::byte* scratch);
 

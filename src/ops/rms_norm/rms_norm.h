@@ -10,14 +10,14 @@ namespace plimsoll::ops {
 
 struct RmsNormAttributes {
   double epsilon = 1e-6;
-  DType output = DType::f32;  // of y; x is fp32, bf16 or fp16
+  DType output = DType::f32;  // type of y; x is fp32, bf16 or fp16
   PLIMSOLL_FIELDS(epsilon, output)
 };
 
 struct RmsNormBackwardAttributes {
   bool accumulate = false;    // last input: the accumulator of the weight
-  bool weight = true;         // whether the gradient of the weight is made
-  DType output = DType::f32;  // of y: x rstd is rounded to it
+  bool weight = true;         // the op makes the gradient of the weight
+  DType output = DType::f32;  // type of y, to which x rstd is rounded
   template <class V>
   void fields(V&& v) const {
     v("accumulate", accumulate);
@@ -26,7 +26,7 @@ struct RmsNormBackwardAttributes {
   }
 };
 
-// Backward: (dy, x, rstd, weight, [into weight]) -> dx, [dweight], with dy, x and dx of one dtype. Where x wants no gradient:
+// Backward: (dy, x, rstd, weight, [into weight]) -> dx, [dweight], with dy, x and dx of one dtype. If x needs no gradient:
 // (dy, x, rstd, [into weight]) -> dweight.
 extern const OpDef kRmsNorm, kRmsNormBackward, kRmsNormWeightGradient;
 

@@ -7,7 +7,7 @@
 namespace plimsoll::ops {
 namespace {
 
-// The type of the reciprocal deviations of x, in rows as long as the weight.
+// The type of rstd of x, one for each row as long as the weight.
 ValueType rstd_of(const Shape& x, const ValueType& weight, const char* where) {
   require(weight.dtype == DType::f32 && weight.shape.rank() == 1 && weight.shape[0] > 0, where,
           "the weight is " + to_text(weight), "pass f32(row length)");
@@ -83,7 +83,7 @@ std::vector<Alias> aliases_of_backward(const Attributes& any) {
   return aliases;
 }
 
-constexpr std::size_t kRstd = 2;  // of a backward op's inputs
+constexpr std::size_t kRstd = 2;  // position among the inputs of both backward ops
 
 }  // namespace
 

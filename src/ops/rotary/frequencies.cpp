@@ -7,7 +7,7 @@
 namespace plimsoll::ops {
 namespace {
 
-// YaRN's factor of logits, of the logarithm of the scale (Peng et al., 2023).
+// YaRN's factor of logits, a function of the logarithm of the scale (Peng et al., 2023).
 double yarn_scale(double factor, double scale) { return factor <= 1 ? 1 : 0.1 * scale * std::log(factor) + 1; }
 
 double factor_of(const RotaryAttributes& a) {
@@ -26,7 +26,8 @@ double attention_factor_of(const RotaryAttributes& a) {
   return yarn_scale(factor, 1);
 }
 
-// Past the context of the model it grows with the length; up to there it is computed in fp64.
+// The base of the angles. Dynamic scaling computes it in fp64 up to the context of the model, and makes it grow with longer
+// lengths, in fp32.
 float theta_of(const RotaryAttributes& a) {
   if (a.scaling != RotaryScaling::dynamic) return static_cast<float>(a.theta);
   const double d = static_cast<double>(a.rotated), exponent = d / (d - 2);

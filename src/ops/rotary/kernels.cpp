@@ -19,7 +19,7 @@ namespace plimsoll::cpu::rotary {
 
 // Cosines and sines on the stack at a time: up to kPairs pairs of a token, and as many tokens as kNumbers have room for.
 inline constexpr std::int64_t kPairs = 512, kNumbers = 2048;
-inline constexpr std::int64_t kTokens = 8;  // of a task at least, so that what it reads of a sample lies together
+inline constexpr std::int64_t kTokens = 8;  // least tokens of a task, so that its reads of a sample are contiguous
 
 struct Call {
   RotaryShape shape;
@@ -69,7 +69,7 @@ struct Turns {
 HWY_BEFORE_NAMESPACE();
 namespace plimsoll::cpu::HWY_NAMESPACE {
 
-// x and out begin with the first numbers of the pairs, and the second ones are `apart` behind.
+// x and out point to the first numbers of the pairs; the second numbers are `apart` elements further.
 template <class T>
 HWY_INLINE void turn_halves(const rotary::Turn& turn, std::int64_t pairs, std::int64_t apart, const T* x, T* out) {
   for_vectors(pairs, [&](std::int64_t i, auto vector) HWY_ATTR {
@@ -86,7 +86,7 @@ HWY_INLINE void turn_neighbours(const rotary::Turn& turn, std::int64_t pairs, co
   map_range(0, 2 * pairs, turned, out, x, const_cast<const float*>(turn.cosines), const_cast<const float*>(turn.sines));
 }
 
-// body(token, x, out) for each head of the tokens, sample by sample.
+// Calls body(token, x, out) for each head of the tokens, sample by sample.
 template <class T, class Body>
 HWY_INLINE void for_heads(const rotary::Call& call, std::int64_t begin, std::int64_t end, Body body) {
   const RotaryShape& s = call.shape;
@@ -99,7 +99,7 @@ HWY_INLINE void for_heads(const rotary::Call& call, std::int64_t begin, std::int
   }
 }
 
-// The pairs [first, last) of some tokens.
+// Rotates the pairs [first, last) of some tokens.
 template <class T>
 HWY_INLINE void rotate_pairs(const rotary::Call& call, rotary::Turns& turns, std::int64_t begin, std::int64_t end,
                              std::int64_t first, std::int64_t last) {
@@ -147,7 +147,8 @@ HWY_EXPORT(rotate_tokens);
 void rotate(const RotaryShape& shape, std::span<const float> inverse_frequencies, float factor, const std::int32_t* positions,
             ConstElements x, Elements out) {
   rotary::Call call{shape, inverse_frequencies, factor, positions, x, out};
-  if (positions != nullptr) call.shape.tokens = shape.batch * shape.tokens, call.shape.batch = 1;  // a turn for each
+  if (positions != nullptr)
+    call.shape.tokens = shape.batch * shape.tokens, call.shape.batch = 1;  // each token has its own angles
   const std::int64_t elements = call.shape.batch * shape.heads * shape.head_size;
   const auto rotate = HWY_DYNAMIC_DISPATCH(rotate_tokens);
   for_tiles(

@@ -1,5 +1,5 @@
-// Rotary position embedding (Su et al., 2021): the first `rotated` numbers of each head are pairs, and pair i turns by the angle
-// position * inverse_frequency[i] (frequencies.h). The gradient is the same op with `inverse`, which turns back.
+// Rotary position embedding (Su et al., 2021): the first `rotated` numbers of each head are pairs, and pair i is rotated by the
+// angle position * inverse_frequency[i] (frequencies.h). The gradient is the same op with `inverse`, which rotates back.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@
 
 namespace plimsoll::ops {
 
-// The change of frequencies for contexts that are longer than those of the first training. Its text is the name in Hugging Face's
-// configurations: that of by_bands, which treats short, middle and long wavelengths apart, is "llama3".
+// The change of frequencies for contexts longer than those of the first training. Texts are the names in Hugging Face's
+// configurations; that of by_bands, which treats short, middle and long wavelengths separately, is "llama3".
 enum class RotaryScaling { none, linear, dynamic, by_bands, yarn, longrope };
 std::string attribute_text(RotaryScaling scaling);
 
@@ -22,7 +22,7 @@ struct RotaryAttributes {
   bool interleaved = false;  // pairs are (2i, 2i + 1), else (i, i + rotated / 2)
   double theta = 10000;
   RotaryScaling scaling = RotaryScaling::none;
-  double factor = 0;                              // of all; yarn and longrope without one: most / original
+  double factor = 0;                              // of all scalings; 0 for yarn and longrope: most / original
   double low = 1, high = 4;                       // by_bands
   std::int64_t original = 0;                      // by_bands, yarn, longrope: the context of the first training
   std::int64_t most = 0;                          // dynamic, yarn, longrope: max_position_embeddings
@@ -31,7 +31,7 @@ struct RotaryAttributes {
   double attention_factor = 0;                    // yarn, longrope: 0 or less: by their rule
   double mscale = 0, mscale_all_dim = 0;          // yarn: 0: none
   std::vector<double> short_factor, long_factor;  // longrope: one for each pair
-  std::int64_t length = 0;                        // dynamic, longrope: tokens that are planned for
+  std::int64_t length = 0;                        // dynamic, longrope: tokens of a planned row
   bool positions = false;                         // second input: the position of each token; else its index
   bool inverse = false;
   friend bool operator==(const RotaryAttributes&, const RotaryAttributes&) = default;

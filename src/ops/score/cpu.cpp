@@ -18,14 +18,14 @@ cpu::StoredMatrix table_of(const KernelRequest& request) {
 
 std::int64_t rows_of_table(const KernelRequest& request) { return request.outputs[0].shape[1]; }
 
-// The product with a tile of the table: of full tiles, and of the last one.
+// The product with a tile of the table: a full tile or the last one.
 GemmShape tile_shape(const KernelRequest& request, bool last) {
   const std::int64_t rows = rows_of_table(request), rest = rows % ops::kTableRows;
   const std::int64_t n = last && rest > 0 ? rest : std::min(rows, ops::kTableRows);
   return {.m = request.inputs[0].shape[0], .n = n, .k = request.inputs[0].shape[1], .transpose_b = true};
 }
 
-// A tile of logits, with what the product needs behind it.
+// Bytes of a tile of logits.
 Bytes tile_bytes(const KernelRequest& request) {
   return align_up(Bytes{4 * request.inputs[0].shape[0] * tile_shape(request, false).n}, kCacheLine);
 }
@@ -69,7 +69,7 @@ class Score {
   }
 
  private:
-  // `row`: of what is here; `column`: of all logits.
+  // `row`: first row within this call's part of the table; `column`: first column of the logits.
   void tile(const KernelCall& call, std::int64_t row, std::int64_t column) const {
     const cpu::Gemm& gemm = rows_ - column >= full_.shape().n ? full_ : last_;
     auto* const logits = reinterpret_cast<float*>(call.scratch);
@@ -91,7 +91,7 @@ class Score {
 
   static constexpr std::int64_t kCopyRows = 16;
   cpu::Gemm full_, last_;
-  Bytes wide_, library_;  // where a tile of the table and the scratch of the product begin
+  Bytes wide_, library_;  // offsets of a tile of the table and of the scratch of the product
   std::int64_t rows_, width_;
   cpu::StoredMatrix table_;
 };

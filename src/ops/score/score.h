@@ -1,5 +1,5 @@
-// Scores of rows against a table: logits[n, v] = x[n] . table[v], for passes that hand out logits. The product runs in tiles of
-// kTableRows rows of the table, so that a table that rests elsewhere may come in ranges, with the same bits.
+// Scores of rows against a table: logits[n, v] = x[n] . table[v], for passes whose results are logits. The product runs in tiles
+// of kTableRows rows of the table, so that a table on another tier may come in ranges, with the same bits.
 #pragma once
 
 #include <optional>
@@ -11,7 +11,7 @@
 namespace plimsoll::ops {
 
 struct ScoreAttributes {
-  std::optional<BlockMatrix> blocks = {};  // of a table that is stored in them
+  std::optional<BlockMatrix> blocks = {};  // the blocks of a stored table
   PLIMSOLL_FIELDS(blocks)
 };
 

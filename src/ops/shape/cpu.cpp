@@ -5,7 +5,7 @@
 namespace plimsoll {
 namespace {
 
-// A view has no instruction; run on its own, as in a test, it is a copy.
+// Plans have no instruction for a view; tests run it as a copy.
 std::unique_ptr<Kernel> bind_reshape(const KernelRequest& request) {
   const Bytes bytes{dense_bytes(request.outputs[0].shape, request.outputs[0].dtype)};
   return make_kernel([bytes](const KernelCall& call) {

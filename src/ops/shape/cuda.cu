@@ -6,8 +6,8 @@ namespace plimsoll {
 namespace cuda {
 namespace {
 
-// A tile is read along rows and written along columns, through shared memory whose rows are one element longer, so that neither
-// way meets a bank twice.
+// A tile is read along rows and written along columns, through shared memory whose rows are one element longer. Neither direction
+// then has bank conflicts.
 constexpr int kTile = 32, kTileRows = 8;
 
 __global__ void __launch_bounds__(kTile* kTileRows)
@@ -34,7 +34,7 @@ __global__ void __launch_bounds__(kTile* kTileRows)
 
 namespace {
 
-// A view has no instruction; run on its own, as in a test, it is a copy.
+// Plans have no instruction for a view; tests run it as a copy.
 std::unique_ptr<Kernel> bind_reshape(const KernelRequest& request) {
   const std::int64_t words = dense_bytes(request.outputs[0].shape, request.outputs[0].dtype) / 4;
   return make_kernel([words](const KernelCall& call) {

@@ -6,7 +6,7 @@ namespace plimsoll {
 namespace cuda {
 namespace {
 
-// The exponentials of a row that is held take the place of its numbers; of others they are computed again.
+// The exponentials of a row in registers replace its numbers; for other rows they are computed again.
 template <class Row>
 __global__ void __launch_bounds__(Row::kBlock)
     softmax_kernel(std::int64_t rows, std::int64_t width, const float* from, float* to) {

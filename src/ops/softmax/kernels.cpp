@@ -1,7 +1,5 @@
 #include "ops/softmax/kernels.h"
 
-#include <algorithm>
-#include <cmath>
 #include <limits>
 
 #undef HWY_TARGET_INCLUDE

@@ -1,4 +1,4 @@
-// The largest number of a row, shared by softmax and cross-entropy; NaN may be lost. Included once for each Highway target (hence
+// The largest number of a row, for softmax and cross-entropy; NaN may be lost. Included once for each Highway target (hence
 // no #pragma once).
 #include <cstdint>
 #include <limits>

@@ -10,7 +10,7 @@ namespace plimsoll::ops {
 extern const OpDef kSquaredError, kSquaredErrorBackward;
 
 // prediction and target f32 of one shape, scale f32 [1] -> losses f32 of that shape: (prediction - target)^2 / 2. The scale
-// multiplies the gradient alone: for a mean over a window it is one over the window's elements. A backward pass begins here: no
+// multiplies the gradient alone; for a mean over a window it is 1 / elements of the window. The backward pass begins here, so no
 // other op may read the losses. The target gets no gradient.
 ValueId squared_error(GraphBuilder& builder, ValueId prediction, ValueId target, ValueId scale);
 

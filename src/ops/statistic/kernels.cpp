@@ -15,7 +15,7 @@ float wide(float x) { return x; }
 float wide(std::uint16_t x) { return widen_bf16(x); }
 float wide(F16 x) { return widen_f16(static_cast<std::uint16_t>(x)); }
 
-// Calls body(row of x, begin, end) for all rows in turn, for some columns [begin, end) at a time.
+// Calls body(row of x, begin, end) for all rows in order, for a range of columns [begin, end) at a time.
 template <class Body>
 void for_columns(const StatisticRows& shape, ConstElements x, Body body) {
   with_type(x.type, [&]<class T>(T) {

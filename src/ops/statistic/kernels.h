@@ -1,5 +1,5 @@
-// Statistics of rows on the CPU: x [rows, n], dense. Columns are independent and rows are added in their order, so neither the
-// number of threads nor the way in which rows come changes a bit. No scratch.
+// Statistics of rows on the CPU: x [rows, n], dense. Columns are independent and rows are added in order, so neither threads nor
+// the cut of rows into calls change a bit. No scratch.
 #pragma once
 
 #include <cstdint>
@@ -15,10 +15,10 @@ struct StatisticRows {
 // y = x - mean; y may be x.
 void subtract_mean(const StatisticRows& shape, const float* x, const float* mean, float* y);
 
-// sums [n + 1] += x - mean for each row, and the number of rows; without `add` they begin as zeros.
+// sums [n + 1] += x - mean for each row, and last the number of rows; without `add` sums begin as zeros.
 void add_deviations(const StatisticRows& shape, ConstElements x, const float* mean, bool add, double* sums);
 
-// mean += blend sums / sums[n], of what is finite.
+// mean += blend sums / sums[n], for finite sums.
 void move_mean(std::int64_t n, const double* sums, double blend, float* mean);
 
 // most = max(most, |x|) over the rows.

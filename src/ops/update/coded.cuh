@@ -10,10 +10,10 @@ namespace plimsoll::cuda {
 template <bool kSigned>
 struct Coded {
   static constexpr int kDigits = 3, kExponents = kSigned ? 4 : 5, kShift = 23 - kDigits;
-  static constexpr std::uint32_t kMost = (1u << (kDigits + kExponents)) - 1;       // of a magnitude
+  static constexpr std::uint32_t kMost = (1u << (kDigits + kExponents)) - 1;       // the largest magnitude
   static constexpr std::uint32_t kBias = (127u - ((1u << kExponents) - 1)) << 23;  // the largest exponent is 0
   static constexpr float kLargest = 1.875f;
-  // The step of numbers below the least exponent, which have no leading 1.
+  // The step of subnormal numbers.
   static constexpr float kStep = kSigned ? 0x1p-17f : 0x1p-33f;
 
   __host__ __device__ static __forceinline__ float decode(std::uint8_t code, float scale) {
@@ -24,12 +24,12 @@ struct Coded {
     return std::bit_cast<float>(std::bit_cast<std::uint32_t>(number) | (code & 0x80u) << 24);
   }
 
-  // `inverse_scale`: of a scale by which no number is larger than kLargest. Takes 16 bits of the noise, which decide whether what
-  // has no place rounds up. An unsigned number that is not 0 never becomes 0: it is what others are divided by.
+  // Rounds at random by the lower 16 bits of the noise. `inverse_scale`: 1 / scale, where no number times it is above kLargest.
+  // An unsigned number above 0 never becomes 0, because other numbers are divided by it.
   __host__ __device__ static __forceinline__ std::uint8_t encode(float number, float inverse_scale, std::uint32_t noise) {
     const std::uint32_t random = noise & 0xffffu;
     const float scaled = fminf(fabsf(number) * inverse_scale, kLargest);
-    // In the middle of what 16 bits leave open.
+    // The noise has kShift bits: 16 random ones, then the middle of the range of the others.
     const std::uint32_t added = random << (kShift - 16) | 1u << (kShift - 17);
     const float up = (static_cast<float>(random) + 0.5f) * 0x1p-16f;
     std::uint32_t magnitude = scaled < kStep * (1 << kDigits) ? static_cast<std::uint32_t>(fmaf(scaled, 1 / kStep, up))
@@ -44,8 +44,8 @@ struct Coded {
   }
 };
 
-// The scale of a block that a warp has, of which each lane knows the largest magnitude as bits: what is no number stays, as its
-// bits are larger than any number's.
+// The scale of a warp's block; each lane passes its largest magnitude as bits. NaN stays NaN, because its bits are larger than
+// those of any number.
 struct BlockScale {
   float scale, inverse;
 

@@ -13,7 +13,7 @@ namespace {
 
 KernelChoice choose_sum(const KernelRequest& request) { return own_kernel(cpu::sum_scratch(request.inputs[0].shape.elements())); }
 
-// The number of elements in a call's range, with which flat operands begin, or of all.
+// The number of elements in a call's range, or of all elements.
 std::int64_t count_of(const KernelCall& call, std::int64_t all) { return call.range.whole() ? all : call.range.elements; }
 
 std::unique_ptr<Kernel> bind_sum(const KernelRequest& request) {
@@ -97,7 +97,7 @@ struct UpdateCall {
   bool none() const { return !std::isfinite(scale); }
   void report() const { *change = cpu::sum_of(tiles, elements, *change); }
 
-  // The state of this number, from 0. Scales are whole where the others are ranges.
+  // The state with this number, from 0. Scales are whole even if the other operands are ranges.
   cpu::StateNumbers state(std::size_t number) const {
     if (types.state == DType::u8) {
       return {call.out<std::uint8_t>(at.state(number)), call.out(at.scales(number)) + call.range.begin / ops::kCodedBlock};
@@ -106,7 +106,7 @@ struct UpdateCall {
   }
 };
 
-// Calls body(attributes, operands) unless the clip coefficient is no finite number.
+// Calls body(attributes, operands) unless the clip coefficient is not finite.
 template <class A, class Body>
 std::unique_ptr<Kernel> bind_update(const KernelRequest& request, Body body) {
   const A& a = request.attributes->as<A>();

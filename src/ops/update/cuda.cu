@@ -13,7 +13,7 @@ namespace plimsoll {
 namespace cuda {
 namespace {
 
-// Squares are exact in fp64, as are those of the CPU.
+// Squares are exact in fp64, like those of the CPU.
 template <class T>
 __global__ void __launch_bounds__(kTileThreads) sum_of_squares_kernel(std::int64_t n, const T* x, Sums<1>* of_tiles) {
   constexpr int kElements = 16 / sizeof(T), kPacks = kCudaSquaresTile / (kTileThreads * kElements);
@@ -39,7 +39,7 @@ __global__ void __launch_bounds__(kTileThreads) sum_of_squares_kernel(std::int64
   if (threadIdx.x == 0) of_tiles[blockIdx.x] = all;
 }
 
-// Pointers go by value, as many as 4 KiB of parameters hold.
+// Pointers are passed by value, as many as fit into 4 KiB of parameters.
 constexpr int kMostSums = 448, kMostParts = 224, kClipThreads = 256, kReportThreads = 64;
 
 struct SomeSums {
@@ -47,7 +47,7 @@ struct SomeSums {
   const double* at[kMostSums];
 };
 
-// `last`: the norm is where their sum was up to here.
+// `first` and `last` of the kernels of a clip. Before the last one `norm` holds the total so far.
 struct Clip {
   bool first, last;
   double limit;
@@ -81,7 +81,7 @@ __global__ void __launch_bounds__(kClipThreads) clip_kernel(const __grid_constan
 
 struct Parts {
   const double* from[kMostParts];
-  std::int64_t ends[kMostParts];  // in what is reported
+  std::int64_t ends[kMostParts];  // ends of the parts in the report
 };
 
 // A block has a part.
@@ -91,7 +91,7 @@ __global__ void __launch_bounds__(kReportThreads)
   for (std::int64_t i = threadIdx.x; i < end - from; i += kReportThreads) to[from + i] = parts.from[blockIdx.x][i];
 }
 
-// A state, of 32 or 16 bits, or of 8 with the scales of its blocks.
+// A state of 32 or 16 bits, or of 8 bits with the scales of its blocks.
 template <class S>
 struct State {
   S* numbers;
@@ -101,7 +101,7 @@ struct State {
 template <class Rule, class P, class G, class S>
 struct Update {
   typename Rule::Attributes attributes;
-  std::int64_t n, first;  // elements of the range, and where it begins
+  std::int64_t n, first;  // elements of the range, and the first of them
   P* p;
   State<S> states[2];
   float* average;  // null: none
@@ -131,13 +131,13 @@ struct Shared {
   }
 };
 
-// The random bits that round a number: narrow numbers take half a word of their element in turn, the third one from another
-// stream. Coded states come first, however the parameter lies in memory.
+// The random bits that round a number. Narrow numbers take half a word of their element in turn, the third one from another
+// stream. Coded states come first for any type of the parameter.
 template <class Rule, class P, class S>
 struct Halves {
   static constexpr bool kCoded = std::is_same_v<S, std::uint8_t>, kNarrowParameter = std::is_same_v<P, Bf16>;
   static constexpr bool kNarrowStates = std::is_same_v<S, Bf16> && Rule::kStates > 0;
-  // The streams that are drawn before an element is updated.
+  // The streams that are drawn before the update of an element.
   static constexpr bool kFirst = !kCoded && (kNarrowParameter || kNarrowStates);
   static constexpr bool kSecond = kNarrowParameter && (kCoded || (kNarrowStates && Rule::kStates > 1));
 
@@ -169,11 +169,11 @@ __device__ __forceinline__ T rounded(float x, [[maybe_unused]] std::uint32_t hal
   }
 }
 
-// A warp has a block of coded states at a time, a thread some fours of it, so far apart.
+// A warp has a block of coded states at a time, and a thread groups of four elements of it, at this distance.
 constexpr int kFours = 2, kApart = 4 * kWarp, kPieces = kCudaTile / (4 * kFours * kTileThreads);
 static_assert(kFours * kApart == ops::kCodedBlock && kPieces * 4 * kFours * kTileThreads == kCudaTile);
 
-// A thread's share of a piece of a tile during its update. `kWhole`: the tile ends within the range.
+// A thread's part of a piece of a tile during its update. `kWhole`: the tile ends within the range.
 template <bool kWhole, class Rule, class P, class G, class S>
 class Held {
   using H = Halves<Rule, P, S>;
@@ -199,7 +199,7 @@ class Held {
     }
   }
 
-  // Adds to the sums of squares of the parameter, before, and of what is added to it. An average of it passes by.
+  // Adds to the sums of squares of the parameter before the update, and of its change. The average does not count.
   __device__ __forceinline__ void update(const Shared<Rule>& shared, float (&changes)[2]) {
     const Rounding rounding{u_.attributes.rounding, {shared.update[0], shared.update[1]}};
 #pragma unroll
@@ -242,7 +242,7 @@ class Held {
     }
   }
 
-  // Coded states stay in fp32 until the block's largest is known. What lies behind the end is no element.
+  // Coded states stay in fp32 until the largest number of the block is known. Elements past the end do not count.
   __device__ __forceinline__ void update_element(const Shared<Rule>& shared, const Noise& noise, int f, int e, float& average,
                                                  float (&changes)[2]) {
     float states[kPlaces];
@@ -314,7 +314,7 @@ __device__ __forceinline__ void update_tile(const Update<Rule, P, G, S>& u, cons
   }
 }
 
-// A coefficient that is no finite number changes nothing.
+// With a coefficient that is not finite an update changes nothing.
 template <class Rule, class P, class G, class S>
 __global__ void __launch_bounds__(kTileThreads, 3) update_kernel(const __grid_constant__ Update<Rule, P, G, S> u) {
   __shared__ Shared<Rule> shared;
@@ -381,7 +381,7 @@ std::unique_ptr<Kernel> bind_report(const KernelRequest& request) {
   });
 }
 
-// The state of this number, from 0. Scales are whole where the others are ranges.
+// The state with this number, from 0. Scales are whole even if the other operands are ranges.
 template <class S>
 cuda::State<S> state_of(const ops::UpdateOperands& at, const KernelCall& call, int number) {
   const auto state = static_cast<std::size_t>(number);
@@ -410,7 +410,7 @@ std::unique_ptr<Kernel> bind_update_of(const typename Rule::Attributes& a, std::
   });
 }
 
-// Calls body with numbers of the types in which parameter, gradient and states lie in memory.
+// Calls body with numbers of the types of parameter, gradient and states.
 template <bool kStates, class Body>
 std::unique_ptr<Kernel> with_types(const KernelRequest& request, const ops::UpdateOperands& at, Body body) {
   const auto with_gradient = [&]<class P>(P) {

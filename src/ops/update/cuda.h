@@ -1,5 +1,5 @@
-// Scratch of sums over flat arrays on a GPU, known without asking one. Each canonical tile leaves its sums in scratch, in fp64.
-// They are added up with the array's last range, so that ranges change no bit. An array of one tile writes its result at once.
+// Scratch of sums over flat arrays on a GPU, known without a GPU. Each canonical tile writes its sums into scratch, in fp64. They
+// are added up with the array's last range, so that ranges change no bit. An array of one tile writes its result at once.
 #pragma once
 
 #include "ops/attributes.h"
@@ -8,8 +8,8 @@
 
 namespace plimsoll {
 
-inline constexpr std::int64_t kCudaTile = 1 << 12;         // elements, of an update
-inline constexpr std::int64_t kCudaSquaresTile = 1 << 13;  // of a plain sum of squares
+inline constexpr std::int64_t kCudaTile = 1 << 12;         // elements of a tile of an update
+inline constexpr std::int64_t kCudaSquaresTile = 1 << 13;  // elements of a tile of a plain sum of squares
 static_assert(ops::kNormTile % kCudaTile == 0 && ops::kNormTile % kCudaSquaresTile == 0, "no range ends within a tile");
 
 inline Bytes cuda_tile_sums(std::int64_t elements, std::int64_t tile, int sums) {

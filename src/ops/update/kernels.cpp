@@ -21,7 +21,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace plimsoll::cpu::HWY_NAMESPACE {
 
-// Random bits of a vector's elements, from which whatever is narrow takes 16 in turn.
+// Random bits of a vector's elements; narrow numbers take 16 of them in turn.
 struct Noise {
   Words now, next;
   HWY_INLINE Words take() {
@@ -32,7 +32,7 @@ struct Noise {
   }
 };
 
-// They decide whether the bits that have no place round up.
+// The bits decide whether the lost bits round up.
 HWY_INLINE void store(Floats v, float* p, Noise&) { store(v, p); }
 HWY_INLINE void store(Floats v, std::uint16_t* p, Noise& noise) {
   store_upper_halves(v, hn::Add(hn::BitCast(U32(), v), noise.take()), p);
@@ -55,7 +55,7 @@ struct Changes {
     before = hn::MulAdd(from, from, before);
     step = hn::MulAdd(added, added, step);
   }
-  // Those of so many lanes become those of `now`: what is computed behind the end of a range may be no number.
+  // Takes the sums of the first lanes from `now`: numbers past the end of a range may be NaN.
   HWY_INLINE void take(const Changes& now, std::int64_t lanes) {
     const auto first = hn::FirstN(F32(), static_cast<std::size_t>(lanes));
     before = hn::IfThenElse(first, now.before, before);
@@ -66,8 +66,8 @@ struct Changes {
   }
 };
 
-// Runs f(changes, g, states...) on vectors of a gradient and of the states, which it updates in place. By value, so that what f
-// captures can stay in registers although the loop writes floats. `noise_of(i)`: of the vector at element i.
+// Runs f(changes, g, states...) on vectors of a gradient and of the states, which it updates in place. f is passed by value, so
+// that its captures can stay in registers although the loop writes floats. `noise_of(i)`: the noise of the vector at element i.
 template <class F, class NoiseOf, class G, class... State>
 HWY_INLINE void update_range(std::int64_t begin, std::int64_t end, F f, NoiseOf noise_of, Changes& changes, const G* g,
                              State*... states) {
@@ -93,12 +93,12 @@ HWY_INLINE void update_range(std::int64_t begin, std::int64_t end, F f, NoiseOf 
 
 inline constexpr std::int64_t kBlock = ops::kCodedBlock;
 
-// Noise is made for this many elements at a time: it stays in the first-level cache.
+// Elements whose noise is made at a time, few enough for the first-level cache.
 inline constexpr std::int64_t kNoisePiece = 1024;
 inline constexpr std::int64_t kNoiseOverrun = 64;  // it comes in groups of up to 32 words
 
-// The words of elements [begin, end), which begins with a group of four: those of the states, and of a second stream for what
-// they leave nothing for.
+// The words of elements [begin, end); begin is a multiple of four. There is one stream for the states, and a second one for
+// numbers without bits in the first.
 class NoiseWords {
  public:
   NoiseWords(const StochasticRounding& rounding, bool two)
@@ -107,7 +107,7 @@ class NoiseWords {
         first_(rounding.first),
         two_(two),
         nearest_(rounding.key == decltype(rounding.key){}) {
-    constexpr std::uint32_t kHalves = 0x80008000u;  // of what has no place, in both halves of a word
+    constexpr std::uint32_t kHalves = 0x80008000u;  // half of the lost bits' range, in both halves of a word
     if (nearest_) std::fill_n(&words_[0][0], 2 * (kNoisePiece + kNoiseOverrun), kHalves);
   }
 
@@ -125,7 +125,7 @@ class NoiseWords {
   HWY_INLINE Noise second(std::int64_t i) const { return {hn::LoadU(U32(), words_[1] + i), hn::Zero(U32())}; }
 
  private:
-  static constexpr std::uint32_t kSecond = 0x80000000u;  // no run has so many updates
+  static constexpr std::uint32_t kSecond = 0x80000000u;  // above any number of updates
   static PhiloxStream stream(const StochasticRounding& rounding, std::uint32_t which) {
     return {rounding.key, static_cast<std::uint32_t>(rounding.update), static_cast<std::uint32_t>(rounding.update >> 32) ^ which};
   }
@@ -171,7 +171,7 @@ HWY_INLINE void update_tiles(std::int64_t n, F f, const StochasticRounding& roun
 // Ranges begin with a tile, so that the sums do not depend on them.
 static_assert(ops::kNormTile % kElementTile == 0);
 
-// The update f(gradient, parameter, states...), whose changes are seen.
+// The update f(gradient, parameter, states...) with the sums of its changes.
 template <class F>
 HWY_INLINE auto measured(F f) {
   return [=](Changes& changes, Floats gradient, Floats& parameter, auto&... states) HWY_ATTR {
@@ -181,7 +181,7 @@ HWY_INLINE auto measured(F f) {
   };
 }
 
-// A measured update, and the average of the parameter, which comes first of what it changes.
+// A measured update with the average of the parameter, which is the first changed operand.
 template <class F>
 HWY_INLINE auto followed(F f, const Average& average) {
   const float blend = static_cast<float>(average.blend);
@@ -201,7 +201,7 @@ struct Operands {
   const StochasticRounding& rounding;
   Change* tiles;
 
-  // Calls body with the gradient and the parameter as they lie in memory.
+  // Calls body with pointers of the types of gradient and parameter.
   template <class Body>
   HWY_INLINE void with_widths(Body body) const {
     with_f32_or_bf16(
@@ -219,7 +219,7 @@ HWY_INLINE void update_all(const Operands& o, F f, State*... states) {
   });
 }
 
-// A state of 8 bits while a block of it is worked on.
+// A state of 8 bits, processed by block.
 template <bool kSigned>
 struct CodedState {
   std::uint8_t* codes;
@@ -234,9 +234,9 @@ struct CodedState {
     for (std::int64_t i = 0; i < kBlock; i += kLanes) store(Coded<kSigned>::decode(block + i, scale), numbers + i);
   }
 
-  // `shift`: which half of the random words is this state's.
+  // `shift`: position of this state's 16 bits in the random words.
   void write(std::int64_t begin, std::int64_t count, const float* numbers, const std::uint32_t* words, int shift) const {
-    // Behind `count` there are zeros. What is no number stays.
+    // Elements past `count` are zeros. NaN stays NaN.
     Floats most = hn::Zero(F32()), odd = hn::Zero(F32());
     for (std::int64_t i = 0; i < kBlock; i += kLanes) {
       const Floats size = hn::Abs(load(numbers + i));
@@ -256,7 +256,7 @@ struct CodedState {
   }
 };
 
-// As update_all, block by block: each is decoded, updated in fp32 and coded again.
+// Like update_all, block by block: each block is decoded, updated in fp32 and coded again.
 template <class F, class G, class P, bool... kSigned>
 HWY_INLINE void update_blocks(const Operands& o, F f, const G* g, P* p, CodedState<kSigned>... states) {
   constexpr std::size_t kStates = sizeof...(states);
@@ -328,7 +328,7 @@ void lion(std::int64_t n, StateNumbers p, StateNumbers m, ConstElements g, const
   const auto update = [=](Floats gradient, Floats& parameter, Floats& first) HWY_ATTR {
     const Floats d = hn::Sub(taken(gradient), first);
     const Floats direction = hn::MulAdd(set(blend1), d, first);
-    // No step where the direction is 0; NaN where it is NaN.
+    // No step if the direction is 0; NaN if it is NaN.
     const Floats move = hn::IfThenZeroElse(hn::Eq(direction, set(0)), hn::CopySign(set(size), direction));
     const Floats next = hn::Sub(hn::Mul(parameter, set(keep)), move);
     parameter = hn::IfThenElse(hn::IsNaN(direction), direction, next);
@@ -345,7 +345,7 @@ void sgd(std::int64_t n, StateNumbers p, StateNumbers buffer, ConstElements g, c
   const auto gradient = [=](Floats x, Floats parameter) HWY_ATTR { return hn::MulAdd(set(decay), parameter, taken(x)); };
   const auto plain = [=](Floats x, Floats& parameter)
                          HWY_ATTR { parameter = hn::NegMulAdd(set(lr), gradient(x, parameter), parameter); };
-  // A first update must not read what the buffer held before, which may be NaN.
+  // A first update must not read the buffer, which may contain NaN.
   const bool first = step.first, nesterov = step.nesterov;
   const auto with_momentum = [=](Floats x, Floats& parameter, Floats& velocity) HWY_ATTR {
     const Floats d = gradient(x, parameter);

@@ -1,6 +1,6 @@
-// Optimizer updates on the CPU: one fused pass over a flat range of n elements (the caller moves the pointers to a range's
-// begin), with PyTorch's semantics. The gradient is multiplied by gradient_scale (the clip coefficient) on the way, then held
-// within -clip_value and clip_value where that is not 0, and is not written.
+// Optimizer updates on the CPU: one fused pass over a flat range of n elements (pointers are at the range's begin), with
+// PyTorch's semantics. The gradient is multiplied by gradient_scale (the clip coefficient), then limited to [-clip_value,
+// clip_value] if that is not 0; its memory does not change.
 #pragma once
 
 #include <array>
@@ -23,15 +23,15 @@ struct StateNumbers : Elements {
   float* scales = nullptr;
 };
 
-// The noise by which parameters and states of bf16, and states of 8 bits, are rounded to one of their two neighbours, in the mean
-// to what they would be in fp32. Element i draws its bits from word i % 4 of philox4x32(key, {i / 4 low, i / 4 high, update low,
-// high}): what is narrow takes 16 of them in turn, the parameter first. A third number, or a parameter beside states of 8 bits,
-// takes them from another stream, with the highest bit of the counter set. Without a key (zeros) all is rounded to the nearest
-// instead, away from zero where both are as near.
+// The noise that rounds bf16 parameters, bf16 states and 8-bit states to one of their two neighbours, with the fp32 result as the
+// mean. Element i draws its bits from word i % 4 of philox4x32(key, {i / 4 low, i / 4 high, update low, high}). Narrow numbers
+// take 16 bits in turn, the parameter first. A third number, or a parameter with 8-bit states, takes its bits from another
+// stream, which has the highest bit of the counter set. Without a key (zeros) numbers are rounded to the nearest, ties away from
+// zero.
 struct StochasticRounding {
   std::array<std::uint32_t, 2> key{};
   std::uint64_t update = 0;
-  std::int64_t first = 0;  // the element with which the range begins, a multiple of 4, of coded states of a block
+  std::int64_t first = 0;  // first element of the range: a multiple of 4, with coded states of kCodedBlock
 };
 
 // An average of the parameter; null: none. average = first ? p : average + blend (p - average), with the updated p.
@@ -46,7 +46,7 @@ struct Change {
   double before = 0, step = 0;
 };
 
-// An update leaves one for each tile of n elements, where it is given a place for them; `before` and their sum.
+// An update writes the Change of each tile of n elements to `tiles`, if not null. sum_of returns `before` plus all of them.
 Bytes change_scratch(std::int64_t n);
 Change sum_of(const Change* tiles, std::int64_t n, Change before);
 
@@ -74,7 +74,7 @@ void lion(std::int64_t n, StateNumbers p, StateNumbers m, ConstElements g, const
 struct SgdStep {
   double lr = 1e-2, momentum = 0, weight_decay = 0;
   bool nesterov = false;
-  bool first = false;  // the buffer is written, not read
+  bool first = false;  // the first update writes the buffer without reading it
   double gradient_scale = 1, clip_value = 0;
 };
 
@@ -83,10 +83,10 @@ struct SgdStep {
 void sgd(std::int64_t n, StateNumbers p, StateNumbers buffer, ConstElements g, const SgdStep& step, const Average& average = {},
          const StochasticRounding& rounding = {}, Change* tiles = nullptr);
 
-// into = g, or with `add` into + g, in bf16: the first narrow number that the rounding is for.
+// into = g, or with `add` into + g, rounded to bf16 with the noise of an update's first narrow number.
 void accumulate_rounded(std::int64_t n, const float* g, bool add, std::uint16_t* into, const StochasticRounding& rounding);
 
-// min(1, limit / (norm + 1e-6)); 1 where the limit is 0. A norm that is not finite gives NaN.
+// min(1, limit / (norm + 1e-6)); 1 if the limit is 0. A norm that is not finite gives NaN.
 double clip_coefficient(double norm, double limit);
 
 }  // namespace plimsoll::cpu

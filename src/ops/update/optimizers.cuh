@@ -6,8 +6,8 @@
 
 namespace plimsoll::cuda {
 
-// The rules of an optimizer, with the numbers that an update's scalars and its clip coefficient lead to. Where the CPU multiplies
-// and adds in one, so do they; nothing else may be contracted.
+// The rules of an optimizer, with numbers computed from an update's scalars and its clip coefficient. They fuse multiplications
+// and additions exactly where the CPU does; nothing else may be contracted.
 struct AdamWRule {
   using Attributes = ops::AdamWAttributes;
   static constexpr int kStates = 2;
@@ -46,7 +46,7 @@ struct LionRule {
     return {taken, static_cast<float>(1 - lr * a.weight_decay), static_cast<float>(lr),
             static_cast<float>(1 - scalars[ops::kMomentum]), static_cast<float>(1 - a.beta2)};
   }
-  // No step where the direction is 0; NaN where it is NaN.
+  // No step if the direction is 0; NaN if it is NaN.
   __device__ __forceinline__ void operator()(float g, float& p, float (&states)[1]) const {
     const float d = taken(g) - states[0], direction = fmaf(blend1, d, states[0]);
     const float move = direction == 0 ? 0.0f : copysignf(size, direction);
@@ -71,7 +71,7 @@ struct SgdRule {
             a.nesterov,
             scalars[ops::kUpdate] == 1};
   }
-  // A first update must not take what the buffer held before, which may be NaN.
+  // A first update must not read the buffer, which may contain NaN.
   __device__ __forceinline__ void operator()(float g, float& p, float (&states)[1]) const {
     const float d = fmaf(decay, p, taken(g));
     if constexpr (kMomentum) {

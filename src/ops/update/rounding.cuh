@@ -19,7 +19,7 @@ __host__ __device__ __forceinline__ Bf16 round_by(float x, std::uint32_t word) {
 }
 
 struct Rounding {
-  std::array<std::uint32_t, 2> key{};  // zeros: to the nearest, away from zero where both are as near
+  std::array<std::uint32_t, 2> key{};  // zeros: rounds to the nearest, ties away from zero
   std::array<std::uint32_t, 2> update{};
 
   // The words of elements 4 group to 4 group + 3. `stream`: 0, or kSecondStream.
@@ -30,7 +30,7 @@ struct Rounding {
     return philox4x32(
         key, {static_cast<std::uint32_t>(counter), static_cast<std::uint32_t>(counter >> 32), update[0], update[1] ^ stream});
   }
-  static constexpr std::uint32_t kSecondStream = 0x80000000u;  // no run has so many updates
+  static constexpr std::uint32_t kSecondStream = 0x80000000u;  // above any number of updates
 };
 
 }  // namespace plimsoll::cuda

@@ -83,8 +83,8 @@ std::vector<Alias> aliases_of_update(const Attributes& any) {
 
 RangeRule ranges_of_sum(const Attributes&, TypeSpan) { return {kNormTile, {0}}; }
 
-// The parameter, its states and the gradient, but no scales. A range begins with a tile of the kernels' sums, and so with a block
-// of coded states and a group of noise.
+// Ranges of the parameter, its states and the gradient, but not of scales. A range begins with a tile of the kernels' sums, and
+// thus also with a block of coded states and a group of noise.
 template <class A>
 RangeRule ranges_of_update(const Attributes& any, TypeSpan) {
   static_assert(kNormTile % kCodedBlock == 0);

@@ -1,4 +1,4 @@
-// A gradient as an update takes it. Included once for each Highway target.
+// The scaling and limiting of gradients for an update. Included once for each Highway target.
 #if defined(PLIMSOLL_OPS_UPDATE_TAKEN_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef PLIMSOLL_OPS_UPDATE_TAKEN_INL_H_
 #undef PLIMSOLL_OPS_UPDATE_TAKEN_INL_H_
@@ -14,7 +14,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace plimsoll::cpu::HWY_NAMESPACE {
 
-// Scaled, and then no element beyond the limit; 0: none. NaN stays NaN.
+// Scales an element, then limits it to [-clip_value, clip_value]; 0: no limit. NaN stays NaN.
 class Taken {
  public:
   Taken(double gradient_scale, double clip_value)

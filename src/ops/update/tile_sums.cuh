@@ -1,4 +1,4 @@
-// Sums over a flat array (ops/update/cuda.h): of a block's tile, and of all tiles. Orders follow from the number of elements.
+// Sums over a flat array (ops/update/cuda.h): of a block's tile, and of all tiles. Orders depend on the number of elements alone.
 #pragma once
 
 #include <algorithm>
@@ -58,7 +58,7 @@ class TileSums {
  public:
   TileSums(std::int64_t elements, std::int64_t tile) : elements_(elements), tile_(tile), tiles_(ceil_div(elements, tile)) {}
 
-  // The number of elements in a call's range, with which flat operands begin, or of all.
+  // The number of elements in a call's range, or of all elements.
   std::int64_t count(const KernelCall& call) const { return call.range.whole() ? elements_ : call.range.elements; }
   Grid grid(const KernelCall& call) const {
     return {{static_cast<unsigned>(ceil_div(count(call), tile_)), 1, 1}, {kTileThreads, 1, 1}, 0};
@@ -66,7 +66,7 @@ class TileSums {
   Sums<kSums>* of_tiles(const KernelCall& call, std::byte* scratch, double* sums) const {
     return reinterpret_cast<Sums<kSums>*>(tiles_ == 1 ? reinterpret_cast<std::byte*>(sums) : scratch) + call.range.begin / tile_;
   }
-  // Behind the kernel of a call.
+  // Launched after the kernel of a call.
   void add(const KernelCall& call, const std::byte* scratch, double* sums) const {
     if (tiles_ == 1 || call.range.begin + count(call) < elements_) return;
     const auto threads = static_cast<unsigned>(std::min<std::int64_t>(kMostAdding, round_up(tiles_, kWarp)));

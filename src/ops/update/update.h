@@ -1,5 +1,5 @@
-// The update of a window: sums of squares of the gradients, the global norm and its clip coefficient, and the optimizers. All act
-// on ranges of a parameter, so that a paged one can be updated in pieces.
+// The update of a window: sums of squares of the gradients, the global norm and its clip coefficient, and the optimizers. Sums
+// and optimizers work on ranges of a parameter, so that parameters of another tier can be updated in pieces.
 #pragma once
 
 #include <cstdint>
@@ -11,11 +11,11 @@ namespace plimsoll::ops {
 
 struct ClipAttributes {
   double limit = 0;     // largest global norm; 0: no clip, the norm is still computed
-  bool scaled = false;  // gradients are those of the loss times a scale; the scalars follow the sums
+  bool scaled = false;  // gradients are those of the scaled loss; the scalars follow the sums as an input
   PLIMSOLL_FIELDS(limit, scaled)
 };
 
-// Positions of the operands of a clip. Inputs: sums and, where it is scaled, scalars. Outputs: norm and coefficient.
+// Positions of the operands of a clip. Inputs: sums and, if scaled, scalars. Outputs: norm and coefficient.
 struct ClipOperands {
   std::size_t sums, inputs;
 
@@ -24,16 +24,16 @@ struct ClipOperands {
   static constexpr std::size_t norm = 0, coefficient = 1, outputs = 2;
 };
 
-// The attributes of an update say which inputs it has. It changes the first ones: the parameter, its states and, where
-// average_blend is not 0, an average of the parameter (it begins as the parameter and then takes so much of it over at each
-// update). States are fp32, or bf16, or `coded`: 8 bits, each state with its scales, one fp32 for kCodedBlock elements. What is
-// not fp32 is rounded to one of its two neighbours at random (`rounding`, and the number of the update), so that on the average
-// nothing is lost; without a key (zeros), which only a configuration that insists leads to, to the nearest. All that is computed
-// is fp32.
+// The attributes of an update determine its inputs. It changes the first ones: the parameter, its states and, if average_blend is
+// not 0, an average of the parameter. The average begins as the parameter; each update moves it by average_blend towards the
+// parameter. States are fp32, bf16 or `coded`: 8 bits, each state with its scales, one fp32 for kCodedBlock elements. Numbers
+// other than fp32 are rounded at random to one of their two neighbours (by `rounding` and the number of the update), so that
+// nothing is lost on average. Without a key (zeros), an explicit setting, they are rounded to the nearest. All arithmetic is
+// fp32.
 
 inline constexpr std::int64_t kCodedBlock = 256;
 
-// Positions of the operands of an update, in the one place that knows their order. A changed operand has the same number among
+// Positions of the operands of an update; no other code depends on their order. A changed operand has the same number among
 // inputs and outputs.
 class UpdateOperands {
  public:
@@ -70,7 +70,7 @@ class UpdateOperands {
 struct AdamWAttributes {
   double beta2 = 0.999, epsilon = 1e-8, weight_decay = 0;
   bool clipped = true;    // there is a clip coefficient
-  double clip_value = 0;  // no element of the gradient counts for more, either way; 0: none
+  double clip_value = 0;  // limit of the magnitude of a gradient's element; 0: none
   double average_blend = 0;
   NoiseKey rounding{};
   bool coded = false;
@@ -103,24 +103,28 @@ struct SgdAttributes {
   PLIMSOLL_FIELDS(momentum, weight_decay, nesterov, clipped, clip_value, average_blend, rounding, coded)
 };
 
-// Scalars that change from update to update, fed as f64 [kUpdateScalars]. Updates are counted from 1. Momentum is AdamW's first
-// beta, too.
+// Scalars that change from update to update, fed as f64 [kUpdateScalars]. Updates count from 1. kMomentum is also the first beta
+// of AdamW and Lion.
 enum UpdateScalar : std::size_t {
   kLearningRate,
   kBiasCorrection1,
   kBiasCorrection2,
   kUpdate,
   kMomentum,
-  kInverseScale,  // one over what the loss was multiplied by
+  kInverseScale,  // 1 / loss scale
   kUpdateScalars
 };
 
-// sum_of_squares: (gradient) -> f64[1].  clip: (sums..., [scalars]) -> norm f64[1], coefficient f32[1]: of the loss without its
-// scale, and what takes gradients there and to the limit.
+// sum_of_squares: (gradient) -> f64[1].
+// clip: (sums..., [scalars]) -> norm f64[1], coefficient f32[1]. The norm is that of the unscaled loss. The coefficient is the
+// factor that
+//   removes the loss scale from gradients and limits their norm.
 // An update: (p, states..., [average], gradient, scalars, [coefficient]) -> p, states..., [average], change f64[2]: the sums of
-// squares of p before and of what was added to it. States are m and v of adamw, m of lion, and of sgd with momentum its buffer.
-// Without clipping by the norm, or a scale, there is no coefficient, and no update waits for it. Where the coefficient is no
-// finite number, an update changes nothing.  report: (f64[..]...) -> f64[all]: one behind the other.
+// squares of
+//   p before the update and of its change. States are m and v of adamw, m of lion, and the buffer of sgd with momentum. Without
+//   clipping by the norm and without a scale there is no coefficient, and no update waits for it. If the coefficient is not
+//   finite, an update changes nothing.
+// report: (f64[..]...) -> f64[all], the concatenation.
 extern const OpDef kSumOfSquares, kClip, kReport, kAdamW, kLion, kSgd;
 
 }  // namespace plimsoll::ops
