@@ -82,8 +82,8 @@ function(plimsoll_matches result path patterns)
   set(${result} ${matches} PARENT_SCOPE)
 endfunction()
 
-# plimsoll_precompile(TARGET KIND [HEADER...]): TARGET gets the precompiled headers of the first target of its KIND. Targets of one
-# kind have the same language, optimisation and position-independence options.
+# plimsoll_precompile(TARGET KIND [HEADER...]): TARGET gets the precompiled headers of the first target of its KIND. Targets of
+# one kind have the same options for language, optimisation and position independence.
 function(plimsoll_precompile target kind)
   if(NOT PLIMSOLL_PRECOMPILE)
     return()

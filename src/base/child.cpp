@@ -67,7 +67,7 @@ json to_json(const Error& error) {
 
 Error error_of(const std::string& text) {
   const json object = json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!object.is_object()) return child_error("the child was cut off while it told an error");
+  if (!object.is_object()) return child_error("the child ended in the middle of an error report");
   return {static_cast<ErrorKind>(object.at("kind").get<int>()),
           static_cast<ExitCode>(object.at("exit").get<int>()),
           object.at("code"),
@@ -150,7 +150,7 @@ Error stopped_while_planning() {
           "E-INTERRUPTED",
           "plan",
           "it was stopped while it planned: nothing has been saved",
-          "to be left to its end"};
+          "a command that runs to its end"};
 }
 
 std::string run_in_child(const std::function<std::string()>& work, const std::function<bool()>& stopped) {

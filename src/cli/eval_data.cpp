@@ -76,21 +76,22 @@ void read_as_trained(Config& config, const ModelSource& model) {
     if (given.empty()) {
       config.model.init = model.folder;  // text is refused, as its tokens are unknown
     } else if (through_vocabulary(config.data.format) || config.data.format == "auto") {
-      say_line(fmt::format("note: {} carries no vocabulary: that of {} is taken for it", model.folder.string(), given.string()));
+      say_line(
+          fmt::format("note: {} carries no vocabulary: the vocabulary of {} is used", model.folder.string(), given.string()));
     }
     return;
   }
   if (config.data.format == "bytes") {
     say_line(
-        fmt::format("note: the data are read as bytes, as data.format says, and {} has a vocabulary: the loss is that of "
-                    "byte values taken for its tokens",
+        fmt::format("note: the data are read as bytes, as data.format says, and {} has a vocabulary: the loss treats "
+                    "byte values as its tokens",
                     own.string()));
     return;
   }
   const Difference other = difference(config, own);
   if (other.vocabulary) {
     if (!given.empty()) {
-      say_line(fmt::format("note: data.vocabulary ({}) is another one than that of the weights: that of {} is used",
+      say_line(fmt::format("note: data.vocabulary ({}) differs from the vocabulary of the weights: the one of {} is used",
                            given.string(), own.string()));
     }
     config.data.vocabulary = own;
@@ -107,7 +108,7 @@ void tell_data(const TokenFile& data, const ModelSource& model) {
   const bool ids = data.format == "u16" || data.format == "u32" || data.format == "llmc";
   const std::filesystem::path own = vocabulary_of(model);
   if (ids && (facts_of(model.model).bytes || !own.empty())) {
-    say_line(fmt::format("note: {} holds token ids: they count as {}, and cannot tell which vocabulary they are of", data.name,
+    say_line(fmt::format("note: {} holds token ids: they count as {}; the file does not name their vocabulary", data.name,
                          own.empty() ? "bytes" : "tokens of " + own.string()));
   }
 }

@@ -210,10 +210,9 @@ void export_options(CLI::App& command, ExportArguments& a) {
   add_weights(command, a.weights, a.adapter);
   command.add_option("--gguf", a.gguf, "the file; with --adapter it holds the adapter alone")->required();
   command
-      .add_option(
-          "--type", a.type,
-          "the type the type of matrices: F32, F16, BF16 or Q8_0; vectors and position embeddings are F32 (an adapter in F32 "
-          "loses nothing)")
+      .add_option("--type", a.type,
+                  "the type of matrices: F32, F16, BF16 or Q8_0; vectors and position embeddings are F32 (an adapter in F32 "
+                  "loses nothing)")
       ->required();
 }
 

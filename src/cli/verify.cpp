@@ -89,7 +89,7 @@ class Table {
     if (subject == "gradient") return "gradient: the loss moves as it says (central differences in fp32; relative error)";
     if (subject == "batch") return "batch: every split gives the same gradient, loss and schedule (relative difference)";
     if (subject == "bits") return "bits: every plan gives the same weights, state and losses";
-    if (subject == "precision") return "precision: beside fp32 (relative difference)";
+    if (subject == "precision") return "precision: compared with fp32 (relative difference)";
     if (subject == "rounding") return "rounding: noise that adds nothing over time";
     return "controls: wrong on purpose, and noticed by the checks above";
   }

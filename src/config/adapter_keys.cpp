@@ -124,7 +124,7 @@ std::vector<ConfigKey> adapter_keys() {
   std::vector<ConfigKey> keys{
       {"adapter.kind", OnResume::never, "lora or dora: small matrices are trained, and the model is frozen", "\"lora\"",
        name_at(PLIMSOLL_FIELD(adapter.kind), kKinds)},
-      {"adapter.init", OnResume::place, "a PEFT folder that the adapter begins as; it brings all other keys but dropout",
+      {"adapter.init", OnResume::place, "a PEFT folder with the initial adapter; it defines all other keys but dropout",
        "\"adapter\"", key_at(PLIMSOLL_FIELD(adapter.init), [](const S& s) { return weights_folder(path(s)); })},
       {"adapter.rank", OnResume::never, "rows of A and columns of B", "16", whole_at(PLIMSOLL_FIELD(adapter.rank), 1, kMostRank)},
       {"adapter.alpha", OnResume::forced, "the adapter counts alpha / rank times", "32.0",
@@ -187,7 +187,7 @@ void complete_adapter(Config& config, const GivenSettings& given) {
     throw config_error("E-ADAPTER-CONTRADICTION", given.where(key.name),
                        fmt::format("{} is {}, and the adapter in {} says {}", key.name, here.empty() ? "nothing" : here,
                                    adapter.init.string(), there.empty() ? "nothing" : there),
-                       "the key as the folder says it, or none: the folder brings it");
+                       "the value of the folder, or no key: the folder defines it");
   }
   const double dropout = adapter.dropout;
   adapter = folder.settings;

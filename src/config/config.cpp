@@ -68,10 +68,9 @@ class Merged {
     }
     if (implied.kind == absent) {
       if (!there || there->alone() == Config{}) return;
-      throw config_error(
-          "E-CONFIG-CONFLICT", there->setting.where,
-          fmt::format("{} is given, and {}, which has none in the program that calls it so", there->setting.name, said),
-          "without it, or \"constant_with_warmup\"");
+      throw config_error("E-CONFIG-CONFLICT", there->setting.where,
+                         fmt::format("{} is given, and {}, a name that means none in its program", there->setting.name, said),
+                         "without it, or \"constant_with_warmup\"");
     }
     const bool half_lives = key.name == "optimizer.betas" && slot(config_key("optimizer.half_lives"));
     if (implied.kind == usual && (there || half_lives)) return;
@@ -81,7 +80,7 @@ class Merged {
     if (there && counts_before(there->setting, origin)) return;
     if (there && !counts_before(origin, there->setting) && !(there->alone() == one.alone())) {
       throw config_error("E-CONFIG-TWICE", there->setting.where,
-                         fmt::format("{} is {}, and {}, which says otherwise", there->setting.name, there->setting.text, said),
+                         fmt::format("{} is {}, which contradicts {}", there->setting.name, there->setting.text, said),
                          fmt::format("one of them; both mean {}", key.name));
     }
     there = std::move(one);

@@ -33,7 +33,7 @@ using Implied = std::vector<ImpliedSetting>;
 using Kind = ImpliedSetting::Kind;
 
 Error foreign_value(const Setting& s, std::string_view advice) {
-  return config_error("E-CONFIG-VALUE", s.where, fmt::format("{} is \"{}\", which Plimsoll has not", s.name, text(s)),
+  return config_error("E-CONFIG-VALUE", s.where, fmt::format("{} is \"{}\", which Plimsoll does not have", s.name, text(s)),
                       std::string(advice));
 }
 
@@ -236,7 +236,7 @@ const ForeignNames kForeign[] = {
      "folder",
      {"lora", "qlora", "peft", "peft_config", "adapter", "use_lora", "use_peft", "adapters", "peft_type", "finetuning_type"}},
     {"write adapter.targets = [\"q_proj\", \"v_proj\"], or \"all-linear\"", {"lora_target"}},
-    {"write adapter.targets = \"all-linear\", which holds where nothing is said", {"lora_target_linear"}},
+    {"write adapter.targets = \"all-linear\", which is the default", {"lora_target_linear"}},
     {"write adapter.init = the folder of the adapter", {"lora_model_dir", "adapter_name_or_path"}},
     {"write adapter.modules_to_save", {"additional_target"}},
     {"write adapter.targets as a regular expression for whole names, or adapter.exclude", {"layers_to_transform"}},
@@ -246,7 +246,7 @@ const ForeignNames kForeign[] = {
     {"A begins as random numbers and B as zeros, as \"true\" says; leave it out", {"init_lora_weights"}},
     {"A begins as random numbers and B as zeros; leave it out", {"loftq_config"}},
     {"an adapter is trained here; leave it out", {"inference_mode"}},
-    {"the model's family says how its matrices lie; leave it out", {"fan_in_fan_out"}},
+    {"the model's family defines the layout of its matrices; leave it out", {"fan_in_fan_out"}},
     {"all parameters have one optimizer.learning_rate; leave it out", {"loraplus_lr_ratio"}},
     {"frozen linear layers in 4 bits are quantize.base = \"nf4\", in 8 bits \"int8\"",
      {"quantization_bit", "bnb_4bit_quant_type", "quantization_config"}},
@@ -260,9 +260,9 @@ const ForeignNames kForeign[] = {
       "save_total_limit"}},
     {"there are no trackers here: metrics.jsonl in the run's folder has one line of JSON for each update, run.json the whole",
      {"report_to", "wandb", "use_wandb", "wandb_project", "wandb_log", "wandb_run_name", "tensorboard", "mlflow"}},
-    {"the run's folder, an option of plimsoll train, is its name: run", {"run_name"}},
+    {"a run is named by its folder, an option of plimsoll train: run", {"run_name"}},
     {"the run's folder is an option of plimsoll train: run", {"output_dir", "out_dir", "overwrite_output_dir"}},
-    {"going on is an option of plimsoll train: resume", {"resume_from_checkpoint"}},
+    {"a run is continued by an option of plimsoll train: resume", {"resume_from_checkpoint"}},
     {"every update is logged, as a line of metrics.jsonl in the run's folder; leave it out",
      {"logging_steps", "logging_strategy", "logging_first_step", "log_interval", "log_every_n_steps"}},
     {"write model.init = the folder of the weights (config.json and its safetensors)",
@@ -279,7 +279,7 @@ const ForeignNames kForeign[] = {
     {"one thread reads data during the training; leave it out",
      {"dataset_num_proc", "dataset_processes", "preprocessing_num_workers", "num_workers", "dataloader_num_workers"}},
     {"write train.updates, or a smaller file in data.train", {"max_samples"}},
-    {"write data.template = a file with the template; without it that of the model's folder counts",
+    {"write data.template = a file with the template; without it, the template of the model's folder is used",
      {"chat_template", "template"}},
     {"write data.loss = \"assistant\", \"last\" or \"all\"",
      {"train_on_inputs", "train_on_prompt", "roles_to_train", "assistant_only_loss", "completion_only_loss"}},
@@ -287,7 +287,7 @@ const ForeignNames kForeign[] = {
     {"rows have model.context tokens; batch.packing fills them", {"pad_to_sequence_len"}},
     {"rows of samples of one length: batch.packing fills them instead", {"group_by_length"}},
     {"write batch.packing = true: samples of a row do not see each other", {"neat_packing"}},
-    {"the tokenizer of the model's folder says its special tokens; leave it out", {"special_tokens"}},
+    {"the tokenizer of the model's folder defines its special tokens; leave it out", {"special_tokens"}},
     {"write train.evaluate_every and train.save_every = the updates between them", {"evals_per_epoch", "saves_per_epoch"}},
     {"this is supervised training of a language model; leave it out", {"stage"}},
     {"preference data are not trained on; leave it out", {"rl"}},
@@ -305,7 +305,7 @@ const ForeignNames kForeign[] = {
     {"write schedule.final_fraction, schedule.cycle, schedule.power", {"lr_scheduler_kwargs"}},
     {"write the keys of [optimizer]", {"optim_args"}},
     {"write its purpose: memory.budget, memory.disk, precision.compute", {"deepspeed"}},
-    {"there is one device here; memory.disk and memory.host_memory are what a model may spill to", {"fsdp", "zero_optimization"}},
+    {"there is one device here; a model may spill to memory.disk and memory.host_memory", {"fsdp", "zero_optimization"}},
     {"write batch.tokens: tokens of a micro-batch at most, or train.effective_tokens: of an update", {"max_tokens"}},
 };
 

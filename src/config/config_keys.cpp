@@ -104,7 +104,7 @@ DType precision(const Setting& s, std::string_view key, std::span<const DType> k
     all += fmt::format("{}\"{}\"", all.empty() ? "" : " or ", precision_name(each));
   }
   throw config_error("E-CONFIG-PRECISION", s.where, fmt::format("{} asks for {}, which is not available", s.name, name),
-                     "what exists: " + all, {Change(std::string(key), "fp32")});
+                     "available: " + all, {Change(std::string(key), "fp32")});
 }
 
 constexpr std::array kUsuallyAllowed{DType::f32, DType::bf16};

@@ -177,9 +177,8 @@ void complete_ragged(Config& config, const GivenSettings& given) {
                    {Change("train.effective_tokens", 0), Change("train.effective_batch", "auto")});
   }
   if (train.accumulation) {
-    throw conflict(given, "train.accumulation",
-                   "updates have as many micro-steps as their rows take, and a number of them is given", "without it",
-                   {Change("train.accumulation", "auto")});
+    throw conflict(given, "train.accumulation", "the rows determine the number of micro-steps, and train.accumulation is given",
+                   "without it", {Change("train.accumulation", "auto")});
   }
   if (tokens) train.effective_batch = train.effective_tokens / config.model.context;
   if (train.effective_batch > 0) return;
@@ -303,10 +302,10 @@ void check_schedule(const Config& config, const GivenSettings& given) {
   for (const ConfigKey& key : config_keys()) {
     const Setting* setting = given.find(key.name);
     if (setting == nullptr || schedule_has(config.schedule.kind, key.name)) continue;
-    throw config_error("E-CONFIG-CONFLICT", setting->where,
-                       fmt::format("{} is given, and the schedule {} has no such thing", setting->name,
-                                   config_key("schedule.name").text(config)),
-                       fmt::format("without it, or a schedule that has it: {}", key.comment));
+    throw config_error(
+        "E-CONFIG-CONFLICT", setting->where,
+        fmt::format("{} is given, and the schedule {} has no such key", setting->name, config_key("schedule.name").text(config)),
+        fmt::format("without it, or a schedule that has it: {}", key.comment));
   }
 }
 
@@ -338,13 +337,13 @@ void check_rounding(const Config& config, const GivenSettings& given) {
   }
   const std::string where = given.where("precision.rounding");
   if (!precision.has_narrow_numbers()) {
-    throw config_error("E-CONFIG-CONFLICT", where, "precision.rounding is given, and all that is added to is fp32",
+    throw config_error("E-CONFIG-CONFLICT", where, "precision.rounding is given, and all stored numbers are fp32",
                        "without it, or parameters, gradients or optimizer_state that are narrower",
                        {Change("precision.optimizer_state", "bf16")});
   }
   if (precision.force_nearest) return;
-  throw config_error("E-CONFIG-ROUNDING", where, "rounded to the nearest, steps below half a digit are lost, all of them",
-                     "rounding at random, which keeps them in the mean; or that you want just that",
+  throw config_error("E-CONFIG-ROUNDING", where, "rounding to the nearest loses every step below half a digit",
+                     "stochastic rounding, which keeps them on average; or force_nearest",
                      {Change("precision.rounding", "stochastic"), Change("precision.force_nearest", "true")});
 }
 

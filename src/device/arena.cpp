@@ -21,9 +21,9 @@ Error refused(Bytes size) {
           ExitCode::does_not_fit,
           "E-MEM-ARENA",
           "arena",
-          fmt::format("the system does not give {}: {}", to_text(size), std::strerror(errno)),
+          fmt::format("the system refuses {}: {}", to_text(size), std::strerror(errno)),
           "free memory of that size, within the limits of the process and its container",
-          {"a smaller memory.budget", "ulimit -v unlimited"}};
+          {"a smaller budget", "ulimit -v unlimited"}};
 }
 
 }  // namespace

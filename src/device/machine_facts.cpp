@@ -167,7 +167,7 @@ MemoryFact total_memory(const fs::path& root) {
 }
 
 MemoryFact available_memory(const fs::path& root) {
-  return least(root, "MemAvailable:", "what the kernel calls available",
+  return least(root, "MemAvailable:", "the memory that the kernel reports as available",
                [](const Group& group, std::int64_t limit) { return limit - group.unreclaimable().value_or(0); });
 }
 

@@ -65,7 +65,7 @@ Bytes status_field(std::string_view name) {
   constexpr const char* kStatus = "/proc/self/status";
   if (const std::optional<Bytes> bytes = field(kStatus, name)) return *bytes;
   throw data_error("E-MEM-COUNT", kStatus,
-                   fmt::format("the kernel does not tell {} of this process", name.substr(0, name.size() - 1)),
+                   fmt::format("the kernel reports no {} for this process", name.substr(0, name.size() - 1)),
                    "a Linux kernel with /proc mounted");
 }
 

@@ -67,7 +67,6 @@ std::vector<ValueId> GraphBuilder::add(const OpDef& op, Attributes attributes, s
 
 std::vector<ValueId> GraphBuilder::replace(NodeId node, const OpDef& op, Attributes attributes, std::vector<ValueId> inputs,
                                            std::vector<std::string> names) {
-  std::erase(graph_.order, node);
   return set(node, op, std::move(attributes), std::move(inputs), std::move(names), 0);
 }
 
@@ -84,6 +83,7 @@ std::vector<ValueId> GraphBuilder::set(NodeId id, const OpDef& op, Attributes at
                                        const std::vector<std::string>& names, std::uint64_t site) {
   const std::vector<ValueType> types = op.infer(attributes, types_of(graph_, inputs));
   ensure(types.size() == names.size(), "builder", "an op's outputs and their names differ in number");
+  if (id.valid()) std::erase(graph_.order, id);
   if (!id.valid()) id = graph_.nodes.push_back({});
   Node node{.op = &op,
             .attributes = std::move(attributes),

@@ -16,7 +16,7 @@ constexpr OpDef transfer_op(const char* name, Transfer transfer, std::vector<Ali
   return {.name = name,
           .infer = same,
           .cost = no_cost,
-          .not_differentiable = "transfers are inserted when the gradients are there",
+          .not_differentiable = "transfers are inserted after the gradients",
           .aliases = aliases,
           .transfer = transfer};
 }

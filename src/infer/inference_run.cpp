@@ -103,7 +103,7 @@ void InferenceRun::check() {
   if (peak_resident() <= plan.process) return;
   throw Error(ErrorKind::internal, ExitCode::does_not_fit, "E-MEM-RESERVE", "memory",
               fmt::format("the process took {}, {} were planned", to_text(peak_resident()), to_text(plan.process)),
-              "no more than planned", {"remove the machine file and let it be measured again"});
+              "no more than planned", {"remove the machine file; the next command measures the machine again"});
 }
 
 }  // namespace plimsoll

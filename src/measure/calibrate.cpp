@@ -165,13 +165,13 @@ bool may_repeat(const MachineRecord& known, Repeat repeat) {
 MachineRecord measured_again(MachineRecord record, const std::filesystem::path& path,
                              const std::function<void(const std::string&)>& say) {
   if (say) {
-    say(fmt::format("{} while this machine was measured, and it is idle now: measuring its rates again, up to 6 s, for {}",
+    say(fmt::format("{} while this machine was measured; it is idle now: measuring its rates again, up to 6 s, for {}",
                     sharing_text(*record.sharing), path.string()));
   }
   const Rates rates = measure_rates_in_child(record.machine.threads);
   if (rates.sharing.shared()) {
     ++record.repeats;
-    if (say) say(fmt::format("{} again: the earlier rates stay", sharing_text(rates.sharing)));
+    if (say) say(fmt::format("{} this time, too: the earlier rates stay", sharing_text(rates.sharing)));
   } else {
     record.machine.rates = rates.roofline;
     record.machine.hash = machine_hash(record.machine);
@@ -236,8 +236,9 @@ MachineRecord calibrated_machine(int threads, const std::filesystem::path& cache
   record.machine.hash = machine_hash(record.machine);
   record.sharing = rates.sharing;
   if (say && record.shared()) {
-    say(fmt::format("{} meanwhile: predicted times may be too long; `plimsoll train` measures again where nothing else runs",
-                    sharing_text(rates.sharing)));
+    say(fmt::format(
+        "{} during the measurement: predicted times may be too long; `plimsoll train` measures again when nothing else runs",
+        sharing_text(rates.sharing)));
   }
   write(path, record, say);
   return record;

@@ -46,7 +46,7 @@ double positive(const json& object, const char* key, double most) {
 }
 
 Bytes bytes(const json& object, const char* key) {
-  if (!object.at(key).is_number_integer()) refuse(fmt::format("{} is no whole number of bytes", key));
+  if (!object.at(key).is_number_integer()) refuse(fmt::format("{} is not a whole number of bytes", key));
   const auto value = object.at(key).get<std::int64_t>();
   if (value < 0 || value > kMostBytes) refuse(fmt::format("{} is {} bytes", key, value));
   return Bytes{value};
@@ -132,7 +132,7 @@ TierKind kind_named(std::string_view name, bool first) {
 
 std::size_t tier_named(const Machine& machine, const std::string& name) {
   const auto found = std::ranges::find(machine.tiers, name, &Tier::name);
-  if (found == machine.tiers.end()) refuse(fmt::format("a link ends at \"{}\", which is none of its tiers", name));
+  if (found == machine.tiers.end()) refuse(fmt::format("a link ends at \"{}\", which is not one of its tiers", name));
   return static_cast<std::size_t>(found - machine.tiers.begin());
 }
 
@@ -152,7 +152,7 @@ Machine machine_of(const json& object) {
     refuse(fmt::format("it has {} tiers, not 1 to {}", machine.tiers.size(), kMostTiers));
   }
   if (machine.tiers.size() == kMostTiers && (disk_of(machine) != 2 || !has_host(machine))) {
-    refuse("the last of its tiers is no \"disk\" behind a host");
+    refuse("the last of its three tiers is not a \"disk\" after a host");
   }
   for (const json& link : object.at("links")) {
     Link& added = machine.links.emplace_back(link_from(link));
@@ -195,7 +195,7 @@ MachineRecord record_from(const json& object) {
 // A description written by hand is TOML, with comments on the source of its figures.
 json object_of(const std::filesystem::path& path, const std::string& text) {
   if (path.extension() != ".toml") return parse_json(text, {.bytes = kLargestFile});
-  if (const auto line = toml_nesting_line(text)) refuse(fmt::format("line {}: tables are nested deeper than any key is", *line));
+  if (const auto line = toml_nesting_line(text)) refuse(fmt::format("line {}: tables are nested deeper than any key", *line));
   const toml::table table = toml::parse(text);
   std::stringstream converted;
   converted << toml::json_formatter{table};

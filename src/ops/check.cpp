@@ -72,9 +72,8 @@ void require_dtype(TypeSpan values, DType expected, std::string_view where) {
 
 void require_root(const GradientContext& context) {
   if (!context.gradient(0).valid()) return;
-  throw config_error("E-GRADIENT", context.node().line,
-                     fmt::format("another loss is made of the losses of {}", context.node().op->name),
-                     "a backward pass begins at this op: train on its losses");
+  throw config_error("E-GRADIENT", context.node().line, fmt::format("another op reads the losses of {}", context.node().op->name),
+                     "no reader of the losses, because the backward pass begins at this op");
 }
 
 double bytes_touched(TypeSpan inputs, TypeSpan outputs) {

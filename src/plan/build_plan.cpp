@@ -67,7 +67,7 @@ Placed place_buffers(const Lifetimes& lifetimes, const Timeline& timeline, const
   const std::vector<std::string> violations = layout::judge(problem, solution);
   if (!violations.empty()) {
     if (given == nullptr) throw internal_error("layout", violations.front());
-    throw config_error("E-PLAN-REPLAY", "plan", "its addresses are not legal: " + violations.front(),
+    throw config_error("E-PLAN-REPLAY", "plan", "its addresses are not valid: " + violations.front(),
                        "a plan of this configuration, unchanged",
                        {Remedy::of_command("plan CONFIG", {{"command.out", "plan.json"}})});
   }

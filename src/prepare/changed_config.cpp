@@ -46,7 +46,7 @@ DataFacts facts_of(const Config& config, const PlanningInput& input) {
 }  // namespace
 
 ChangedConfig with_changes(const PlanningInput& input, const Changes& changes) {
-  ensure(input.source.has_value(), "planning", "nobody knows what the configuration was made of");
+  ensure(input.source.has_value(), "planning", "the settings of the configuration are missing");
   RunSettings settings = input.source->settings;
   std::ranges::move(typed_settings(changes), std::back_inserter(settings.typed));
   ChangedConfig changed{load_config(settings, input.source->bf16), {}, {}, {}, {}};

@@ -178,7 +178,7 @@ void tell_other_vocabulary(const Config& config, const std::function<void(const 
   } catch (const Error&) {
     return;  // the reader of the vocabulary reports its faults
   }
-  say(fmt::format("note: the text becomes tokens by the vocabulary of {}, which is another one than that of {}",
+  say(fmt::format("note: the text is tokenised with the vocabulary of {}, which differs from the vocabulary of {}",
                   vocabulary.string(), init.string()));
 }
 
@@ -193,11 +193,10 @@ void tell_notes(const DataFiles& data, const std::function<void(const std::strin
 void check_replayed_batch(const PlanningInput& input, const PlanRecord& record) {
   const std::optional<std::int64_t> asked = input.request.micro_batch;
   if (!asked || *asked == record.decisions.micro_batch) return;
-  throw config_error(
-      "E-PLAN-REPLAY", "plan",
-      fmt::format("the plan goes in micro-batches of {}, and {} are asked for", record.decisions.micro_batch, *asked),
-      "a plan of the micro-batch that train.micro_batch says, or that the run began with",
-      {Remedy::of_command("plan CONFIG", {{"train.micro_batch", *asked}, {"command.out", "plan.json"}})});
+  throw config_error("E-PLAN-REPLAY", "plan",
+                     fmt::format("the plan has micro-batches of {}, and {} are requested", record.decisions.micro_batch, *asked),
+                     "a plan with the micro-batch of train.micro_batch, or of the resumed run",
+                     {Remedy::of_command("plan CONFIG", {{"train.micro_batch", *asked}, {"command.out", "plan.json"}})});
 }
 
 Error stored_passes(std::string message, Change budget) {

@@ -142,7 +142,7 @@ SolveKey solve_key(std::string_view name, const Config& config, const PlanningIn
   if (!nearest.empty()) remedies.push_back(Change("command.solve", nearest));
   std::vector<std::string> known;
   for (const Entry& entry : entries(config)) known.push_back(entry.name);
-  throw config_error("E-SOLVE-KEY", "solve", fmt::format("{} is nothing that memory bounds, or no key", name),
+  throw config_error("E-SOLVE-KEY", "solve", fmt::format("{} is not a key that memory bounds", name),
                      fmt::format("one of {}", fmt::join(known, ", ")), std::move(remedies));
 }
 

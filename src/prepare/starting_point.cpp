@@ -391,7 +391,7 @@ std::string model_text(const ModelConfig& model) {
 SampleLook look_for_training(const Config& config, bool holds_out) {
   SampleLook look = look_at(sample_request(config, config.data.train, 0, {}), holds_out);
   if (look.untrained < look.looked_at) return look;
-  throw data_error("E-CHAT-UNTRAINED", config.data.train.text(), "no sample that was looked at has a token that is trained on",
+  throw data_error("E-CHAT-UNTRAINED", config.data.train.text(), "none of the samples that were read has a trained token",
                    "turns of an assistant, completions or texts", {Change("data.loss", "all")});
 }
 

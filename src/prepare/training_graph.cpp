@@ -44,7 +44,7 @@ TrainingValues train_on(Graph& graph, Pass& pass, const OptimizerSettings& optim
 
 Error nothing_stored(const Config& config) {
   const std::string why = config.base == BaseFormat::file
-                              ? "the file stores no frozen matrix in blocks or bf16 that all of its readers take so"
+                              ? "the file stores no frozen matrix in a format (blocks, bf16) that all of its readers accept"
                               : "no linear layer is frozen whose matrix products alone read";
   return config_error("E-CONFIG-CONFLICT", "quantize.base",
                       fmt::format("it is {}, and {}", config_key("quantize.base").text(config), why),

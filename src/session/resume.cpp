@@ -149,8 +149,8 @@ class Differences {
     const std::string before = text_of(key, begun_), after = text_of(key, config_);
     if (before == after) {
       if (edited && typed_then && in_file != nullptr && typed == nullptr) {
-        config_.notes.push_back(
-            fmt::format("{}: {} is left aside: the run was told {} = {}", in_file->where, in_file->name, key.name, shown(after)));
+        config_.notes.push_back(fmt::format("{}: {} is ignored: the command line of the run set {} = {}", in_file->where,
+                                            in_file->name, key.name, shown(after)));
       }
       return;
     }
@@ -175,7 +175,7 @@ class Differences {
     if (!never_.empty()) {
       throw refused(run, fmt::format("the checkpoint is of another run: {}", fmt::join(all(), "; ")), false);
     }
-    if (!forced_.empty()) throw refused(run, fmt::format("the results would be others: {}", fmt::join(forced_, "; ")), true);
+    if (!forced_.empty()) throw refused(run, fmt::format("the changes alter results: {}", fmt::join(forced_, "; ")), true);
   }
 
  private:
@@ -186,7 +186,7 @@ class Differences {
   }
 
   std::string consequence(const ConfigKey& key) const {
-    if (key.name == "precision.loss_scale") return "; the scale goes on from the checkpoint";
+    if (key.name == "precision.loss_scale") return "; the scale continues from the checkpoint";
     const bool follows = key.name == "train.updates" && config_.schedule.kind != ScheduleKind::constant;
     return follows ? "; the learning rate follows its schedule to the new end" : "";
   }
@@ -280,7 +280,7 @@ std::vector<std::string> check_resumed_origin(const Config& config, const Progre
   const std::filesystem::path& init = config.model.init;
   Error error = config_error(
       "E-RESUME", run.string(),
-      fmt::format("{} computes something else than when the run began: {}", shown(init.string()), fmt::join(lines, "; ")),
+      fmt::format("{} computes another function than at the start of the run: {}", shown(init.string()), fmt::join(lines, "; ")),
       "the original model; force continues with the present one",
       {Remedy::of_command("train", {{"command.run", run.string()}, {"command.resume"}, {"command.force"}})});
   const std::filesystem::path kept = run / "weights" / "config.json";
@@ -298,8 +298,8 @@ void check_resumed_batch(const Config& config, const Progress& progress, const s
                      "the checkpoint of this run");
   }
   if (config.train.micro_batch.value_or(progress.micro_batch) == progress.micro_batch) return;
-  throw refused(
-      run, fmt::format("the run goes in micro-batches of {}, not of {}", progress.micro_batch, *config.train.micro_batch), false);
+  throw refused(run, fmt::format("the run has micro-batches of {}, not of {}", progress.micro_batch, *config.train.micro_batch),
+                false);
 }
 
 }  // namespace plimsoll

@@ -149,7 +149,7 @@ void Session::find_checkpoint() {
     if (!resumed_ || then.updates > resumed_->updates) {
       resumed_ = then;
       checkpoint_ = folder_.diverged();
-      emit(Said{fmt::format("note: it goes on from {}, at update {}", checkpoint_.string(), then.updates)});
+      emit(Said{fmt::format("note: the run continues from {}, at update {}", checkpoint_.string(), then.updates)});
     }
   }
   check_resumed_batch(config_, *resumed_, folder_.path(), checkpoint_);
@@ -317,7 +317,7 @@ void Session::check_reserve(const Plan& plan, const Device& device) const {
   if (const std::optional<Bytes> used = device.used(); used && *used > plan.process) {
     throw outside_of_plan(fmt::format("the driver counts {} of the device for this process, {} were planned", to_text(*used),
                                       to_text(plan.process)),
-                          "nvidia-smi, to see whose they are, where this runs in a container");
+                          "nvidia-smi, to see the owners, if this runs in a container");
   }
   const bool here = config_.device != DeviceChoice::cuda;
   const Bytes arenas = (here ? align_up(plan.arena, kPage) : Bytes{0}) +
@@ -325,12 +325,12 @@ void Session::check_reserve(const Plan& plan, const Device& device) const {
   const Bytes outside = peak_resident() - arenas, planned = (here ? plan.process : Bytes{0}) + plan.host - arenas;
   if (outside <= planned) return;
   throw outside_of_plan(fmt::format("{} lie outside the arenas, {} were planned", to_text(outside), to_text(planned)),
-                        "remove the machine file and let it be measured again");
+                        "remove the machine file; the next command measures the machine again");
 }
 
 void Session::make_wrong(Trainer& trainer) {
   if (request_.fault.empty()) return;
-  emit(Said{fmt::format("note: this training is made wrong on purpose: {}", request_.fault)});
+  emit(Said{fmt::format("note: this training has a deliberate fault: {}", request_.fault)});
   trainer.make_wrong(parse_faults(request_.fault));
   emit(MadeWrong{request_.fault});
 }
@@ -368,8 +368,8 @@ Metrics Session::next_update(Trainer& trainer) {
     if (trainer.lost_data() && error.kind != ErrorKind::internal) keep_learned(trainer, error);
     if (error.code == "E-DIVERGED") error.remedies = {slower(trainer.progress().updates)};
     if (error.code != "E-SCALE-FLOOR") throw;
-    error.remedies = {begin_beside({{"precision.compute", "bf16"}}), slower(trainer.progress().updates)};
     follow_folder();
+    error.remedies = {begin_beside({{"precision.compute", "bf16"}}), slower(trainer.progress().updates)};
     trainer.save_checkpoint_to(folder_.diverged());
     error.expected += fmt::format("; the state is in {}", folder_.diverged().string());
     throw;
@@ -388,7 +388,7 @@ void Session::keep_learned(Trainer& trainer, Error& error) {
   // Repaired data have another hash.
   if (error.code != "E-DATA-CHANGED" && error.code != "E-IO-READ") return;
   error.remedies = {trainer.progress().updates > 0 ? resume() : again()};
-  error.remedies.front().note = fmt::format("once {} is as it was when the run began", error.where);
+  error.remedies.front().note = fmt::format("after {} is restored to its state at the start of the run", error.where);
 }
 
 void Session::warn_of_groups(Trainer& trainer, std::optional<double> loss_scale) {
@@ -435,7 +435,7 @@ void Session::evaluate(Trainer& trainer) {
 
 void Session::follow_folder() {
   if (folder_.follow())
-    emit(Said{fmt::format("note: the folder of the run is {} now; it goes on there", folder_.path().string())});
+    emit(Said{fmt::format("note: the folder of the run is now {}; the run continues there", folder_.path().string())});
 }
 
 void Session::save(Trainer& trainer) {

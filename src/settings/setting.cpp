@@ -74,7 +74,7 @@ std::string file_text(const std::filesystem::path& file) {
 
 void check_nesting(const std::string& text, const std::string& file) {
   if (const std::optional<int> line = toml_nesting_line(text)) {
-    throw config_error("E-CONFIG-SYNTAX", fmt::format("{}:{}", file, *line), "tables are nested deeper than any key is",
+    throw config_error("E-CONFIG-SYNTAX", fmt::format("{}:{}", file, *line), "tables are nested deeper than any key",
                        "lines such as: updates = 100", {Remedy::of_command("init")});
   }
 }

@@ -144,7 +144,7 @@ std::filesystem::path path(const Setting& setting) {
   const std::filesystem::path& result = gone ? relative : whole;
   if (utf8_valid_prefix(result.native()) != result.native().size()) {
     throw config_error("E-CONFIG-VALUE", setting.where, fmt::format("{} is a path that is not UTF-8", setting.name),
-                       "a path in UTF-8, that of the configuration's folder included: plans and reports name it");
+                       "a path in UTF-8, including the configuration's folder: plans and reports name it");
   }
   return result;
 }

@@ -147,7 +147,8 @@ Trials::~Trials() {
 
 Trials::Ended Trials::start(const std::string& command, const TrialRequest& request, const std::vector<std::string>& more) const {
   const auto stop = [] {
-    return Error(ErrorKind::user, ExitCode::interrupted, "E-INTERRUPTED", "verify", "it was stopped", "to be left to its end");
+    return Error(ErrorKind::user, ExitCode::interrupted, "E-INTERRUPTED", "verify", "it was stopped",
+                 "a command that runs to its end");
   };
   if (interrupted != 0) throw stop();
   std::vector<std::string> words{"plimsoll", command, config_.string()};
@@ -183,7 +184,7 @@ json Trials::plan(const TrialRequest& request) const {
   if (ended.exit_code == 0) return json::parse(ended.out);
   if (ended.exit_code == static_cast<int>(ExitCode::does_not_fit)) {
     throw Error(ErrorKind::user, ExitCode::does_not_fit, "E-PLAN-FIT", "verify", "the configuration does not fit",
-                "one that can be trained: `plimsoll plan CONFIG` says what would");
+                "one that can be trained: `plimsoll plan CONFIG` lists changes that fit");
   }
   const json error = json::parse(ended.out, nullptr, /*allow_exceptions=*/false);
   const auto word = [&](const char* key) { return error.is_object() ? error.value(key, std::string()) : std::string(); };

@@ -165,7 +165,7 @@ TEST(Losses, RefusesALossOfLosses) {
     return "none";
   };
   const ValueId of_losses = ops::squared_error(model.builder, inner, target, model.scale);
-  EXPECT_EQ(refusal(of_losses), "E-GRADIENT another loss is made of the losses of cross_entropy");
+  EXPECT_EQ(refusal(of_losses), "E-GRADIENT another op reads the losses of cross_entropy");
   const ValueId trained_target = ops::squared_error(model.builder, target, inner, model.scale);
   EXPECT_EQ(refusal(trained_target), "E-GRADIENT the target of squared_error has no gradient");
 }

@@ -422,7 +422,7 @@ TEST_F(ConfigTest, SchedulesAreCompletedAndTakeOnlyWhatIsTheirs) {
   EXPECT_EQ(small({"schedule.name=cosine_restarts", "schedule.cycle=640samples"}).schedule.cycle,
             (Duration{640, ClockUnit::samples}));
   EXPECT_ERROR(small({"schedule.name=triangular", "schedule.cycle=1updates"}), "E-CONFIG-RANGE", "two updates");
-  EXPECT_ERROR(small({"schedule.name=cosine", "schedule.decay_length=5%"}), "E-CONFIG-CONFLICT", "has no such thing");
+  EXPECT_ERROR(small({"schedule.name=cosine", "schedule.decay_length=5%"}), "E-CONFIG-CONFLICT", "has no such key");
   EXPECT_TRUE(has_note(small({"schedule.name=wsd", "schedule.decay_length=100%"}), "never stable"));
   EXPECT_EQ(small({"lr_scheduler_type=constant_with_warmup"}).schedule.kind, ScheduleKind::constant);
 }

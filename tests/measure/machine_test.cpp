@@ -232,7 +232,7 @@ TEST(AvailableMemory, WithoutContainer) {
   const MemoryTree tree;
   EXPECT_EQ(total_memory(tree.root()).bytes, kGiB * 4);
   EXPECT_EQ(available_memory(tree.root()).bytes, kGiB * 3);
-  EXPECT_EQ(available_memory(tree.root()).source, "what the kernel calls available");
+  EXPECT_EQ(available_memory(tree.root()).source, "the memory that the kernel reports as available");
 }
 
 TEST(AvailableMemory, LimitOfAnOuterGroup) {

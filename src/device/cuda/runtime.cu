@@ -129,7 +129,7 @@ DeviceMemory::DeviceMemory(Bytes size) : size_(size) {
     cudaGetLastError();
     throw Error(ErrorKind::environment, ExitCode::does_not_fit, "E-MEM-ARENA", "device cuda",
                 "the arena takes " + to_text(size) + ", the device has " + to_text(free_memory()) + " left",
-                "memory that other processes leave free", {"a memory.budget of what is free"});
+                "memory that other processes leave free", {"a budget within the free memory"});
   }
   check(result, "the arena");
   data_ = static_cast<std::byte*>(memory);

@@ -33,7 +33,7 @@ void check_disk_folder(const DiskBudget& disk) {
   const std::filesystem::path& folder = disk.folder;
   const std::filesystem::path parent = folder.has_filename() ? folder.parent_path() : folder.parent_path().parent_path();
   if (!std::filesystem::is_directory(parent, ignored)) throw disk_folder_error(disk, "there is no folder " + parent.string());
-  if (::access(parent.c_str(), W_OK | X_OK) != 0) throw disk_folder_error(disk, parent.string() + " is not to be written");
+  if (::access(parent.c_str(), W_OK | X_OK) != 0) throw disk_folder_error(disk, parent.string() + " is not writable");
 }
 
 }  // namespace plimsoll

@@ -91,8 +91,8 @@ void MovingPiece::end() {
     piece_->checksum = sum_.low64();
     piece_->written = true;
   } else if (piece_->written && sum_.low64() != piece_->checksum) {
-    throw file_->corruption(
-        fmt::format("{} at byte {} of the page file are not what was written there", to_text(piece_->bytes), piece_->offset.n));
+    throw file_->corruption(fmt::format("{} at byte {} of the page file differ from the bytes written there",
+                                        to_text(piece_->bytes), piece_->offset.n));
   }
 }
 

@@ -29,7 +29,7 @@ int open_nameless(const std::filesystem::path& folder) {
 int open_file(const std::filesystem::path& folder, Bytes size) {
   const int fd = open_nameless(folder);
   if (fd >= 0) return fd;
-  throw data_error("E-DISK-FOLDER", folder.string(), fmt::format("no file can be made there: {}", std::strerror(errno)),
+  throw data_error("E-DISK-FOLDER", folder.string(), fmt::format("the folder takes no file: {}", std::strerror(errno)),
                    "a folder that can be written", {elsewhere(size)});
 }
 
@@ -69,7 +69,7 @@ NamelessFile::NamelessFile(const std::filesystem::path& folder, Bytes size)
   throw data_error(
       "E-DISK-FULL", folder_,
       fmt::format("{} cannot be set aside there ({}); {} are free", to_text(size), std::strerror(error), to_text(left)),
-      "a disk with room for what the plan keeps there", {elsewhere(size)});
+      "a disk with room for the plan's values", {elsewhere(size)});
 }
 
 NamelessFile::~NamelessFile() { ::close(fd_); }
@@ -87,7 +87,7 @@ Error NamelessFile::failure(std::string message) const {
 
 Error NamelessFile::corruption(std::string message) const {
   return data_error("E-DISK-CORRUPT", folder_, std::move(message),
-                    "a disk that keeps what is written; the last checkpoint is intact", {continue_elsewhere()});
+                    "a disk that returns the written bytes; the last checkpoint is intact", {continue_elsewhere()});
 }
 
 }  // namespace plimsoll

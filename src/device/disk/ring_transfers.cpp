@@ -24,7 +24,7 @@ namespace plimsoll {
 namespace {
 
 Error no_ring(int error) {
-  return data_error("E-DISK-IO", "disk tier", fmt::format("the kernel gives no io_uring: {}", std::strerror(error)),
+  return data_error("E-DISK-IO", "disk tier", fmt::format("the kernel refuses io_uring: {}", std::strerror(error)),
                     "a kernel and a container that allow it, as when the plan was made", {Change("plan.transfers", "threads")});
 }
 
@@ -270,7 +270,7 @@ std::unique_ptr<Transfers> make_ring_transfers(Transfers::Room) {
                    {Change("plan.transfers", "threads")});
 }
 
-std::string io_uring_refusal() { return "liburing was not there when Plimsoll was built"; }
+std::string io_uring_refusal() { return "Plimsoll was built without liburing"; }
 
 }  // namespace plimsoll
 

@@ -40,7 +40,7 @@ MovingPiece moving(const Transfers::Room& room, const Transfers::Request& reques
 }
 
 Error no_thread(const char* why) {
-  return data_error("E-DISK-IO", "disk tier", fmt::format("a thread of its transfers cannot start: {}", why),
+  return data_error("E-DISK-IO", "disk tier", fmt::format("a thread for transfers cannot start: {}", why),
                     "room for a few more threads within the limits of the user and the container", {"ulimit -a"});
 }
 

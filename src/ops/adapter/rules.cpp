@@ -31,7 +31,7 @@ std::vector<ValueType> infer_magnitude_backward(const Attributes& any, TypeSpan 
   require_computable(inputs[0], "magnitude_backward");
   require(inputs[0].shape == inputs[1].shape, "magnitude_backward", "dy is " + to_text(inputs[0]), to_text(inputs[1]));
   for (std::size_t i = 2; i < inputs.size(); ++i)
-    require_type(inputs[i], row, "magnitude_backward", "what has a number a column");
+    require_type(inputs[i], row, "magnitude_backward", "an operand with one number for each column");
   return {row};
 }
 

@@ -35,7 +35,7 @@ std::vector<ValueType> infer(const Attributes& any, TypeSpan inputs) {
   require(inputs[0].dtype == DType::i32 && tokens.rank() == 2, "embedding", "tokens are " + to_text(inputs[0]),
           "pass i32(batch, tokens)");
   if (!attributes.blocks) require_numbers(inputs[1], "the table");
-  require(!attributes.blocks || count == 2, "embedding", "the table is in blocks", "no positions beside it");
+  require(!attributes.blocks || count == 2, "embedding", "the table is in blocks", "no learned positions");
   const std::int64_t padding = attributes.padding;
   require(padding < table[0], "embedding", fmt::format("the padding is row {} of {}", padding, table[0]), "a row of the table");
   if (count > 2) require_positions(inputs[2], count == 3 ? tokens[1] : 1, table.last());

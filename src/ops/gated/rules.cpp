@@ -20,7 +20,7 @@ std::vector<ValueType> infer(const Attributes& any, TypeSpan inputs) {
 
 std::vector<ValueType> infer_backward(const Attributes& any, TypeSpan inputs) {
   const auto& made = any.as<GatedBackwardAttributes>();
-  require(made.gate || made.up, "gated_backward", "it makes no gradient", "that of the gate or of the other factor");
+  require(made.gate || made.up, "gated_backward", "no gradient is requested", "that of the gate or of the other factor");
   const ValueType type = one_type(inputs, 3, "gated_backward");
   return std::vector<ValueType>(made.gate && made.up ? 2 : 1, type);
 }

@@ -61,6 +61,7 @@ Cost cost_of_backward(const Attributes& any, TypeSpan inputs, TypeSpan outputs) 
 }
 
 void gradient(GradientContext& context) {
+  require_root(context);
   LossAttributes attributes = context.node().attributes.as<LossAttributes>();
   attributes.h = context.wants(0);
   attributes.w = context.wants(1);

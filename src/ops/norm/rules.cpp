@@ -65,7 +65,8 @@ void gradient(GradientContext& context) {
 std::vector<ValueType> infer_backward(const Attributes& any, TypeSpan inputs) {
   const auto& a = any.as<LayerNormBackwardAttributes>();
   constexpr const char* kWhere = "layer_norm_backward";
-  require(a.x || a.gamma, kWhere, "it makes no gradient of x or gamma", "one of them; that of beta alone is a sum of rows");
+  require(a.x || a.gamma, kWhere, "neither the gradient of x nor that of gamma is requested",
+          "one of them; that of beta alone is a sum of rows");
   const auto sums = static_cast<std::size_t>(a.sums());
   require_inputs(inputs, a.accumulate ? 5 + sums : 5, kWhere);
   require_dtype(inputs, DType::f32, kWhere);

@@ -29,7 +29,7 @@ Cost cost(const Attributes&, TypeSpan inputs, TypeSpan outputs) {
 const OpDef kScore{.name = "score",
                    .infer = infer,
                    .cost = cost,
-                   .not_differentiable = "it hands out logits; the loss of a training makes its own",
+                   .not_differentiable = "its results are logits; the loss of a training computes its own",
                    .ranges = ranges_of_table<ScoreAttributes>,
                    .reads_stored = reads_table<&kScore, ScoreAttributes>,
                    .costly = true};

@@ -20,7 +20,7 @@ void gradient(GradientContext& context) {
   require_root(context);
   if (context.wants(1)) {
     throw config_error("E-GRADIENT", context.node().line, "the target of squared_error has no gradient",
-                       "a target that no parameter stands behind");
+                       "a target that depends on no parameter");
   }
   context.contribute_if_wanted(0, kSquaredErrorBackward, NoAttributes{}, {context.input(0), context.input(1), context.input(2)});
 }

@@ -7,7 +7,7 @@
 namespace plimsoll::ops {
 namespace {
 
-constexpr std::string_view kStatistics = "what it makes is a statistic, which no gradient flows into";
+constexpr std::string_view kStatistics = "its result is a statistic, which has no gradient";
 
 ValueType sums_of(const ValueType& row) { return {DType::f64, Shape{row.shape.last() + 1}}; }
 

@@ -40,7 +40,7 @@ Cost cost_of_few(const Attributes&, TypeSpan inputs, TypeSpan outputs) {
 // States are all fp32, all bf16 or all coded. The parameter and its gradient are each fp32 or bf16.
 template <class A>
 std::vector<ValueType> infer_update(const Attributes& any, TypeSpan inputs) {
-  constexpr const char *kWhere = "an update", *kElements = "what has an element for each of the parameter's";
+  constexpr const char *kWhere = "an update", *kElements = "an operand of the parameter's shape";
   const UpdateOperands at = any.as<A>().operands();
   require_inputs(inputs, at.inputs(), kWhere);
   const Shape& shape = inputs[at.parameter()].shape;

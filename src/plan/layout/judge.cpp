@@ -16,7 +16,7 @@ void judge_one(const Problem& problem, const Solution& solution, std::size_t i, 
   const std::int64_t offset = solution.offsets[i];
   if (offset < 0) violations.push_back(fmt::format("buffer {} lies at the negative offset {}", i, offset));
   if (offset % problem.alignment != 0) {
-    violations.push_back(fmt::format("buffer {} lies at {}, which is no multiple of {}", i, offset, problem.alignment));
+    violations.push_back(fmt::format("buffer {} lies at {}, which is not a multiple of {}", i, offset, problem.alignment));
   }
   if (buffer.fixed_offset >= 0 && offset != buffer.fixed_offset) {
     violations.push_back(fmt::format("buffer {} is pinned to {} but lies at {}", i, buffer.fixed_offset, offset));

@@ -80,7 +80,7 @@ class Rewrite {
         segments_(segments_of(result_, units, narrow)),
         present_(result_.values.size()),
         replicas_(static_cast<std::size_t>(group - 1), PerValue<ValueId>(result_.values.size())) {
-    ensure(keeps_order(result_, segments_), "grouping", "an accumulator is added to in several segments");
+    ensure(keeps_order(result_, segments_), "grouping", "several segments add to one accumulator");
   }
 
   Graph run() {
@@ -160,10 +160,10 @@ bool may_group(const Graph& graph, const std::vector<Unit>& units) {
 std::string why_not_grouped(const Graph& graph, const std::vector<Unit>& units, std::int64_t group) {
   if (group == 1) return {};
   if (block_count(units) == 0) return "the model has no repeated blocks";
-  if (!may_group(graph, units)) return "a gradient of this model adds up in several of its blocks, in an order that would change";
+  if (!may_group(graph, units)) return "several blocks of this model add to one gradient, and a group would change their order";
   const auto nodes = static_cast<std::int64_t>(graph.section_order(Section::micro).size());
   if (group > kMostGroup || group * nodes > kMostGroupedNodes) {
-    return fmt::format("{} times the {} nodes of a micro-step are too many", group, nodes);
+    return fmt::format("{} micro-batches of {} nodes each are too many for a group", group, nodes);
   }
   return {};
 }

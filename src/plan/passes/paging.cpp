@@ -238,10 +238,10 @@ class PagingPass {
     const std::vector<std::size_t> ranged = ranges_of(result_, node).inputs;
     for (const StreamedInput& streamed : streamed_inputs(result_, node)) {
       ensure(std::find(ranged.begin(), ranged.end(), streamed.input) != ranged.end(), "paging",
-             "an op reads whole what rests on another tier");
+             "an op reads a whole value that rests on another tier");
       const ValueType& type = result_.values[node.inputs[streamed.input]].type;
       ensure(type.shape == result_.values[node.inputs[ranged.front()]].type.shape, "paging",
-             "what is streamed is not of one shape");
+             "the streamed inputs differ in shape");
     }
   }
 

@@ -144,7 +144,7 @@ std::vector<NodeReplay> nodes_of(const GraphProblem& graph, const std::vector<Re
   std::vector<NodeReplay> nodes;
   for (const auto& [op, before] : replays) {
     if (graph.follows[at(op)] != 0) continue;
-    ensure(graph.nodes[at(before)].valid(), "replays", "what runs again stands before no node");
+    ensure(graph.nodes[at(before)].valid(), "replays", "a replay precedes no node");
     nodes.push_back({graph.nodes[at(op)], graph.nodes[at(before)]});
   }
   return nodes;

@@ -9,7 +9,7 @@ namespace plimsoll::regions {
 ProblemChain::ProblemChain(const replays::Problem& problem, const EdgeLimits& limits)
     : problem_(problem), regions_(find_regions(problem)) {
   std::vector<std::int64_t> live;
-  ensure(replays::evaluate(problem, {}, &live).has_value(), "regions", "an order that does not run");
+  ensure(replays::evaluate(problem, {}, &live).has_value(), "regions", "an order of ops that cannot run");
   for (std::size_t i = 0; i < live.size(); ++i) {
     if (regions_.of[i] == kOutside) outside_ = std::max(outside_, live[i]);
     if (regions_.of[i] == kBetween) between_ = std::max(between_, live[i]);

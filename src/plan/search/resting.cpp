@@ -144,7 +144,7 @@ Bytes Resting::room_of_host() const {
   const Bytes process = items + part + steps_of_host();
   if (budget >= process) return budget - process;
   throw config_error("E-HOST-SIZE", "memory.host_memory",
-                     fmt::format("the process on the host takes {} in addition to the values that rest there, its budget is {}",
+                     fmt::format("the process on the host takes {} without the values that rest there; its budget is {}",
                                  to_text(process), to_text(budget)),
                      "a budget that holds it", {Change("memory.host_memory", process.n)});
 }

@@ -56,10 +56,10 @@ std::vector<std::int64_t> micro_batches(const PlanRequest& request) {
   const bool divides = request.effective_batch % request.micro_batch.value_or(1) == 0;
   if (request.floor_only && sizes.size() > 1) sizes.resize(1);
   if (sizes.empty() && request.group && divides) {
-    throw config_error(
-        "E-BATCH-3", "plan.group",
-        fmt::format("{} does not divide the number of micro-batches in a window of {}", *request.group, request.effective_batch),
-        "a divisor of it", {Change("plan.group", "auto")});
+    throw config_error("E-BATCH-3", "plan.group",
+                       fmt::format("{} does not divide the number of micro-batches of a window of {} samples", *request.group,
+                                   request.effective_batch),
+                       "a divisor of it", {Change("plan.group", "auto")});
   }
   if (sizes.empty()) {
     throw config_error(
@@ -200,9 +200,10 @@ void PlanSpace::State::climb() {
     all.insert(all.end(), some.begin(), some.end());
   }
   if (all.empty()) {
-    throw config_error("E-PLAN-ACTIVATIONS", "plan.activations", "no input of a block can rest on another tier here",
-                       "a further tier with room for them and for optimizer state, and blocks that may recompute the rest",
-                       {Change("plan.activations", "auto")});
+    throw config_error(
+        "E-PLAN-ACTIVATIONS", "plan.activations", "no input of a block can rest on another tier here",
+        "another tier with room for the inputs and the optimizer state, and blocks that may recompute the other values",
+        {Change("plan.activations", "auto")});
   }
   const auto unknown = [&](const Candidate& each) { return !each.simulated && !batches[each.batch].exact_seconds(each); };
   for (std::size_t left = most_simulated;;) {
@@ -335,7 +336,7 @@ Bytes PlanSpace::ceiling() {
   for (std::size_t i = 0; !state_->ceiling && i < state_->ladder.size(); ++i) {
     if (state_->agrees(i)) state_->ceiling = state_->needs(i);
   }
-  ensure(state_->ceiling.has_value(), "planner", "the simulator refuses every rung");
+  ensure(state_->ceiling.has_value(), "planner", "the simulator confirms no rung");
   return *state_->ceiling;
 }
 

@@ -142,7 +142,7 @@ TEST(GroupingPass, TellsWhyNot) {
   EXPECT_EQ(why_not_grouped(blocks.graph(), {}, 2), "the model has no repeated blocks");
   const std::size_t nodes = blocks.graph().section_order(Section::micro).size();
   EXPECT_EQ(why_not_grouped(blocks.graph(), blocks.units, kMostGroup + 1),
-            fmt::format("{} times the {} nodes of a micro-step are too many", kMostGroup + 1, nodes));
+            fmt::format("{} micro-batches of {} nodes each are too many for a group", kMostGroup + 1, nodes));
 }
 
 // Two blocks that share a matrix would add to its gradient in another order.
@@ -157,7 +157,7 @@ TEST(GroupingPass, RefusesAnAccumulatorOfSeveralSegments) {
   EXPECT_TRUE(may_group(blocks.graph(), blocks.units));
   EXPECT_FALSE(may_group(graph, blocks.units));
   EXPECT_EQ(why_not_grouped(graph, blocks.units, 2),
-            "a gradient of this model adds up in several of its blocks, in an order that would change");
+            "a gradient of this model adds up in several of its blocks, would change their order");
   EXPECT_ERROR(apply_grouping(graph, blocks.units, 2, false), "E-INTERNAL", "added to in several segments");
 }
 
