@@ -14,7 +14,6 @@
 #include "adapters/modules.h"
 #include "adapters/peft_folder.h"
 #include "base/error.h"
-#include "base/shell.h"
 #include "graph/builder.h"
 #include "models/family.h"
 #include "ops/adapter/adapter.h"

@@ -10,7 +10,6 @@
 
 #include "adapters/adapter.h"
 #include "base/error.h"
-#include "base/shell.h"
 #include "formats/bounded_json.h"
 #include "formats/file.h"
 #include "formats/new_folder.h"

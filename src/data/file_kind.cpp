@@ -1,7 +1,6 @@
 #include "data/file_kind.h"
 
 #include <algorithm>
-#include <array>
 #include <cctype>
 #include <cstddef>
 #include <cstring>

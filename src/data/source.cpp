@@ -4,10 +4,8 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <array>
 #include <optional>
 #include <span>
-#include <system_error>
 #include <utility>
 #include <vector>
 

@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/shell.h"
 #include "formats/file.h"
 #include "formats/weight_index.h"
 #include "formats/weights_folder.h"

@@ -15,7 +15,6 @@
 #include "adapters/peft_folder.h"
 #include "base/error.h"
 #include "base/hash.h"
-#include "base/shell.h"
 #include "formats/bounded_json.h"
 #include "formats/file.h"
 #include "ops/adapter/kernels.h"

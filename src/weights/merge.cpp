@@ -27,7 +27,6 @@
 #include "formats/file.h"
 #include "formats/finite.h"
 #include "formats/gguf/gguf_tokenizer.h"
-#include "formats/weight_index.h"
 #include "models/family.h"
 #include "models/gguf.h"
 #include "ops/adapter/kernels.h"

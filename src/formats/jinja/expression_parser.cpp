@@ -1,7 +1,5 @@
 #include "formats/jinja/expression_parser.h"
 
-#include <fmt/core.h>
-
 #include <algorithm>
 #include <iterator>
 #include <utility>

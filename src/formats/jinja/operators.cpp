@@ -7,7 +7,6 @@
 #include <cstdio>
 #include <optional>
 
-#include "base/visit.h"
 #include "formats/jinja/evaluator.h"
 #include "formats/jinja/text_functions.h"
 #include "formats/jinja/unicode.h"

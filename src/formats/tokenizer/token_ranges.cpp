@@ -1,6 +1,5 @@
 #include "formats/tokenizer/token_ranges.h"
 
-#include <fmt/core.h>
 #include <utf8proc.h>
 
 #include <algorithm>
