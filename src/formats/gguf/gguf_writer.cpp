@@ -19,7 +19,7 @@ namespace {
 constexpr std::int64_t kTensorAlignment = 32;
 constexpr std::uint32_t kVersion = 3;
 
-// False where the format cannot hold a number.
+// False if the format cannot hold a number.
 bool encode(const GgufStorage& storage, std::span<const float> numbers, std::vector<std::byte>& out) {
   out.resize(static_cast<std::size_t>(stored_bytes(storage, Shape{std::ssize(numbers)}).n));
   if (storage.dtype) {

@@ -27,7 +27,7 @@ std::optional<double> real(const Value& value) {
   return number != nullptr ? std::optional(*number) : std::nullopt;
 }
 
-// Nothing where the result has more than 64 bits.
+// Absent if the result exceeds 64 bits.
 std::optional<std::int64_t> whole_result(BinaryKind kind, std::int64_t a, std::int64_t b) {
   std::int64_t result = 0;
   switch (kind) {
@@ -195,7 +195,7 @@ bool Evaluator::contains(const Value& container, const Value& item) {
 
 namespace {
 
-// Methods that would change the value.
+// True for methods that would change the value.
 bool changes(const Value& value, std::string_view name) {
   constexpr std::string_view kDict[] = {"clear", "pop", "popitem", "setdefault", "update"};
   constexpr std::string_view kList[] = {"append", "clear", "pop", "reverse", "insert", "sort", "extend", "remove"};
@@ -224,7 +224,7 @@ std::string object_name(const Value& value) { return value.is_none() ? "None" : 
 
 }  // namespace
 
-// The part that a name means, but for the keys of a dict.
+// The part of a value with a name, except for the keys of a dict.
 std::optional<Value> Evaluator::named_part(const Value& object, const std::string& name) const {
   if (changes(object, name)) return undefined(fmt::format("access to '{}' of a {} is unsafe", name, object.type()));
   if (const NamedMethod* known = method_of(object, name)) return std::make_shared<const Callable>(Method{object, known});

@@ -25,7 +25,7 @@ class Parser : ExpressionParser {
   }
 
  private:
-  // Up to a tag of these names, which is then at hand; with none, to the end of the template.
+  // Reads up to a tag with one of these names, which becomes the current token; without names, to the end of the template.
   Body body(std::initializer_list<std::string_view> ends) {
     const Levels level(*this);
     Body body;
@@ -55,7 +55,7 @@ class Parser : ExpressionParser {
     }
   }
 
-  // The body behind a tag that is read up to its end.
+  // The body after a tag whose end is next.
   Body inner(std::initializer_list<std::string_view> ends) {
     skip_symbol(":");
     need(TokenKind::block_end, "'%}'");
