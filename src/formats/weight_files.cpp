@@ -23,7 +23,7 @@ std::string convert_command(const fs::path& folder) {
       folder.string(), "NEW_FOLDER");
 }
 
-// The error of a folder without weights. It names the first file that lies there in their place.
+// The error of a folder without weights. It names the first file of another kind of weights.
 Error no_weights(const fs::path& folder) {
   std::error_code ignored;
   std::vector<std::string> names;
@@ -55,12 +55,13 @@ Error no_weights(const fs::path& folder) {
                     remedies);
 }
 
-// A link may lead to another file of the folder, or to where a hub's cache keeps files: snapshots/X/ and blobs/ lie side by side.
+// True for a link out of the folder. Links may lead to other files of the folder, or to the files of a hub's cache, where
+// snapshots/X/ and blobs/ have the same parent.
 bool leads_outside(const fs::path& folder, const fs::path& file) {
   std::error_code error;
   if (!fs::is_symlink(file, error)) return false;
   const fs::path home = fs::canonical(folder, error), real = fs::canonical(file, error);
-  if (error) return false;  // it leads nowhere: that is told when it is opened
+  if (error) return false;  // opening it reports a link that leads nowhere
   return real.parent_path() != home && real.parent_path() != home.parent_path().parent_path() / "blobs";
 }
 
@@ -88,7 +89,7 @@ WeightFiles WeightFiles::of_gguf(GgufWeights weights) {
   return result;
 }
 
-// All shards and the index agree, tensor by tensor, in both directions.
+// Checks that all files and the index agree, tensor by tensor, in both directions.
 void WeightFiles::read_index(const fs::path& folder) {
   WeightIndex index = read_weight_index(path_);
   for (const std::string& name : index.files) {
