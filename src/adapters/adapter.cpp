@@ -106,7 +106,8 @@ class Targets {
                        "linear layers; an embedding, a norm or the head is trained whole instead", trained_whole(id));
   }
 
-  // Proposes the names without the module's, which is saved whole instead. An expression has no names to leave out.
+  // Proposes the targets without this module, which is trained whole instead. Nothing for an expression, which has no names to
+  // leave out.
   Remedies trained_whole(ValueId id) const {
     if (settings_.targets.kind != ModuleSet::Kind::names) return {};
     std::vector<std::string> targets, saved = settings_.modules_to_save;
@@ -145,7 +146,7 @@ class Targets {
   std::set<std::string> found_;
 };
 
-// One name of a tied table is to be trained, but `absent` is not.
+// The error if only one name of a tied table is trained. `absent`: the other one.
 Error tied_error(const AdapterSettings& settings, const std::string& absent) {
   const std::string what = fmt::format("the head is the table of tokens, and {} alone is not to be trained", absent);
   if (!settings.init.empty()) {
