@@ -110,7 +110,7 @@ std::size_t DocumentEncoder::encode_piece(std::string_view text, bool last, std:
     }
     at += section->size + section->skip;
     if (last && at < text.size() && tokens.size() == tokens.capacity()) {
-      // Room by estimate, so that a long text moves its tokens once.
+      // Reserves room by estimate, so that the tokens of a long text move once.
       tokens.reserve(tokens.size() + tokens.size() / 16 + tokens.size() * ((text.size() - at) / at + 1));
     }
     encode_part(part, last && at == text.size() && section->skip == 0, tokens);

@@ -57,7 +57,7 @@ bool reads_tokens(const SourceRequest& request, const File& file) {
 // Judges a file by its first bytes, with "auto" by its name, too.
 void refuse_other_kinds(const SourceRequest& request, const File& file) {
   const bool given = request.format != "auto", tokens = reads_tokens(request, file);
-  const std::int64_t vocab = request.format == "u32" ? std::int64_t{1} << 32 : request.vocab;  // four bytes may hold any
+  const std::int64_t vocab = request.format == "u32" ? std::int64_t{1} << 32 : request.vocab;  // u32 has any token
   const std::optional<ForeignKind> foreign = foreign_kind(file, tokens, vocab, given ? KindBy::bytes : KindBy::all);
   if (!foreign) return;
   Remedies remedies{foreign->remedy, Remedy(Change("data.format", "bytes"), "which takes it as it is")};
@@ -161,7 +161,8 @@ void require_vocabulary(const SourceRequest& request) {
                      "a folder with tokenizer.json, with vocab.json and merges.txt, or with encoder.json and vocab.bpe");
 }
 
-// A vocabulary of bytes has tokens for any file; another encoding or packed bytes would be trained on as noise.
+// Refuses files that are hardly text. A vocabulary with all bytes encodes any file, and another encoding or packed bytes would be
+// trained on as noise.
 void refuse_other_text(const File& text, const Utf8Count& count) {
   constexpr std::int64_t kFew = 16, kShare = 200;
   if (count.invalid < kFew || count.invalid * kShare < count.bytes) return;
@@ -275,7 +276,7 @@ class Tokeniser {
     out.commit(counts);
   }
 
-  // The tokens from one of the two folders, or made now.
+  // The tokens of a text, from one of the two folders or made now.
   TokenCacheFile tokens_of(const File& text, const TextFacts& facts) {
     const std::string name = token_file_name(facts);
     const CacheFolders folders{request_.cache, request_.elsewhere};
@@ -296,7 +297,7 @@ class Tokeniser {
     return open_token_cache(File::open(folder / name, "E-DATA-MISSING"), tokenizer_->bytes_per_token());
   }
 
-  // The cache goes by content, so the text is read once in any case.
+  // Cache files are named by content, so the text is read once in any case.
   TextFacts facts_of(const File& text) {
     Hasher hasher;
     UnreadSearch search(text.path(), tokenizer_->unread());
