@@ -151,7 +151,7 @@ Error tied_error(const AdapterSettings& settings, const std::string& absent) {
   const std::string what = fmt::format("the head is the table of tokens, and {} alone is not to be trained", absent);
   if (!settings.init.empty()) {
     return data_error("E-ADAPTER-TIED", (settings.init / kAdapterConfig).string(), what,
-                      "a base whose head is a tensor of its own, which merging makes: the merged model computes the same",
+                      "a base with a separate head; merging makes one, and the merged model computes the same",
                       {merge_command(settings.init).remedy});
   }
   std::vector<std::string> saved = settings.modules_to_save;

@@ -197,7 +197,7 @@ std::filesystem::path output_file(const std::filesystem::path& named) {
     path = std::filesystem::canonical(named, error);
     if (error) {
       throw cannot_replace(
-          named, fmt::format("it is a link to {}, which is not there", std::filesystem::read_symlink(named, error).string()));
+          named, fmt::format("it is a link to {}, which is missing", std::filesystem::read_symlink(named, error).string()));
     }
   }
   if (const std::optional<std::string> what = other_than_file(path)) throw cannot_replace(named, *what);

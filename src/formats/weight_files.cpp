@@ -36,8 +36,8 @@ Error no_weights(const fs::path& folder) {
     return found == names.end() ? std::string() : *found;
   };
   if (std::ranges::find(names, kAdapterConfig) != names.end()) {
-    return data_error("E-ADAPTER-FOLDER", folder.string(), "it holds an adapter, and not the model that this is for",
-                      "the folder of a model; an adapter has options of its own",
+    return data_error("E-ADAPTER-FOLDER", folder.string(), "it holds an adapter, not a model",
+                      "the folder of a model; adapters have separate options",
                       {Change("command.adapter", folder.string()),
                        Remedy::of_changes({{"model.init", "BASE"}, {"adapter.init", folder.string()}})});
   }
@@ -48,7 +48,7 @@ Error no_weights(const fs::path& folder) {
   } else if (const std::string other = first({".bin", ".bin.index.json", ".pt", ".pth", ".h5", ".msgpack", ".gguf"});
              !other.empty()) {
     const bool gguf = other.ends_with(".gguf");
-    why += fmt::format(", but {}, which is not read{}", other, gguf ? " unless it is named itself" : "");
+    why += fmt::format(", but {}, which is not read{}", other, gguf ? " unless its own path is given" : "");
     remedies.push_back(gguf ? fmt::format("name {} in place of the folder", (folder / other).string()) : convert_command(folder));
   }
   return data_error("E-FORMAT-WEIGHTS", folder.string(), why, "weights in safetensors: one file, or several with their index",
@@ -93,7 +93,7 @@ WeightFiles WeightFiles::of_gguf(GgufWeights weights) {
 void WeightFiles::read_index(const fs::path& folder) {
   WeightIndex index = read_weight_index(path_);
   for (const std::string& name : index.files) {
-    if (!is_there(folder / name)) throw index_error(path_, fmt::format("it names {}, which is not there", name));
+    if (!is_there(folder / name)) throw index_error(path_, fmt::format("it names {}, which is missing", name));
     if (leads_outside(folder, folder / name)) {
       throw index_error(
           path_, fmt::format("it names {}, a link to {} outside of the folder", name, fs::canonical(folder / name).string()));

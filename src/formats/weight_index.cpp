@@ -53,8 +53,7 @@ class IndexEvents : public nlohmann::json_sax<Json> {
   }
   bool string(std::string& text) override {
     if (!in_map_ || depth_ != 2) return value("a text");
-    if (!is_plain_name(text))
-      return refuse(fmt::format("{} is in {}, which is no name of a file in this folder", shown(key_), shown(text)));
+    if (!is_plain_name(text)) return refuse(fmt::format("{} is in {}, which is not a plain file name", shown(key_), shown(text)));
     if (!text.ends_with(".safetensors"))
       return refuse(fmt::format("{} is in {}, which is no safetensors file", shown(key_), shown(text)));
     if (entries.size() == kMaxIndexTensors) return refuse(fmt::format("it names more than {} tensors", kMaxIndexTensors));

@@ -267,7 +267,7 @@ Parts byte_level_parts(const GgufFile& file) {
 Parts scored_parts(const GgufFile& file) {
   for (const char* key : {"tokenizer.ggml.precompiled_charsmap", "tokenizer.ggml.remove_extra_whitespaces"}) {
     if (!file.has(key) || (file.value(key)->type == GgufType::flag && file.flag(key) == false)) continue;
-    throw file.malformed(fmt::format("its tokenizer has the key {}, which is not computed", key), "no such key");
+    throw file.malformed(fmt::format("its tokenizer has the key {}, which is not supported", key), "no such key");
   }
   const bool prefix = file.flag("tokenizer.ggml.add_space_prefix").value_or(true);
   const OrderedJson mark = std::string(kSpaceMark);
@@ -349,7 +349,7 @@ OrderedJson gguf_generation_config(const GgufFile& file) {
 void write_tokenizer_json(const GgufFile& file, const std::filesystem::path& folder) {
   const auto kind = file.text("tokenizer.ggml.model");
   if (kind != kGgufByteLevel && kind != kGgufScored) {
-    throw file.malformed(kind ? fmt::format("its tokenizer is '{}', which is not computed", *kind) : "it has no tokenizer",
+    throw file.malformed(kind ? fmt::format("its tokenizer is '{}', which is not supported", *kind) : "it has no tokenizer",
                          "tokenizer.ggml.model gpt2 or llama");
   }
   const bool scored = kind == kGgufScored;

@@ -93,6 +93,7 @@ class TokenizerKeys {
     const Json more = read_json_if_there(folder_ / "added_tokens.json");
     for (const auto& [token, id] : more.items()) {
       if (!id.is_number_unsigned()) throw broken(fmt::format("the id of '{}' is {}", token, id.dump()), "a whole number");
+      if (id >= vocab_ || std::ranges::find(file_->added, token, &AddedTokenEntry::content) != file_->added.end()) continue;
       file_->added.push_back({.content = token, .id = id.get<Token>()});
     }
   }
@@ -173,7 +174,7 @@ class TokenizerKeys {
       } else if (kind_of(step) == "Replace" && pattern == Json(" ") && step.value("content", "") == kSpaceMark) {
         marks = true;
       } else {
-        throw refuse(fmt::format("a normalizer is {}", step.dump().substr(0, 200)), "what SentencePiece does with spaces");
+        throw refuse(fmt::format("a normalizer is {}", step.dump().substr(0, 200)), "the treatment of spaces in SentencePiece");
       }
     }
     for (const Json& step : steps_of(part("pre_tokenizer"), "pretokenizers")) {

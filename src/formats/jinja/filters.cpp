@@ -307,7 +307,7 @@ Value indented(BuiltIn call) {
 }
 
 Value formatted(BuiltIn call) {
-  if (!call.arguments.named.empty()) call.evaluator.fail("%(name)s is not computed");
+  if (!call.arguments.named.empty()) call.evaluator.fail("%(name)s is not supported");
   const Value values = call.evaluator.made(make_list(std::move(call.arguments.positional), ListKind::tuple));
   return call.evaluator.made(call.evaluator.percent(call.text(), values));
 }

@@ -334,7 +334,7 @@ constexpr NamedMethod kDictMethods[] = {{"copy", copy},
 Value seek(BuiltIn call) {
   const std::vector<Value>& items = call.input.list()->items;
   const Parameters given = call.take({"value"});
-  const auto is_sought = [&](const Value& each) { return equal(each, given.need(0)); };
+  const auto is_sought = [&, &sought = given.need(0)](const Value& each) { return equal(each, sought); };
   call.evaluator.charge(call.input.weight());
   if (call.name == "count") return std::ranges::count_if(items, is_sought);
   const auto found = std::ranges::find_if(items, is_sought);

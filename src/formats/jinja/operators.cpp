@@ -79,7 +79,7 @@ bool divides(BinaryKind kind) {
 Value Evaluator::binary(BinaryKind kind, const Value& left, const Value& right) {
   for (const Value* side : {&left, &right}) {
     if (side->is_undefined()) refuse(*side, symbol(kind));
-    if (side->get<BigInteger>()) fail("a number has more than 64 bits: it is shown, not computed with");
+    if (side->get<BigInteger>()) fail("a number has more than 64 bits and can only be shown");
   }
   if (const auto a = real(left), b = real(right); a && b) {
     if (divides(kind) && *b == 0) fail("division by zero");
@@ -357,12 +357,12 @@ Text Evaluator::percent(const Text& format, const Value& arguments) {
       continue;
     }
     const std::string flags = bytes.substr(at + 1, kind_at - at - 1);
-    if (kind == '(') fail("%(name)s is not computed");
+    if (kind == '(') fail("%(name)s is not supported");
     if (used >= values.size()) fail("not enough arguments for format string");
     const Value& value = values[used++];
     charge_memory(value.weight());
     if (kind == 's' || kind == 'r') {
-      if (!flags.empty()) fail(fmt::format("the format %{}{} is not computed", flags.substr(0, 40), kind));
+      if (!flags.empty()) fail(fmt::format("the format %{}{} is not supported", flags.substr(0, 40), kind));
       out.append(kind == 's' ? text_of(value) : repr_of(value));
       continue;
     }

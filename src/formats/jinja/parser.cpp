@@ -90,7 +90,7 @@ class Parser : ExpressionParser {
     }
     --at_;
     for (const std::string_view known : {"extends", "include", "import", "from", "block", "autoescape"}) {
-      if (tag == known) fail(fmt::format("'{}' is not computed", tag), "a template that stands by itself");
+      if (tag == known) fail(fmt::format("'{}' is not supported", tag), "a template without other files");
     }
     fail(fmt::format("'{}' is no tag that is open or known", tag));
   }
@@ -113,7 +113,7 @@ class Parser : ExpressionParser {
     need_name("in");
     loop.items = tuple(false);
     if (skip_name("if")) loop.only = expression();
-    if (at_name("recursive")) fail("recursive loops are not computed");
+    if (at_name("recursive")) fail("recursive loops are not supported");
     ++loops_;
     loop.body = inner({"endfor", "else"});
     --loops_;

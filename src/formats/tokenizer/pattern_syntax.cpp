@@ -61,7 +61,7 @@ class Translator {
   static constexpr std::size_t kNone = static_cast<std::size_t>(-1);
 
   [[noreturn]] void refuse(std::string_view what) const {
-    throw tokenizer_error(where_, fmt::format("its pattern uses {} at byte {}, which is not computed", what, at_));
+    throw tokenizer_error(where_, fmt::format("its pattern uses {} at byte {}, which is not supported", what, at_));
   }
   char peek(std::size_t ahead = 0) const { return at_ + ahead < in_.size() ? in_[at_ + ahead] : '\0'; }
   bool follows(std::string_view text) const { return in_.substr(at_).starts_with(text); }

@@ -155,8 +155,8 @@ void check(const Model& model, const std::string& where) {
     const char* name = model.type == 1 ? "Unigram" : model.type == 3 ? "of words" : "of characters";
     throw tokenizer_error(where, fmt::format("it is a model of SentencePiece that is {}; BPE is computed", name));
   }
-  if (model.has_table) throw tokenizer_error(where, "it normalises text by a table of its own, which is not computed");
-  if (model.suffix || !model.escapes) throw tokenizer_error(where, "it writes spaces in a way that is not computed");
+  if (model.has_table) throw tokenizer_error(where, "its table for normalising text is not supported");
+  if (model.suffix || !model.escapes) throw tokenizer_error(where, "its way to write spaces is not supported");
 }
 
 Json read_json(const fs::path& path) {

@@ -245,7 +245,7 @@ void Tokenizer::encode_into(std::string_view text, TextPart part, std::vector<To
   }
   if (const std::size_t valid = utf8_valid_prefix(text); valid != text.size()) {
     throw data_error("E-DATA-TEXT", "text", fmt::format("byte {} is not UTF-8", valid), "text in UTF-8",
-                     {"iconv -f LATIN1 -t UTF-8 FILE > text.txt  # where it is Latin-1"});
+                     {"iconv -f LATIN1 -t UTF-8 FILE > text.txt  # if it is Latin-1"});
   }
   refuse_unread(text, unread(), "text");
   for (const CutPart& raw : state.added.cut(text, false, trace != nullptr ? trace->ordinary : std::span<const ByteRange>())) {

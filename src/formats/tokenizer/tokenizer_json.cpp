@@ -98,7 +98,7 @@ class PartEvents : public Events {
   void begin(Json::value_t kind) override {
     if (depth() == 0 && kind != Json::value_t::object) refuse("it is no object");
     if (depth() == 2 && at_model(2, "vocab")) {
-      if (kind != Json::value_t::object) refuse("its model is a Unigram, which is not computed");
+      if (kind != Json::value_t::object) refuse("its model is a Unigram, which is not supported");
       if (std::exchange(has_tokens, true)) refuse("it has model.vocab twice");
       return;
     }
@@ -291,7 +291,7 @@ TokenizerFile read_tokenizer_json(const std::filesystem::path& path) {
       model.is_object() && model.contains("type") && model["type"].is_string() ? model["type"].get<std::string>() : "";
   if (type != "BPE" && type != "WordPiece") {
     throw tokenizer_error(result.where, type.empty() ? "its model has no type"
-                                                     : fmt::format("its model is {}, which is not computed", Json(type).dump()));
+                                                     : fmt::format("its model is {}, which is not supported", Json(type).dump()));
   }
   if (!parts.has_tokens || (type == "BPE" && !parts.has_merges))
     throw tokenizer_error(result.where, "its model lacks vocab or merges");
@@ -303,7 +303,7 @@ TokenizerFile read_tokenizer_json(const std::filesystem::path& path) {
     for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"}) {
       const Json mark = model.value(key, Json());
       if (mark.is_null() || mark == Json("")) continue;
-      throw tokenizer_error(result.where, fmt::format("its {} is {}, which is not computed", key, mark.dump()));
+      throw tokenizer_error(result.where, fmt::format("its {} is {}, which is not supported", key, mark.dump()));
     }
     MergeEvents merges(result);
     parse(file, nullptr, merges);

@@ -166,7 +166,7 @@ std::vector<std::string> added_by_tokenizer(const fs::path& path, const TokenTab
   for (const AddedTokenEntry& token : file.added) added.push_back(token.content);
   for (Token id = 0; id < file.tokens.size(); ++id) {
     if (!file.tokens.has(id) || tokens.find(file.tokens.text(id)) == id) continue;
-    throw refused(path, fmt::format("it has token {} as {}, which vocab.json has not", shown(file.tokens.text(id)), id));
+    throw refused(path, fmt::format("it has token {} as {}, and vocab.json does not", shown(file.tokens.text(id)), id));
   }
   for (std::size_t rank = 0; rank < file.merges.size(); ++rank) {
     const auto [left, right, result] = file.merges.all()[rank];

@@ -116,7 +116,7 @@ void check_mixture(const GgufModelKeys& keys, bool yarn) {
   const std::string key = keys.prefix() + "rope.scaling.yarn_ext_factor";
   const double usual = yarn ? 1 : 0, value = keys.file().number(key).value_or(usual);
   if (value < 0 || value == usual) return;
-  throw keys.file().malformed(fmt::format("{} is {}, which is not computed", key, value),
+  throw keys.file().malformed(fmt::format("{} is {}, which is not supported", key, value),
                               fmt::format("{}, or no such key", usual));
 }
 
@@ -133,7 +133,7 @@ std::optional<double> rope_factor(const GgufModelKeys& keys) {
 OrderedJson rope_scaling(const GgufModelKeys& keys, double theta, std::int64_t head_size, std::int64_t context) {
   const std::string type = keys.text("rope.scaling.type").value_or("linear");
   if (type != "none" && type != "linear" && type != "yarn") {
-    throw keys.file().malformed(fmt::format("{}rope.scaling.type is '{}', which is not computed", keys.prefix(), type),
+    throw keys.file().malformed(fmt::format("{}rope.scaling.type is '{}', which is not supported", keys.prefix(), type),
                                 "none, linear or yarn");
   }
   const std::optional<double> factor = rope_factor(keys);
@@ -230,12 +230,12 @@ void decoder_gguf_config(const DecoderKind& kind, const GgufModelKeys& keys, Ord
   for (const char* name : {"attention.value_length", "rope.dimension_count"}) {
     const std::int64_t size = keys.size(name).value_or(head_size);
     if (size == head_size) continue;
-    throw file.malformed(fmt::format("{}{} is {}, which is not computed", keys.prefix(), name, size),
+    throw file.malformed(fmt::format("{}{} is {}, which is not supported", keys.prefix(), name, size),
                          fmt::format("{}, the size of a head", head_size));
   }
   const std::int64_t window = keys.size("attention.sliding_window").value_or(0);
   if (window > 0 && !kind.gguf.window) {
-    throw file.malformed(fmt::format("{}attention.sliding_window is {}, which is not computed", keys.prefix(), window),
+    throw file.malformed(fmt::format("{}attention.sliding_window is {}, which is not supported", keys.prefix(), window),
                          "no such key");
   }
   // A file of a Llama with a window becomes a Mistral, because Llama has none in transformers.
