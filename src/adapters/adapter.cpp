@@ -14,7 +14,6 @@
 #include "adapters/modules.h"
 #include "adapters/peft_folder.h"
 #include "base/error.h"
-#include "base/shell.h"
 #include "graph/builder.h"
 #include "models/family.h"
 #include "ops/adapter/adapter.h"
@@ -107,7 +106,8 @@ class Targets {
                        "linear layers; an embedding, a norm or the head is trained whole instead", trained_whole(id));
   }
 
-  // Proposes the names without the module's, which is saved whole instead. An expression has no names to leave out.
+  // Proposes the targets without this module, which is trained whole instead. Nothing for an expression, which has no names to
+  // leave out.
   Remedies trained_whole(ValueId id) const {
     if (settings_.targets.kind != ModuleSet::Kind::names) return {};
     std::vector<std::string> targets, saved = settings_.modules_to_save;
@@ -146,12 +146,12 @@ class Targets {
   std::set<std::string> found_;
 };
 
-// One name of a tied table is to be trained, but `absent` is not.
+// The error if only one name of a tied table is trained. `absent`: the other one.
 Error tied_error(const AdapterSettings& settings, const std::string& absent) {
   const std::string what = fmt::format("the head is the table of tokens, and {} alone is not to be trained", absent);
   if (!settings.init.empty()) {
     return data_error("E-ADAPTER-TIED", (settings.init / kAdapterConfig).string(), what,
-                      "a base whose head is a tensor of its own, which merging makes: the merged model computes the same",
+                      "a base with a separate head; merging makes one, and the merged model computes the same",
                       {merge_command(settings.init).remedy});
   }
   std::vector<std::string> saved = settings.modules_to_save;

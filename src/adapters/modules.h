@@ -12,7 +12,7 @@
 
 namespace plimsoll {
 
-// The matcher steps left to all matches that share them.
+// The remaining matcher steps of all matches that share this object.
 struct MatchWork {
   std::int64_t left = std::int64_t{1} << 30;
 };

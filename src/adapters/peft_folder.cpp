@@ -10,7 +10,6 @@
 
 #include "adapters/adapter.h"
 #include "base/error.h"
-#include "base/shell.h"
 #include "formats/bounded_json.h"
 #include "formats/file.h"
 #include "formats/new_folder.h"
@@ -100,7 +99,7 @@ class Reader {
       const bool known = std::ranges::find(known_, key) != known_.end() || std::ranges::find(kIgnored, key) != kIgnored.end();
       const bool nothing =
           value.is_null() || value == json(false) || (value.is_structured() && value.empty()) || value == json("");
-      if (!known && !nothing) refuse(key, value, "nothing: this is not computed here");
+      if (!known && !nothing) refuse(key, value, "no value: it is not supported");
     }
   }
 
@@ -175,7 +174,7 @@ PeftAdapter read_peft_folder(const fs::path& folder) {
   settings.targets = targets_of(reader);
   const json& excluded = reader.get("exclude_modules");
   if (excluded.is_string() && !excluded.get<std::string>().empty()) {
-    reader.refuse("exclude_modules", excluded, "a list of names: an expression is not computed here");
+    reader.refuse("exclude_modules", excluded, "a list of names: expressions are not supported");
   }
   if (!excluded.is_string()) settings.excluded = reader.names("exclude_modules");
   settings.rank_pattern = reader.patterns("rank_pattern", kMostRank);

@@ -24,7 +24,7 @@ struct ModuleSet {
   friend bool operator==(const ModuleSet&, const ModuleSet&) = default;
 };
 
-// The number of modules whose last name parts match a regular expression.
+// A number (rank or alpha) for the modules whose last name parts match a regular expression.
 struct PatternNumber {
   std::string pattern;
   double number = 0;

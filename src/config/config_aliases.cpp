@@ -149,7 +149,7 @@ void set_base_format(Config& c, const Setting& s) {
 void set_held_out(Config& c, const Setting& s) {
   Setting share = s;
   const double value = number(s, 0, 1e9);
-  if (value >= 1) throw foreign_value(s, "a share below 1, or data.validation = a file with samples of its own");
+  if (value >= 1) throw foreign_value(s, "a share below 1, or data.validation = a file with separate samples");
   share.value = value > 0 ? fmt::format("{:g}%", 100 * value) : std::string();
   share.text = std::get<std::string>(share.value);
   if (value > 0) config_key("data.validation").set(c, share);

@@ -1,4 +1,4 @@
-// The folders for files that are made from the data: a cache, and a second folder for the case that the cache is not writable.
+// The folders for files made from the data: a cache, and a second folder in case the cache is not writable.
 #pragma once
 
 #include <filesystem>

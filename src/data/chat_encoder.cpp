@@ -34,8 +34,8 @@ Value trusted(const Value& value) {
 const std::string& role_of(const Value& message) { return message.dict()->find("role")->text()->bytes(); }
 bool is_assistant(const Value& message) { return role_of(message) == "assistant"; }
 
-// A message as transformers hands it to a template: reasoning under all of its names. The role, from which templates build their
-// own tokens, and the assistant's texts count as the template's.
+// A message in the form that transformers gives to a template: the reasoning stands under all of its names. The role, from which
+// templates build their own tokens, and the assistant's texts count as the template's.
 Value seen(const Value& message) {
   const Value* reasoning = nullptr;
   for (const char* name : {"reasoning_content", "thinking", "reasoning"}) {
@@ -167,14 +167,15 @@ EncodedSample ChatEncoder::encode_chat(const ChatSample& sample) {
   return result;
 }
 
-// A token is trained if it reaches into a span. Tokens and spans come in the order of the text; the tokens' ranges are not kept.
+// A token is trained if it reaches into a span. Tokens and spans come in the order of the text. The ranges of tokens are not
+// kept.
 void ChatEncoder::add_tokens(const Text& text, const std::vector<Span>& spans, EncodedSample& result) {
   std::vector<EncodedTurn> turns;
   for (const Span& span : spans) turns.push_back({span.message, 0, 0});
-  std::size_t next = 0;  // no token to come reaches into the spans before it
+  std::size_t next = 0;  // the first span into which a later token may reach
   tokenizer_.encode_traced(text.bytes(), text.data(), [&](std::span<const Token> tokens, std::span<const ByteRange> ranges) {
     if (result.tokens.empty() && !ranges.empty() && ranges.back().end < text.size()) {
-      // Room by estimate, so that a long text moves its tokens once.
+      // Reserves room by estimate, so that the tokens of a long text move once.
       const double share = static_cast<double>(ranges.back().end) / static_cast<double>(text.size());
       const auto all = static_cast<std::size_t>(1.05 * static_cast<double>(tokens.size()) / std::max(share, 1e-6));
       result.tokens.reserve(std::min(all, text.size()));

@@ -1,7 +1,10 @@
-// A sample of a conversation as tokens. The trained tokens are those of the assistant's turns with the ends of the turns.
-// A template with {% generation %} marks names the trained text. With any other template each trained turn is found by
-// rendering: the messages before it with a generation prompt must be a prefix of the rendering up to it, and that a prefix of
-// the whole. The time grows with the square of the turns, so the renderings of a sample are limited to a million messages in all.
+// A sample of a conversation as tokens. The trained tokens are those of the assistant's turns with the ends of the turns. A
+// template with {% generation %} marks names the trained text. With any other template each trained turn is found by three
+// renderings, each of which must begin with the one before it:
+//   messages before the turn, with a generation prompt   |-------->
+//   messages up to the turn                              |--------[ trained ]
+//   all messages                                         |--------[ trained ]---->
+// The time grows with the square of the turns, so the renderings of a sample are limited to a million messages in all.
 // Special tokens in user, system and tool texts stay text; those of the template and of the assistant become tokens.
 #pragma once
 

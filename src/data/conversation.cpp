@@ -244,7 +244,7 @@ class SampleParser {
     if (!is_given(speaker) || !is_given(value)) refuse(fmt::format("{} lacks from or value", what), "both");
     const std::string& name = text_of(*speaker, "from of " + what).bytes();
     if (name == "function_call") {
-      refuse_feature(fmt::format("{} is from function_call", what), "messages with tool_calls, where tools are called");
+      refuse_feature(fmt::format("{} is from function_call", what), "messages with tool_calls for calls of tools");
     }
     const auto* role = std::ranges::find(kRoles, name, [](const auto& each) { return each.first; });
     if (role == std::end(kRoles)) {
@@ -299,7 +299,7 @@ class SampleParser {
   void read_alpaca(const Dict& dict) {
     sample_.format = SampleFormat::alpaca;
     if (const Value* history = dict.find("history"); is_given(history) && is_true(*history)) {
-      refuse_feature("it has the key history", "messages, where a sample has several turns");
+      refuse_feature("it has the key history", "messages, for samples of several turns");
     }
     Text question = text_of(*dict.find("instruction"), "instruction");
     if (const Value* input = dict.find("input"); is_given(input) && !text_of(*input, "input").empty()) {

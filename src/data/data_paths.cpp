@@ -8,11 +8,9 @@
 #include <cstring>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <string_view>
 #include <system_error>
 
 #include "base/error.h"
-#include "base/shell.h"
 
 namespace plimsoll {
 namespace {

@@ -106,11 +106,11 @@ std::size_t DocumentEncoder::encode_piece(std::string_view text, bool last, std:
     const std::string_view part = text.substr(at, section->size);
     if (const std::size_t valid = utf8_valid_prefix(part); valid != part.size()) {
       throw data_error("E-DATA-TEXT", name_, fmt::format("byte {} is not UTF-8", covered_ + at + valid), "text in UTF-8",
-                       {conversion("iconv -f LATIN1 -t UTF-8 FILE > OUT.txt  # where it is Latin-1", name_)});
+                       {conversion("iconv -f LATIN1 -t UTF-8 FILE > OUT.txt  # if it is Latin-1", name_)});
     }
     at += section->size + section->skip;
     if (last && at < text.size() && tokens.size() == tokens.capacity()) {
-      // Room by estimate, so that a long text moves its tokens once.
+      // Reserves room by estimate, so that the tokens of a long text move once.
       tokens.reserve(tokens.size() + tokens.size() / 16 + tokens.size() * ((text.size() - at) / at + 1));
     }
     encode_part(part, last && at == text.size() && section->skip == 0, tokens);

@@ -1,7 +1,6 @@
 #include "data/file_kind.h"
 
 #include <algorithm>
-#include <array>
 #include <cctype>
 #include <cstddef>
 #include <cstring>
@@ -194,9 +193,9 @@ std::optional<ForeignKind> foreign_tokens(std::string_view begin, std::int64_t v
 
 std::optional<ForeignKind> zero_bytes(std::string_view begin, std::int64_t vocab) {
   if (begin.find('\0') == std::string_view::npos) return {};
-  return ForeignKind{"no text: it holds zero bytes",
-                     is_wide_tokens(begin, vocab) ? Remedy(Change("data.format", "u32"), "where it is tokens of four bytes")
-                                                  : Remedy(Change("data.format", "u16"), "where it is tokens")};
+  return ForeignKind{"no text: it holds zero bytes", is_wide_tokens(begin, vocab)
+                                                         ? Remedy(Change("data.format", "u32"), "if it is tokens of four bytes")
+                                                         : Remedy(Change("data.format", "u16"), "if it is tokens")};
 }
 
 std::optional<ForeignKind> foreign_text(const File& file, std::string_view begin, std::int64_t vocab, KindBy by) {

@@ -1,5 +1,5 @@
-// The records of a JSON file one by one: the lines of a JSONL file, or the elements of an array that is the whole file. Memory
-// holds one record and 256 KiB.
+// The records of a JSON file one by one: the lines of a JSONL file, or the elements of one array. The memory is that of one
+// record and 256 KiB.
 #pragma once
 
 #include <cstddef>

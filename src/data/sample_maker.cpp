@@ -239,7 +239,7 @@ class Maker {
   Error one_sided(std::int64_t train, std::int64_t rest) const {
     return data_error("E-DATA-VALIDATION", request_.paths.text(),
                       fmt::format("of its samples {} are for training and {} held out", train, rest), "some of both",
-                      {Remedy(Change("data.validation", "FILE"), "with samples of its own")});
+                      {Remedy(Change("data.validation", "FILE"), "with separate samples")});
   }
 
   const SampleRequest& request_;

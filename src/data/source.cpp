@@ -4,10 +4,8 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <array>
 #include <optional>
 #include <span>
-#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -48,7 +46,7 @@ std::string format_by_name(const SourceRequest& request, const std::filesystem::
       fmt::format("it is text, and the model knows the tokens of {}, {}", request.trained.string(), what),
       "tokenizer.json in that folder, or vocab.json and merges.txt, or tokens: the bytes of text mean nothing to the model",
       {Remedy(Change("data.vocabulary", "FOLDER"), "of tokenizer.json, or of vocab.json and merges.txt"),
-       Remedy(Change("data.format", "bytes"), "which trains on bytes all the same")});
+       Remedy(Change("data.format", "bytes"), "to train on bytes anyway")});
 }
 
 // True if the file is read as tokens, false for text.
@@ -59,11 +57,11 @@ bool reads_tokens(const SourceRequest& request, const File& file) {
 // Judges a file by its first bytes, with "auto" by its name, too.
 void refuse_other_kinds(const SourceRequest& request, const File& file) {
   const bool given = request.format != "auto", tokens = reads_tokens(request, file);
-  const std::int64_t vocab = request.format == "u32" ? std::int64_t{1} << 32 : request.vocab;  // four bytes may hold any
+  const std::int64_t vocab = request.format == "u32" ? std::int64_t{1} << 32 : request.vocab;  // u32 has any token
   const std::optional<ForeignKind> foreign = foreign_kind(file, tokens, vocab, given ? KindBy::bytes : KindBy::all);
   if (!foreign) return;
-  Remedies remedies{foreign->remedy, Remedy(Change("data.format", "bytes"), "which takes it as it is")};
-  if (!given && tokens) remedies.back() = Remedy(Change("data.format", "u16"), "which takes it as it is");
+  Remedies remedies{foreign->remedy, Remedy(Change("data.format", "bytes"), "to read it unchanged")};
+  if (!given && tokens) remedies.back() = Remedy(Change("data.format", "u16"), "to read it unchanged");
   if (foreign->json)
     remedies.insert(remedies.begin(), Remedy(Change("data.format", "chat"), "for conversations and other samples"));
   const std::string expected = given ? fmt::format("{}, as data.format = \"{}\" says", tokens ? "tokens" : "text", request.format)
@@ -115,7 +113,7 @@ OpenPart open_llmc(File file) {
                     whole ? "" : fmt::format(", and the file ends after {} bytes", file.size())),
         fmt::format("llm.c's header of {} bytes: {} and version {} before uint16 tokens, {} and version {} before uint32 tokens",
                     kLlmcHeaderBytes, kLlmcNarrow.magic, kLlmcNarrow.version, kLlmcWide.magic, kLlmcWide.version),
-        {Remedy(Change("data.format", "u16"), "or u32, where it is raw tokens")});
+        {Remedy(Change("data.format", "u16"), "or u32, if it is raw tokens")});
   }
   const std::int64_t expected = kLlmcHeaderBytes + width * header.tokens;
   if (header.tokens < 0 || expected != file.size()) {
@@ -163,14 +161,15 @@ void require_vocabulary(const SourceRequest& request) {
                      "a folder with tokenizer.json, with vocab.json and merges.txt, or with encoder.json and vocab.bpe");
 }
 
-// A vocabulary of bytes has tokens for any file; another encoding or packed bytes would be trained on as noise.
+// Refuses files that are hardly text. A vocabulary with all bytes encodes any file, and another encoding or packed bytes would be
+// trained on as noise.
 void refuse_other_text(const File& text, const Utf8Count& count) {
   constexpr std::int64_t kFew = 16, kShare = 200;
   if (count.invalid < kFew || count.invalid * kShare < count.bytes) return;
   throw data_error("E-DATA-TEXT", text.path(), fmt::format("{} of its {} bytes are no UTF-8", count.invalid, count.bytes),
                    "text in UTF-8",
-                   {conversion("iconv -f LATIN1 -t UTF-8 FILE > OUT.txt  # where it is Latin-1", text.path()),
-                    Remedy(Change("data.format", "bytes"), "which takes it as it is")});
+                   {conversion("iconv -f LATIN1 -t UTF-8 FILE > OUT.txt  # if it is Latin-1", text.path()),
+                    Remedy(Change("data.format", "bytes"), "to read it unchanged")});
 }
 
 void add(const SampleCounts& more, SampleCounts& to) {
@@ -277,7 +276,7 @@ class Tokeniser {
     out.commit(counts);
   }
 
-  // The tokens from one of the two folders, or made now.
+  // The tokens of a text, from one of the two folders or made now.
   TokenCacheFile tokens_of(const File& text, const TextFacts& facts) {
     const std::string name = token_file_name(facts);
     const CacheFolders folders{request_.cache, request_.elsewhere};
@@ -298,7 +297,7 @@ class Tokeniser {
     return open_token_cache(File::open(folder / name, "E-DATA-MISSING"), tokenizer_->bytes_per_token());
   }
 
-  // The cache goes by content, so the text is read once in any case.
+  // Cache files are named by content, so the text is read once in any case.
   TextFacts facts_of(const File& text) {
     Hasher hasher;
     UnreadSearch search(text.path(), tokenizer_->unread());
@@ -402,7 +401,7 @@ Error token_error(const TokenFile& source, std::int64_t position, std::int64_t t
   return data_error("E-DATA-TOKEN", part->name, fmt::format("token {} is {}", position - begin, token),
                     fmt::format("tokens below the model's vocabulary of {}, if data.format is right", source.vocab),
                     {token < kLargest ? Remedy(Change("model.vocab", token + 1))
-                                      : Remedy(Change("data.format", "u16"), "where tokens have two bytes")});
+                                      : Remedy(Change("data.format", "u16"), "if tokens have two bytes")});
 }
 
 Error rowless_token_error(std::string where, std::string_view text, std::int64_t token, std::int64_t vocab) {
@@ -434,7 +433,7 @@ TokenFile open_source(const SourceRequest& request) {
     if (!source.parts.empty() && format != source.format) {
       throw data_error("E-DATA-FORMAT", file.path(),
                        fmt::format("it is taken for {} and {} for {}", format, source.parts.front().name, source.format),
-                       "files of one format", {Remedy(Change("data.format", source.format), "where it is that of all")});
+                       "files of one format", {Remedy(Change("data.format", source.format), "if all files have it")});
     }
     OpenPart opened = open_part(std::move(file), format, tokeniser, source);
     if (!source.parts.empty() && opened.bytes_per_token != source.bytes_per_token) {
@@ -483,7 +482,7 @@ void require_one_kind(const TokenFile& train, const TokenFile& validation) {
       "E-DATA-FORMAT", validation.name,
       fmt::format("it is taken for {} and the training data ({}) for {}", validation.format, train.name, train.format),
       "validation data of the same format: a loss over other tokens says nothing of this training",
-      {Remedy(Change("data.format", train.format), "where it is that of both")});
+      {Remedy(Change("data.format", train.format), "if both have it")});
 }
 
 void check_tokens(const TokenFile& source, std::int64_t context, std::int64_t samples) {

@@ -19,7 +19,7 @@ struct WindowRule {
   std::int64_t row = 1;        // positions of a row
   bool packs = false;          // samples share rows
 
-  // True if windows differ in their number of rows, apart from shorter ones at an end.
+  // True if windows have different numbers of rows. Shorter windows at an end do not count.
   bool varies() const { return packs || samples == 0; }
 
   friend bool operator==(const WindowRule&, const WindowRule&) = default;

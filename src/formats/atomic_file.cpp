@@ -22,7 +22,7 @@
 namespace plimsoll {
 namespace {
 
-// "x.plimsoll.partial-77" says whose it is, and of which process. An earlier version wrote "x.partial-77".
+// The name "x.plimsoll.partial-77" has the target and the process. An earlier version wrote "x.partial-77".
 constexpr std::string_view kPartial = ".partial-", kOwn = ".plimsoll.partial-";
 
 // The process in the name of a temporary file; 0 for any other name.
@@ -36,8 +36,9 @@ pid_t process_of(const std::filesystem::path& file) {
   return error == std::errc{} && stop == end && pid > 0 ? pid : 0;
 }
 
-// The lock says it where the file system has locks. A process number may be another's by now, or of another container; a file
-// that is a moment old may be on its way to its lock. `surely`: there are locks, nobody has this one, and the process is gone.
+// The lock of a live process tells, if the file system has locks. A process number may belong to another process by now, or to
+// another container. A file younger than kMoment may not be locked yet. `surely`: only if the lock is free and the process is
+// gone.
 bool is_abandoned(const std::filesystem::path& file, bool surely = false) {
   constexpr std::time_t kMoment = 60;
   const int fd = ::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
@@ -60,7 +61,7 @@ const char* other_kind(mode_t mode) {
   return "it is a device, pipe or socket, not a file";
 }
 
-// A link gives a file without a name its name.
+// linkat() on this link gives an unnamed file its name.
 std::string link_of(int fd) { return fmt::format("/proc/self/fd/{}", fd); }
 
 bool links_are_there() {
@@ -89,7 +90,7 @@ Error cannot_replace(const std::filesystem::path& path, std::string what) {
 
 AtomicFile::AtomicFile(std::filesystem::path target, Aside aside)
     : target_(std::move(target)), name_(target_.filename().string()) {
-  // The process id keeps two processes that write one target apart; the last rename wins, and both are whole.
+  // The process id separates two writers of one target. The last rename wins, and both files are whole.
   aside_ = partial_name(name_);
   if (name_.empty()) refuse("it names no file");
   folder_ = ::open(folder_of(target_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -107,7 +108,7 @@ void AtomicFile::check_target() {
   if (const char* const what = other_kind(status.st_mode)) refuse(what);
 }
 
-// A file without a name goes with its process. Not all file systems have such files.
+// An unnamed file vanishes with its process. Not all file systems have such files.
 void AtomicFile::open_aside(Aside aside) {
   if (aside == Aside::unnamed && links_are_there()) fd_ = ::openat(folder_, ".", O_WRONLY | O_TMPFILE | O_CLOEXEC, 0644);
   if (fd_ >= 0) return;
@@ -196,7 +197,7 @@ std::filesystem::path output_file(const std::filesystem::path& named) {
     path = std::filesystem::canonical(named, error);
     if (error) {
       throw cannot_replace(
-          named, fmt::format("it is a link to {}, which is not there", std::filesystem::read_symlink(named, error).string()));
+          named, fmt::format("it is a link to {}, which is missing", std::filesystem::read_symlink(named, error).string()));
     }
   }
   if (const std::optional<std::string> what = other_than_file(path)) throw cannot_replace(named, *what);

@@ -9,7 +9,6 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
-#include <string_view>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -29,10 +28,10 @@ fs::path resolved(const fs::path& target) {
   return path.has_filename() ? path : path.parent_path();
 }
 
-// The name says whose it is, as that of a file does.
+// Named like a temporary file, by target and process.
 fs::path aside_of(const fs::path& target) { return target.parent_path() / partial_name(target.filename().string()); }
 
-// The target while its place is taken by renames: "weights.replaced.plimsoll.partial-77".
+// The old folder during a swap by renames: "weights.replaced.plimsoll.partial-77".
 fs::path replaced_of(fs::path target) {
   target += kReplaced;
   return aside_of(target);
@@ -47,7 +46,7 @@ int sync_path(const fs::path& path, int flags = O_NOFOLLOW) {
   return error;
 }
 
-// Everything in the folder and the folder itself; links are part of their folder.
+// Syncs the folder and all files in it. Links are part of their folder.
 int sync_tree(const fs::path& folder) {
   std::error_code error;
   for (const auto& entry : fs::recursive_directory_iterator(folder, error)) {
@@ -85,7 +84,7 @@ AtomicFolder::AtomicFolder(const fs::path& target) : target_(resolved(target)), 
   std::error_code ignored;
   recover_folder(target_);
   remove_left_behind(target_.parent_path());
-  fs::remove_all(aside_, ignored);  // of a process that had this number
+  fs::remove_all(aside_, ignored);  // left by a process with the same number
   struct stat status {};
   const bool there = ::lstat(target_.c_str(), &status) == 0;
   if (there && S_ISLNK(status.st_mode)) fail(target_, "it is a link that leads nowhere", ENOENT);
@@ -117,7 +116,7 @@ void AtomicFolder::keep(const fs::path& from, const std::function<bool(const std
       if (!failed) continue;
     }
     failed.clear();
-    // A link of another folder may lead nowhere from here: what it leads to is taken.
+    // A link of another folder may lead nowhere from here, so its target is copied.
     fs::copy(path, to, fs::copy_options::recursive | (own ? fs::copy_options::copy_symlinks : fs::copy_options::none), failed);
     if (failed) fail(to, fmt::format("{} cannot be copied", path.string()), failed.value());
   }
@@ -135,7 +134,7 @@ void AtomicFolder::commit(Swap swap) {
     if (errno != EINVAL && errno != ENOSYS && errno != EOPNOTSUPP) fail(target_, "it cannot be put in place", errno);
     swap_by_renames();
   }
-  // The new folder is in place; from here on, nothing of the old one is needed.
+  // The new folder is in place. Errors from here on lose nothing.
   if (lock_ >= 0) ::close(std::exchange(lock_, -1));
   const int error = sync_path(target_.parent_path(), O_DIRECTORY);
   std::error_code ignored;

@@ -1,5 +1,5 @@
-// A folder that is replaced as a whole: its new content is written in a folder aside, beside it, brought to the disk, and the two
-// are exchanged in one step. Whoever opens the folder gets the old or the new one, whatever happens meanwhile.
+// A folder that is replaced as a whole. The new content goes into a temporary folder next to the target and is synced; then the
+// two folders are exchanged in one step. A reader gets the old folder or the new one, even after a crash.
 #pragma once
 
 #include <cstdint>
@@ -11,9 +11,8 @@ namespace plimsoll {
 
 class AtomicFolder {
  public:
-  // Makes the folder aside, empty. Removes what killed processes have left of such folders of the same target. data_error
-  // E-IO-WRITE where the folder that holds the target is missing or cannot be written. A target that is a link means what the
-  // link leads to.
+  // Makes the temporary folder. Removes the temporary folders of killed processes for the same target. A link as target stands
+  // for the folder to which it leads. data_error E-IO-WRITE if the parent folder is missing or not writable.
   explicit AtomicFolder(const std::filesystem::path& target);
   ~AtomicFolder();
   AtomicFolder(const AtomicFolder&) = delete;
@@ -21,14 +20,14 @@ class AtomicFolder {
 
   // The folder for the new content.
   const std::filesystem::path& path() const { return aside_; }
-  // Takes over what lies in `from` and is not left out. From the target itself files are linked where the file system has links,
-  // else copied, and links stay links; of another folder they are followed. An absent `from` has nothing.
+  // Takes over the entries of `from` that are not left out; nothing if `from` is absent. Files of the target itself are linked if
+  // the file system has hard links, else copied, and its links stay links. Links of any other folder are followed.
   void keep(const std::filesystem::path& from, const std::function<bool(const std::string& name)>& left_out) const;
 
-  // `renames`: for file systems that exchange nothing. The target is absent for a moment; recover_folder mends a crash then.
+  // `renames`: for file systems without an exchange. The target is absent for a moment; recover_folder() repairs a crash then.
   enum class Swap : std::uint8_t { exchange, renames };
-  // Makes the target what lies aside. Without it the destructor discards that. Every failure is data_error E-IO-WRITE and leaves
-  // the target as it was.
+  // Puts the new folder in the place of the target. Without a commit the destructor discards it. Every failure is data_error
+  // E-IO-WRITE and leaves the target unchanged.
   void commit(Swap swap = Swap::exchange);
 
  private:
@@ -39,8 +38,8 @@ class AtomicFolder {
   int lock_ = -1;
 };
 
-// Puts a folder back that a killed process has moved away and not replaced yet, and removes what such processes left beside it.
-// `sole`: nobody else writes it now, whatever locks and process numbers say.
+// Restores a folder that a killed process moved aside without a replacement, and removes the temporary folders of such processes.
+// `sole`: no other process writes the target now, so locks and process numbers are ignored.
 void recover_folder(const std::filesystem::path& target, bool sole = false);
 
 }  // namespace plimsoll

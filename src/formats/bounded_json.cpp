@@ -20,7 +20,7 @@ namespace {
 using Json = nlohmann::json;
 using OrderedJson = nlohmann::ordered_json;
 
-// The library's events, counted on their way: too many values, or too deep a nesting, end the text.
+// Passes on the library's events and counts them. Too many values, or too deep a nesting, end the text.
 class CountedEvents : public nlohmann::json_sax<Json> {
  public:
   CountedEvents(JsonEvents& to, const JsonLimits& limits) : to_(to), limits_(limits) {}
@@ -64,7 +64,7 @@ class CountedEvents : public nlohmann::json_sax<Json> {
   int depth_ = 0;
 };
 
-// Builds the value. The library's own builder looks each key of an ordered object up among all that came before.
+// Builds the value. The library's own builder compares each key of an ordered object with all earlier keys.
 template <class Tree>
 class Builder : public JsonEvents {
  public:
@@ -130,7 +130,7 @@ class Builder : public JsonEvents {
   std::vector<Level> levels_;
 };
 
-// The place at which a text stops being JSON, for people: "line 3, column 5: unexpected '}'". Empty where it is JSON.
+// The place at which a text stops being JSON, as text for users: "line 3, column 5: unexpected '}'". Empty for valid JSON.
 std::string json_fault(std::string_view text) {
   std::string fault;
   try {
@@ -179,7 +179,8 @@ bool send_json_events(std::string_view text, const JsonLimits& limits, JsonEvent
   CountedEvents counted(events, limits);
   if (nlohmann::json::sax_parse(text.begin(), text.end(), &counted)) return true;
   fault = counted.problem;
-  // Nesting is told without holding it; a text without a fault was ended by whoever gets the events.
+  // The second parse finds the place of the fault and keeps nothing. Without a fault the receiver of the events has ended the
+  // text.
   if (fault.empty()) fault = json_fault(text);
   return false;
 }

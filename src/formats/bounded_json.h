@@ -1,5 +1,5 @@
-// JSON that may come from anybody, read within limits that the caller states: bytes, values and nesting. Time grows with the
-// bytes alone, memory with the values that are kept, and nothing of a text past a limit is held.
+// JSON from untrusted sources, read within limits on bytes, values and nesting. The time grows with the bytes alone, the memory
+// with the kept values. Nothing of a text past a limit is held.
 #pragma once
 
 #include <cstdint>
@@ -12,23 +12,22 @@ namespace plimsoll {
 
 struct JsonLimits {
   std::int64_t bytes = 1 << 20;   // of the whole text
-  std::int64_t values = 100'000;  // objects, lists, texts, numbers and the like; each takes up to 100 bytes beside its text
-  int depth = 32;                 // of objects and lists within each other
+  std::int64_t values = 100'000;  // objects, lists, texts, numbers, ...; each takes up to 100 bytes in addition to its text
+  int depth = 32;                 // nesting of objects and lists
 };
 
-// tokenizer_config.json and the other small files beside a tokenizer, which may describe thousands of added tokens.
+// For tokenizer_config.json and the other small files next to a tokenizer, which may describe thousands of added tokens.
 inline constexpr JsonLimits kTokenizerConfigLimits{.bytes = 16 << 20, .values = 250'000};
 
-// The value of a text. Of a key that repeats the last value counts. `fault` says what is wrong and where ("line 3, column 5:
-// unexpected '}'"), or is empty; the value is then discarded.
+// The value of a text. The last value of a repeated key counts. `fault` gets the error and its place ("line 3, column 5:
+// unexpected '}'"), and the value is then discarded; it is empty without an error.
 nlohmann::json parse_json(std::string_view text, const JsonLimits& limits, std::string& fault);
 // The same with keys in the order of the text.
 nlohmann::ordered_json parse_ordered_json(std::string_view text, const JsonLimits& limits, std::string& fault);
-// The same for readers that tell broken JSON and broken content alike: std::invalid_argument with the fault.
+// The same for callers that report broken JSON like broken content: throws std::invalid_argument with the fault.
 nlohmann::json parse_json(std::string_view text, const JsonLimits& limits);
 
-// The object of a file. data_error with `code` where it is longer than the limit, no JSON, past another limit, or no object;
-// E-IO-MISSING where it is absent.
+// The object in a file. data_error with `code` if the file is no JSON, no object, or past a limit; E-IO-MISSING if it is absent.
 nlohmann::json read_json_object(const std::filesystem::path& path, const JsonLimits& limits, const std::string& code,
                                 const std::string& expected = "a JSON object");
 nlohmann::ordered_json read_ordered_json_object(const std::filesystem::path& path, const JsonLimits& limits,

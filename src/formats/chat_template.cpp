@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
-#include <string_view>
 #include <system_error>
 
 #include "base/error.h"
@@ -49,7 +48,7 @@ class Loader {
   ChatTemplates result;
 
  private:
-  // A file in a folder that stands for another file goes by that one's name.
+  // The folder of a GGUF file's templates is temporary, so errors name the GGUF file.
   std::string name_of(const std::filesystem::path& path) const { return shown_.empty() ? path.string() : shown_; }
 
   void add(const std::string& name, const std::string& text, const std::string& file) {

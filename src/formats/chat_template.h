@@ -1,6 +1,6 @@
-// The chat templates of a tokenizer, and the names of its special tokens that they are rendered with: of a Hugging Face folder,
-// of a GGUF file, or of a file of one's own. chat_template.jinja beats the key chat_template of tokenizer_config.json, as in
-// transformers.
+// The chat templates of a tokenizer and the names of the special tokens for rendering. They come from a Hugging Face folder, from
+// a GGUF file, or from a separate file. chat_template.jinja takes precedence over the key chat_template of tokenizer_config.json,
+// as in transformers.
 #pragma once
 
 #include <filesystem>
@@ -20,12 +20,13 @@ struct ChatTemplates {
   std::vector<std::pair<std::string, std::string>> tokens;
   std::string source;  // the file, or the files
 
-  // "tool_use", if the conversation has tools and there is one, else "default". E-CHAT-TEMPLATE: there is no default.
+  // "tool_use" if the conversation has tools and this template exists, else "default". E-CHAT-TEMPLATE: there is no default.
   const jinja::Template& choose(bool tools) const;
 };
 
-// Nothing where the tokenizer has none. `file`, if not empty, is a template to be used in place of its own.
-// E-CHAT-TEMPLATE: a template is broken. E-TOKENIZER, E-FORMAT-GGUF: a file that names it is. E-IO-MISSING: `file` is not there.
+// Absent if the tokenizer has no template. `file`: the template to use instead; empty: none.
+// E-CHAT-TEMPLATE: a template is broken. E-TOKENIZER, E-FORMAT-GGUF: the file with its name is broken. E-IO-MISSING: `file` is
+// missing.
 std::optional<ChatTemplates> load_chat_templates(const std::filesystem::path& tokenizer, const std::filesystem::path& file = {});
 
 }  // namespace plimsoll

@@ -15,7 +15,7 @@
 namespace plimsoll {
 namespace {
 
-// A repository holds a few lines in place of a large file that was not fetched. This is the first one.
+// The first line of a pointer of Git LFS, which stands in a repository for a large file that was not fetched.
 constexpr std::string_view kLfsPointer = "version https://git-lfs.github.com/spec/";
 constexpr std::int64_t kMostPointerBytes = 1024;
 
@@ -35,7 +35,7 @@ File File::open(const std::filesystem::path& path, const std::string& missing_co
   File file;
   file.path_ = path.string();
   const auto refuse = [&](std::string why) { return data_error(missing_code, file.path_, std::move(why), "a readable file"); };
-  // Without O_NONBLOCK, opening a pipe that nobody writes would wait for ever.
+  // Without O_NONBLOCK, opening a pipe without a writer would block.
   file.fd_ = ::open(file.path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (file.fd_ < 0) throw refuse(fmt::format("it cannot be opened: {}", std::strerror(errno)));
   struct stat status {};

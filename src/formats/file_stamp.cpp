@@ -52,7 +52,7 @@ std::optional<File> open_own_file(const std::filesystem::path& path) {
   if (::lstat(path.c_str(), &link) != 0 || !S_ISREG(link.st_mode)) return {};
   try {
     File file = File::open(path);
-    // The file that was opened, which may be another one by now.
+    // The opened file may be another one than the file that lstat() saw.
     const struct stat status = status_of(file);
     const bool same = status.st_dev == link.st_dev && status.st_ino == link.st_ino;
     const bool own = status.st_uid == ::geteuid() && (status.st_mode & (S_IWGRP | S_IWOTH)) == 0;

@@ -1,4 +1,4 @@
-// Tells whether a file is still the one that was looked at, and whether this user alone can have written it.
+// Checks that a file has not changed since it was opened, and that only this user can have written it.
 #pragma once
 
 #include <cstdint>
@@ -19,14 +19,15 @@ struct FileStamp {
   friend bool operator==(const FileStamp&, const FileStamp&) = default;
 };
 
-// As it is now. data_error E-IO-READ.
+// The present stamp. data_error E-IO-READ.
 FileStamp stamp_of(const File& file);
-// data_error E-DATA-CHANGED where it has another stamp by now: what was read may be neither the old content nor the new one.
+// data_error E-DATA-CHANGED if the file has another stamp now: the bytes read may mix the old content with the new one.
 void require_unchanged(const File& file, const FileStamp& since);
-// The same error, where a second look found other content.
+// The same error for a second read with other content.
 Error changed_data(std::string path);
 
-// A file that only this user can have written: his own, no link, and nobody else may write it. Nothing where the path names none.
+// A file that only this user can have written: a regular file of this user, no link, not writable for others. Absent for any
+// other path.
 std::optional<File> open_own_file(const std::filesystem::path& path);
 
 }  // namespace plimsoll

@@ -1,5 +1,5 @@
-// Weights are numbers: one that is NaN or infinite makes all that a model computes so. Readers look at what they have just read,
-// some pieces at a time. data_error E-FORMAT-NAN names the file, the tensor and the element.
+// Checks weights for NaN and infinity: a single one would spread to all results of a model. Readers check each piece right after
+// reading it. data_error E-FORMAT-NAN names the file, the tensor and the element.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,7 @@
 
 namespace plimsoll {
 
-// The number of the first element that is NaN or infinite. Types of whole numbers have none.
+// The index of the first element that is NaN or infinite; absent for integer types.
 std::optional<std::int64_t> first_not_finite(DType dtype, std::span<const std::byte> elements);
 
 // "[2, 7]": the place of an element, counted row by row.
@@ -24,11 +24,12 @@ std::string place_text(const Shape& shape, std::int64_t element);
 
 Error not_finite(const std::string& file, std::string_view tensor, const std::string& what);
 
-// Elements of a tensor in a file, from `first` on.
+// Checks elements of a tensor in a file. `first`: the index of the first one.
 void require_finite(const std::string& file, std::string_view tensor, const Shape& shape, std::int64_t first,
                     std::span<const float> numbers);
 
-// Reads fp32 numbers by read(begin, bytes) in pieces that stay in the cache until they have been looked at; `begin` counts bytes.
+// Reads fp32 numbers by read(begin, bytes) and checks them, in pieces that stay in the processor's cache in between; `begin`
+// counts bytes.
 template <class Read>
 void read_finite(const std::string& file, std::string_view tensor, const Shape& shape, std::int64_t first, std::span<float> out,
                  Read read) {

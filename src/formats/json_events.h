@@ -1,4 +1,4 @@
-// The events of a JSON text for readers that build no tree of it.
+// The events of a JSON text, for readers that build no tree.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace plimsoll {
 
-// Each returns false to end the text.
+// Each function returns false to end the text.
 class JsonEvents {
  public:
   virtual ~JsonEvents() = default;
@@ -27,8 +27,8 @@ class JsonEvents {
   virtual bool end_array() = 0;
 };
 
-// Hands the events of a text to `events`, and returns whether all of it went well. `fault` says what did not: a limit that is
-// passed, or where the text stops being JSON. It is empty where `events` has ended the text.
+// Sends the events of a text to `events`; true if the whole text was sent. Otherwise `fault` gets the exceeded limit, or the
+// place at which the text stops being JSON. It stays empty if `events` ended the text.
 bool send_json_events(std::string_view text, const JsonLimits& limits, JsonEvents& events, std::string& fault);
 
 }  // namespace plimsoll

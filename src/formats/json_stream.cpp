@@ -38,7 +38,7 @@ std::size_t JsonStream::filter(std::span<char> bytes) {
       bytes[kept++] = c;
       continue;
     }
-    // Between two characters; a pair of surrogates is one.
+    // The cut lies between two characters; a pair of surrogates is one.
     const bool boundary = escape_ == 0 && !is_utf8_continuation(c) && !(pair_ && c == '\\');
     if (boundary && c == '"') {
       inside_ = false;
@@ -55,7 +55,7 @@ std::size_t JsonStream::filter(std::span<char> bytes) {
   return kept;
 }
 
-// Follows escapes: \n, or \uD83D, of which D8 to DB begin a pair.
+// Tracks escapes: \n, or \uD83D, of which D8 to DB begin a pair of surrogates.
 void JsonStream::step(char c) {
   if (escape_ == 0) {
     pair_ = pair_ && c == '\\';

@@ -1,5 +1,5 @@
-// A part of a file as a stream for the JSON parser, in blocks: the file is never held. The parser holds each text three times
-// over; so a long one ends the stream or is shortened before the parser gets to it.
+// A part of a file as a stream for the JSON parser, read in blocks. The parser holds each text three times, so a long text ends
+// the stream or is shortened before the parser sees it.
 #pragma once
 
 #include <cstdint>
@@ -19,21 +19,21 @@ class JsonStream : public std::streambuf {
   static constexpr std::int64_t kBlockBytes = 64 << 10;
 
   struct Options {
-    std::size_t longest = 1 << 20;                   // bytes of one text, between its quotes
-    bool shortens = false;                           // a longer one is cut there; else it ends the stream
-    std::function<void(std::span<const char>)> see;  // gets all bytes as the file has them
-    std::function<Error(std::string)> refuse;        // what to throw
+    std::size_t longest = 1 << 20;                   // bytes of one text between its quotes
+    bool shortens = false;                           // longer texts are cut there; else they end the stream
+    std::function<void(std::span<const char>)> see;  // gets all bytes of the file, unchanged
+    std::function<Error(std::string)> refuse;        // makes the error to throw
   };
 
-  // The bytes [begin, end) of the file. Throws what `refuse` makes for a text that is too long and for a zero byte, which the
-  // parser would take for the end.
+  // The bytes [begin, end) of the file. Throws refuse(why) for a text that is too long, and for a zero byte, which the parser
+  // would take for the end.
   JsonStream(const File& file, std::int64_t begin, std::int64_t end, Options options);
 
  protected:
   int_type underflow() override;
 
  private:
-  // Moves what the parser gets to the front; how many bytes those are.
+  // Moves the bytes for the parser to the front and returns their number.
   std::size_t filter(std::span<char> bytes);
   void step(char c);
 
@@ -43,8 +43,8 @@ class JsonStream : public std::streambuf {
   std::int64_t at_, end_;
   std::size_t length_ = 0;  // of the text
   static constexpr int kEscape = 5;
-  int escape_ = 0;                                    // 0: none; kEscape: behind a backslash; else digits to come
-  bool inside_ = false, cut_ = false, pair_ = false;  // in a text, behind its limit, behind the first of two surrogates
+  int escape_ = 0;                                    // 0: none; kEscape: after a backslash; else the number of digits to come
+  bool inside_ = false, cut_ = false, pair_ = false;  // in a text, past its limit, after the first of two surrogates
 };
 
 }  // namespace plimsoll

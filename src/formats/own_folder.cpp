@@ -10,7 +10,7 @@ namespace {
 
 constexpr mode_t kOthersWrite = S_IWGRP | S_IWOTH;
 
-// The administrator may have put a link where a user's folder was.
+// An administrator may have replaced a user's folder by a link.
 bool is_trusted_link(const std::filesystem::path& path) {
   struct stat status {};
   if (::lstat(path.c_str(), &status) != 0) return false;

@@ -1,6 +1,6 @@
-// The safetensors format: an 8-byte header length, a JSON table of tensors, then their bytes without holes.
-// The reader parses it as hostile and hands out ranges of the file; tensor bytes go straight into the caller's memory, so neither
-// side allocates anything that grows with them. Every malformed file is data_error E-FORMAT-SAFETENSORS.
+// The safetensors format: a header length of 8 bytes, a JSON table of tensors, then their bytes without gaps. Files are not
+// trusted. Tensor bytes go directly between the file and the caller's memory, so nothing of a tensor's size is allocated. Every
+// malformed file is data_error E-FORMAT-SAFETENSORS.
 #pragma once
 
 #include <cstddef>
@@ -24,8 +24,8 @@ namespace plimsoll {
 
 struct StoredTensor {
   std::string name;
-  std::string stored_as;       // the format's word: "F32", "BOOL"
-  std::optional<DType> dtype;  // empty for types that files may hold and Plimsoll does not compute with
+  std::string stored_as;       // the name of the type in the format: "F32", "BOOL"
+  std::optional<DType> dtype;  // absent for types of the format that Plimsoll does not support
   Shape shape;
   std::int64_t offset = 0;  // of the first byte, from the start of the file
   std::int64_t bytes = 0;
@@ -35,24 +35,24 @@ class SafetensorsFile {
  public:
   static SafetensorsFile open(const std::filesystem::path& path);
 
-  // In the order of their bytes in the file.
+  // The tensors in the order of their bytes in the file.
   const std::vector<StoredTensor>& tensors() const { return tensors_; }
   const StoredTensor* find(std::string_view name) const;
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
-  // The file carries a checksum of each tensor; that of the header has been compared.
+  // True if the file has a checksum of each tensor. The checksum of the header has been compared.
   bool has_checksums() const { return !checksums_.empty(); }
   // XXH3-128 of the tensor's bytes, in 32 hex digits.
   std::string_view checksum(const StoredTensor& tensor) const;
   const std::string& path() const { return file_.path(); }
 
-  // The tensor's bytes as they are stored. `destination` has exactly tensor.bytes bytes.
+  // Reads the stored bytes. `destination` has exactly tensor.bytes bytes.
   void read_into(const StoredTensor& tensor, std::span<std::byte> destination) const;
-  // The bytes from `begin` on, as many as the destination has; they lie within the tensor.
+  // Reads bytes [begin, begin + destination.size()) of the tensor.
   void read_part(const StoredTensor& tensor, std::int64_t begin, std::span<std::byte> destination) const;
-  // The elements of F32, F16 or BF16 from `begin` on as fp32, as many as the destination has; they lie within the tensor. F16 and
-  // BF16 pass through `staging` (any size of at least 2 bytes; larger means fewer reads), F32 does not touch it.
+  // Reads elements [begin, begin + destination.size()) of an F32, F16 or BF16 tensor as fp32. `staging`: for F16 and BF16, at
+  // least 2 bytes; a larger one means fewer reads.
   void read_f32(const StoredTensor& tensor, std::int64_t begin, std::span<float> destination, std::span<std::byte> staging) const;
-  // Bytes that were read of the tensor, or of the whole file, leave the page cache.
+  // Drops the bytes of the tensor, or of the whole file, from the page cache.
   void forget(const StoredTensor& tensor) const noexcept { file_.forget(tensor.offset, tensor.bytes); }
   void forget() const noexcept { file_.forget(0, 0); }
 
@@ -64,7 +64,7 @@ class SafetensorsFile {
   std::string checksums_;  // of the header and of each of tensors_; empty: none
 };
 
-// E-FORMAT-TENSOR where read_f32 would refuse the tensor's type.
+// E-FORMAT-TENSOR if read_f32 does not support the tensor's type.
 void require_readable(const SafetensorsFile& file, const StoredTensor& tensor);
 
 struct TensorSpec {
@@ -73,10 +73,10 @@ struct TensorSpec {
   Shape shape;
 };
 
-// `each`: the header's metadata gets checksums of the header and of each tensor, made as the bytes go by.
+// `each`: the metadata has checksums of the header and of each tensor, computed during writing.
 enum class Checksums { none, each };
 
-// The size of a file of these tensors.
+// The size of a file with these tensors.
 Bytes safetensors_bytes(const std::vector<TensorSpec>& tensors, Checksums checksums = Checksums::none);
 
 // Writes a file in one pass: the table first, then the tensors in the order of the table, each in one or more pieces.
@@ -84,22 +84,22 @@ class SafetensorsWriter {
  public:
   SafetensorsWriter(const std::filesystem::path& path, std::vector<TensorSpec> tensors, Checksums checksums = Checksums::none);
 
-  // The next bytes of tensor `name`, which must be the one whose turn it is.
+  // The next bytes of `name`, which must be the current tensor.
   void append(std::string_view name, std::span<const std::byte> bytes);
-  // Every tensor must be complete. Before this the target is untouched.
+  // Puts the file in place. All tensors must be complete; before this call the target is untouched.
   void commit();
-  // The size of the whole file.
+  // Bytes of the whole file.
   std::int64_t file_bytes() const { return file_bytes_; }
 
  private:
   void skip_complete();
 
   std::vector<TensorSpec> tensors_;
-  std::string header_;     // where there are checksums: as it will be
-  std::string checksums_;  // of the tensors that are complete
+  std::string header_;     // the final header; only with checksums
+  std::string checksums_;  // of the complete tensors
   Hasher hasher_;          // of the current tensor
   std::size_t current_ = 0;
-  std::int64_t remaining_ = 0;  // bytes that the current tensor still lacks
+  std::int64_t remaining_ = 0;  // missing bytes of the current tensor
   std::int64_t file_bytes_ = 0;
   AtomicFile file_;
 };

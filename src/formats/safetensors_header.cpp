@@ -21,7 +21,7 @@ namespace {
 constexpr std::size_t kMaxNameBytes = 4096;
 constexpr std::size_t kMaxRank = Shape::kMostAxes;
 constexpr std::size_t kMostShown = 80, kMostMetadataText = 4096, kMostMetadata = 1 << 20;
-// The longest text that counts: the checksums of as many tensors as there may be.
+// The longest text that is read whole: the checksums of kMaxTensors tensors.
 constexpr std::size_t kLongestText = kChecksumDigits * (1 + kMaxTensors);
 
 struct StoredType {
@@ -51,7 +51,7 @@ const StoredType* stored_type(std::string_view word) {
   return found == kStoredTypes.end() ? nullptr : found;
 }
 
-// Receives the events of the JSON parser. Returning false stops it; `problem` then says why.
+// Receives the events of the JSON parser. A return value of false stops the parser; `problem` then has the reason.
 class HeaderEvents : public nlohmann::json_sax<nlohmann::json> {
  public:
   struct Entry {
@@ -61,7 +61,7 @@ class HeaderEvents : public nlohmann::json_sax<nlohmann::json> {
     std::optional<std::vector<std::int64_t>> offsets;
   };
   using Add = std::function<void(Entry&)>;
-  // add(entry) gets each tensor, and may throw.
+  // add(entry) is called for each tensor; it may throw.
   explicit HeaderEvents(Add add) : add_(std::move(add)) {}
 
   std::map<std::string, std::string> metadata;
@@ -162,7 +162,7 @@ class HeaderEvents : public nlohmann::json_sax<nlohmann::json> {
   std::string metadata_key_;
 };
 
-// The tensor of one entry, offsets still from the start of the data. `data_bytes` is what follows the header.
+// The tensor of one entry, with its offset from the begin of the data. `data_bytes`: the bytes after the header.
 StoredTensor checked_tensor(HeaderEvents::Entry& entry, std::int64_t data_bytes, const auto& refuse) {
   const StoredType* type = stored_type(*entry.dtype);
   StoredTensor tensor{std::move(entry.name), std::move(*entry.dtype), type->dtype, Shape(*entry.shape), 0, 0};
@@ -195,7 +195,7 @@ void check_coverage(const std::vector<StoredTensor>& tensors, std::int64_t data_
   if (covered != data_bytes) throw refuse(fmt::format("the tensors cover {} of {} data bytes", covered, data_bytes));
 }
 
-// The bytes of the header, by the eight in front of it.
+// The length of the header, from the first eight bytes.
 std::int64_t header_length(const File& file, const auto& refuse) {
   std::array<unsigned char, kLengthBytes> raw{};
   if (file.size() < std::ssize(raw)) {
@@ -213,9 +213,9 @@ std::int64_t header_length(const File& file, const auto& refuse) {
 std::string checksum_in_file(const File& file, std::int64_t begin, std::int64_t end, const std::string& own) {
   constexpr std::int64_t kBlock = 64 << 10;
   Hasher hasher;
-  const auto size = static_cast<std::uint64_t>(end - begin);  // as hash_hex() has it
+  const auto size = static_cast<std::uint64_t>(end - begin);  // hash_hex() begins with the size, too
   hasher.add(std::as_bytes(std::span(&size, 1)));
-  std::string text;  // what is not hashed yet: the end of the last block, in which the digits may begin, and the next one
+  std::string text;  // bytes that are not hashed yet: the end of the last block, where the digits may begin, and the next block
   bool found = false;
   for (std::int64_t at = begin; at < end || !text.empty();) {
     const std::size_t kept = text.size();
@@ -253,7 +253,7 @@ SafetensorsHeader read_safetensors_header(const File& file) {
   std::istream stream(&buffer);
   if (!nlohmann::json::sax_parse(stream, &events)) throw refuse("header: " + events.problem);
   header.metadata = std::move(events.metadata);
-  // Tensors without elements share their offset with the next one, hence the end as second key.
+  // Tensors without elements have the offset of the next tensor, so the end is the second key.
   std::ranges::stable_sort(header.tensors, {}, [](const StoredTensor& t) { return std::pair(t.offset, t.offset + t.bytes); });
   check_coverage(header.tensors, file.size() - end, refuse);
   for (StoredTensor& tensor : header.tensors) tensor.offset += end;

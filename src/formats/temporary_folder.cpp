@@ -17,13 +17,13 @@ namespace plimsoll {
 namespace {
 
 constexpr std::string_view kName = "plimsoll-";
-constexpr std::size_t kDrawn = 6;  // characters that the system draws
+constexpr std::size_t kDrawn = 6;  // random characters in the name
 
 int open_folder(const std::filesystem::path& path) {
   return ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 }
 
-// One that is a moment old may be on its way to its lock.
+// A folder younger than kMoment may not be locked yet.
 bool is_abandoned(const std::filesystem::path& path) {
   constexpr std::time_t kMoment = 60;
   const int fd = open_folder(path);

@@ -1,4 +1,5 @@
-// A folder that goes with everything in it. It is locked while it lives, so that others can tell what a killed process left.
+// A folder that is removed with its content by the destructor. It is locked as long as it lives, so that other processes
+// recognise the folder of a killed one.
 #pragma once
 
 #include <filesystem>
@@ -8,7 +9,7 @@ namespace plimsoll {
 
 class TemporaryFolder {
  public:
-  // Below `parent`. data_error E-IO-WRITE where none can be made there.
+  // A new folder in `parent`. data_error E-IO-WRITE if it cannot be created.
   explicit TemporaryFolder(const std::filesystem::path& parent = "/tmp");
   ~TemporaryFolder();
   TemporaryFolder(const TemporaryFolder&) = delete;
@@ -22,7 +23,7 @@ class TemporaryFolder {
   int lock_ = -1;
 };
 
-// Removes such folders right in `parent` whose processes are gone; for a parent in which nobody else makes folders of that name.
+// Removes such folders of killed processes directly in `parent`, in which no other program may use the same names.
 void remove_abandoned_folders(const std::filesystem::path& parent);
 
 }  // namespace plimsoll

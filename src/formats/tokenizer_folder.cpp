@@ -1,7 +1,6 @@
 #include "formats/tokenizer_folder.h"
 
 #include <algorithm>
-#include <array>
 #include <system_error>
 #include <vector>
 

@@ -6,7 +6,7 @@
 namespace plimsoll {
 namespace {
 
-// The index of the last character of a string that opens at `begin`, of one line or (with three quotes) of several.
+// The index of the last character of a string that opens at `begin`. Three quotes open a string of several lines.
 std::size_t end_of_string(std::string_view text, std::size_t begin, int& line) {
   const char quote = text[begin];
   const bool several = text.substr(begin, 3) == std::string(3, quote);

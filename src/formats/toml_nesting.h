@@ -1,4 +1,4 @@
-// The depth of nested tables in a TOML text, found before toml++ reads it.
+// A limit on the nesting of a TOML text, checked before toml++ reads it.
 #pragma once
 
 #include <optional>
@@ -6,8 +6,8 @@
 
 namespace plimsoll {
 
-// The line in which there are more dotted keys or open brackets than any file of ours has, strings and comments left aside.
-// toml++ follows them by recursion, without a limit for the former.
+// The first line with more dotted keys or open brackets than any configuration has, outside of strings and comments; absent if
+// there is none. toml++ follows both by recursion, and it has no limit for dotted keys.
 std::optional<int> toml_nesting_line(std::string_view text);
 
 }  // namespace plimsoll

@@ -47,7 +47,7 @@ std::string utf8_repaired(std::string_view bytes) {
     bytes.remove_prefix(valid);
     if (bytes.empty()) break;
     out += kReplacementCharacter;
-    // As many bytes as a valid character could begin with.
+    // The longest part that could begin a valid character.
     const auto first = static_cast<unsigned char>(bytes[0]);
     std::size_t size = 1;
     const std::size_t most = first >= 0xF0 && first <= 0xF4 ? 3 : first >= 0xE0 && first < 0xF0 ? 2 : 1;

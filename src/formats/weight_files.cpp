@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/shell.h"
 #include "formats/file.h"
 #include "formats/weight_index.h"
 #include "formats/weights_folder.h"
@@ -24,7 +23,7 @@ std::string convert_command(const fs::path& folder) {
       folder.string(), "NEW_FOLDER");
 }
 
-// The error of a folder without weights. It names the first file that lies there in their place.
+// The error of a folder without weights. It names the first file of another kind of weights.
 Error no_weights(const fs::path& folder) {
   std::error_code ignored;
   std::vector<std::string> names;
@@ -37,8 +36,8 @@ Error no_weights(const fs::path& folder) {
     return found == names.end() ? std::string() : *found;
   };
   if (std::ranges::find(names, kAdapterConfig) != names.end()) {
-    return data_error("E-ADAPTER-FOLDER", folder.string(), "it holds an adapter, and not the model that this is for",
-                      "the folder of a model; an adapter has options of its own",
+    return data_error("E-ADAPTER-FOLDER", folder.string(), "it holds an adapter, not a model",
+                      "the folder of a model; adapters have separate options",
                       {Change("command.adapter", folder.string()),
                        Remedy::of_changes({{"model.init", "BASE"}, {"adapter.init", folder.string()}})});
   }
@@ -49,19 +48,20 @@ Error no_weights(const fs::path& folder) {
   } else if (const std::string other = first({".bin", ".bin.index.json", ".pt", ".pth", ".h5", ".msgpack", ".gguf"});
              !other.empty()) {
     const bool gguf = other.ends_with(".gguf");
-    why += fmt::format(", but {}, which is not read{}", other, gguf ? " unless it is named itself" : "");
+    why += fmt::format(", but {}, which is not read{}", other, gguf ? " unless its own path is given" : "");
     remedies.push_back(gguf ? fmt::format("name {} in place of the folder", (folder / other).string()) : convert_command(folder));
   }
   return data_error("E-FORMAT-WEIGHTS", folder.string(), why, "weights in safetensors: one file, or several with their index",
                     remedies);
 }
 
-// A link may lead to another file of the folder, or to where a hub's cache keeps files: snapshots/X/ and blobs/ lie side by side.
+// True for a link out of the folder. Links may lead to other files of the folder, or to the files of a hub's cache, where
+// snapshots/X/ and blobs/ have the same parent.
 bool leads_outside(const fs::path& folder, const fs::path& file) {
   std::error_code error;
   if (!fs::is_symlink(file, error)) return false;
   const fs::path home = fs::canonical(folder, error), real = fs::canonical(file, error);
-  if (error) return false;  // it leads nowhere: that is told when it is opened
+  if (error) return false;  // opening it reports a link that leads nowhere
   return real.parent_path() != home && real.parent_path() != home.parent_path().parent_path() / "blobs";
 }
 
@@ -89,11 +89,11 @@ WeightFiles WeightFiles::of_gguf(GgufWeights weights) {
   return result;
 }
 
-// All shards and the index agree, tensor by tensor, in both directions.
+// Checks that all files and the index agree, tensor by tensor, in both directions.
 void WeightFiles::read_index(const fs::path& folder) {
   WeightIndex index = read_weight_index(path_);
   for (const std::string& name : index.files) {
-    if (!is_there(folder / name)) throw index_error(path_, fmt::format("it names {}, which is not there", name));
+    if (!is_there(folder / name)) throw index_error(path_, fmt::format("it names {}, which is missing", name));
     if (leads_outside(folder, folder / name)) {
       throw index_error(
           path_, fmt::format("it names {}, a link to {} outside of the folder", name, fs::canonical(folder / name).string()));

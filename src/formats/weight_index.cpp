@@ -19,7 +19,7 @@ std::string shown(std::string_view text) {
   return Json(std::string(text.substr(0, kMost))).dump(-1, ' ', true, Json::error_handler_t::replace);
 }
 
-// Receives the events of the JSON parser. Returning false stops it; `problem` then says why.
+// Receives the events of the JSON parser. A return value of false stops the parser; `problem` then has the reason.
 class IndexEvents : public nlohmann::json_sax<Json> {
  public:
   std::vector<std::pair<std::string, std::string>> entries;  // tensor and file
@@ -53,8 +53,7 @@ class IndexEvents : public nlohmann::json_sax<Json> {
   }
   bool string(std::string& text) override {
     if (!in_map_ || depth_ != 2) return value("a text");
-    if (!is_plain_name(text))
-      return refuse(fmt::format("{} is in {}, which is no name of a file in this folder", shown(key_), shown(text)));
+    if (!is_plain_name(text)) return refuse(fmt::format("{} is in {}, which is not a plain file name", shown(key_), shown(text)));
     if (!text.ends_with(".safetensors"))
       return refuse(fmt::format("{} is in {}, which is no safetensors file", shown(key_), shown(text)));
     if (entries.size() == kMaxIndexTensors) return refuse(fmt::format("it names more than {} tensors", kMaxIndexTensors));
@@ -76,7 +75,7 @@ class IndexEvents : public nlohmann::json_sax<Json> {
 
   bool at_map() const { return key_ == "weight_map"; }
   bool enter() { return ++depth_ <= kMaxDepth || refuse("it is nested too deeply"); }
-  // True if a value that is no file of weight_map may stand here.
+  // True if a value other than a file of weight_map is allowed here.
   bool value(const char* what) {
     if (depth_ == 0 && what != std::string_view("an object")) return refuse(fmt::format("it is {}, not an object", what));
     if (in_map_ && depth_ == 2) return refuse(fmt::format("the file of {} is {}", shown(key_), what));
@@ -138,7 +137,7 @@ WeightIndex read_weight_index(const std::filesystem::path& path) {
   return index;
 }
 
-// As transformers writes it.
+// The format is that of transformers.
 std::string weight_index_text(const WeightIndex& index, std::int64_t total_bytes) {
   const auto quoted = [](const std::string& name) { return Json(name).dump(-1, ' ', false, Json::error_handler_t::replace); };
   std::string text = fmt::format("{{\n  \"metadata\": {{\n    \"total_size\": {}\n  }},\n  \"weight_map\": {{", total_bytes);

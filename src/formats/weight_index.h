@@ -1,5 +1,5 @@
-// model.safetensors.index.json: which file of a folder holds which tensor. Read as hostile, by a parser without a document tree:
-// everything wrong is data_error E-FORMAT-INDEX.
+// model.safetensors.index.json, which names the file of each tensor. It is not trusted and read without a document tree. Every
+// fault is data_error E-FORMAT-INDEX.
 #pragma once
 
 #include <cstdint>
@@ -21,11 +21,11 @@ struct WeightIndex {
   std::vector<std::pair<std::string, std::uint32_t>> places;  // tensor and its place in `files`, sorted by name
 };
 
-// A name without a folder in it.
+// True for a file name without a folder.
 bool is_plain_name(std::string_view name);
 
 WeightIndex read_weight_index(const std::filesystem::path& path);
-// The text of that file for tensors of n bytes in all.
+// The text of an index. `total_bytes`: the size of all tensors.
 std::string weight_index_text(const WeightIndex& index, std::int64_t total_bytes);
 
 Error index_error(const std::filesystem::path& path, std::string what);

@@ -1,4 +1,4 @@
-// Facts about the weights of a folder: their place in the folder of a run, and the tokens that end a text.
+// The folder of a model's weights, and the tokens that end a text.
 #pragma once
 
 #include <cstdint>
@@ -7,16 +7,16 @@
 
 namespace plimsoll {
 
-// The file of an adapter in PEFT's layout (adapters/peft_folder.h).
+// The files of an adapter in PEFT's layout (adapters/peft_folder.h).
 inline constexpr const char* kAdapterConfig = "adapter_config.json";
 inline constexpr const char* kAdapterFile = "adapter_model.safetensors";
 
-// The folder of weights that a path means: itself, or `weights` within it where it is the folder of a run. A GGUF file stands for
-// a folder wherever weights, a configuration or a tokenizer are read.
+// The folder of weights for a path: the path itself, or its folder `weights` if it is the folder of a run. A GGUF file may take
+// the place of a folder for weights, configuration and tokenizer.
 std::filesystem::path weights_folder(const std::filesystem::path& path);
 
-// The tokens at which generation ends: eos_token_id, one or several, of folder/generation_config.json or else config.json, or
-// those of a GGUF file.
+// The tokens that end generation: eos_token_id, one or several, of generation_config.json, else of config.json, or those of a
+// GGUF file.
 std::vector<std::int64_t> end_tokens(const std::filesystem::path& folder);
 
 }  // namespace plimsoll

@@ -34,10 +34,10 @@ ModelConfig read_model(const std::filesystem::path& folder) {
   }
   if (type.is_null()) {
     throw reader.refuse("model_type is missing",
-                        fmt::format("a line \"model_type\": one of {}, where it is such a model", known));
+                        fmt::format("a line \"model_type\" with the kind of the model: one of {}", known));
   }
-  throw reader.refuse(fmt::format("model_type is {}, which is no kind of model that Plimsoll has", ConfigReader::shown(type)),
-                      "a folder of one that it has: " + known);
+  throw reader.refuse(fmt::format("model_type is {}, and Plimsoll has no such model", ConfigReader::shown(type)),
+                      "a model of type " + known);
 }
 
 const ModelConfig& model_preset(std::string_view name) {

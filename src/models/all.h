@@ -14,7 +14,7 @@ namespace plimsoll {
 extern const Family kGpt2, kLlama, kMistral, kQwen2, kQwen3;
 
 std::span<const Family* const> families();
-// Adds a family of another program. Call it before the first configuration is read; the family outlives the program.
+// Adds a family of another program, which must exist until this program ends. Call it before the first configuration is read.
 void add_family(const Family& family);
 
 // The model of a folder, by the model_type of its config.json, or of a GGUF file. data_error E-FORMAT-CONFIG lists the known

@@ -21,9 +21,10 @@ class GgufModelKeys;  // models/gguf.h
 struct GgufModel;
 struct GgufLayout;  // formats/gguf/gguf_layout.h
 
-// The GGUF form of a family. Its general.architecture is the kind.
+// The GGUF form of a family. It reads files whose general.architecture is the family's kind; written files may have another
+// architecture.
 struct GgufForm {
-  // The keys as in config.json, without token ids. They may describe a model of another family.
+  // Puts the keys of config.json, without token ids. They may describe a model of another family.
   void (*config)(const GgufModelKeys&, nlohmann::ordered_json& json) = nullptr;
   GgufLayout (*layout)(const GgufModelKeys&) = nullptr;
   // A model as a file holds it; E-EXPORT-MODEL if it cannot.
@@ -37,8 +38,8 @@ struct ModelFacts {
   bool open_ended = false;      // samples may be longer than `positions`, though the model was not made for them
   bool bytes = false;           // token ids are the bytes of a text
   double chance_loss = 0;       // nats per unit of a model that knows nothing
-  double parameters = 0;        // approximate number
-  double values_per_token = 0;  // approximate number of values per token of a forward pass
+  double parameters = 0;        // number of parameters, approximate
+  double values_per_token = 0;  // values per token of a forward pass, approximate
 };
 
 // A key of [model] of some families.
@@ -54,7 +55,7 @@ struct ModelKey {
   std::string_view example;  // a TOML value
   ModelConfig (*set)(const ModelConfig&, const Setting&) = nullptr;
   std::string (*text)(const ModelConfig&) = nullptr;  // the TOML value; "" if there is none
-  // The step by which a size may grow with the memory; the size is a multiple of it. Null: the size does not grow.
+  // The step in which a size may grow with the memory; the size stays a multiple of it. Null: the size does not grow.
   std::int64_t (*step)(const ModelConfig&) = nullptr;
 };
 
@@ -105,7 +106,7 @@ struct Family {
   ModelConfig (*with_positions)(const ModelConfig&, std::int64_t positions) = nullptr;
 };
 
-// The most tokens of a sample that can be computed.
+// The most tokens of a sample.
 inline std::int64_t most_positions(const ModelFacts& facts) { return facts.open_ended ? std::int64_t{1} << 24 : facts.positions; }
 
 inline ModelFacts facts_of(const ModelConfig& config) { return config.family().facts(config); }

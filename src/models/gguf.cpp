@@ -62,8 +62,7 @@ const GgufForm& form_of(const GgufFile& file) {
     if (family->kind == architecture) return *family->gguf;
     known += fmt::format("{}{}", known.empty() ? "" : ", ", family->kind);
   }
-  throw file.malformed(fmt::format("its architecture is '{}', which is no kind of model that Plimsoll has", architecture),
-                       "one of " + known);
+  throw file.malformed(fmt::format("its architecture is '{}', and Plimsoll has no such model", architecture), "one of " + known);
 }
 
 }  // namespace
@@ -107,7 +106,7 @@ void GgufModelKeys::demand(std::string_view name, double neutral) const {
   const std::string key = prefix_ + std::string(name);
   const auto value = file_.number(key);
   if (!value || *value == neutral) return;
-  throw file_.malformed(fmt::format("{} is {}, which is not computed", key, *value), fmt::format("{}, or no such key", neutral));
+  throw file_.malformed(fmt::format("{} is {}, which is not supported", key, *value), fmt::format("{}, or no such key", neutral));
 }
 
 void GgufModelKeys::refuse_unknown(std::initializer_list<std::string_view> more) const {
@@ -118,11 +117,11 @@ void GgufModelKeys::refuse_unknown(std::initializer_list<std::string_view> more)
                        std::ranges::find(more, name) != more.end();
     if (known) continue;
     throw file_.malformed(fmt::format("there is a key {}, which is not known", key),
-                          fmt::format("keys of {} models that are computed", architecture_));
+                          fmt::format("supported keys of {} models", architecture_));
   }
   for (const auto& [name, value] : kNeutral) demand(name, value);
   if (!file_.flag(prefix_ + "attention.causal").value_or(true)) {
-    throw file_.malformed(fmt::format("{}attention.causal is false, which is not computed", prefix_),
+    throw file_.malformed(fmt::format("{}attention.causal is false, which is not supported", prefix_),
                           "true, or no such key: a token sees those before it");
   }
   const std::int64_t parts = file_.whole("split.count").value_or(1);

@@ -145,7 +145,7 @@ class PassBuilder {
     score(std::move(pass), ops::gather_rows(builder_, hidden, last, "last"));
   }
 
-  // The `tokens` tokens of each row that follow those in the caches.
+  // A pass over the next `tokens` tokens of each row, after those in the caches.
   void go_on(const char* name, std::int64_t tokens, std::vector<LayerCache> caches) {
     const std::int64_t rows = shape_.generate.rows;
     builder_.begin_forward({name});

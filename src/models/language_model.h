@@ -7,7 +7,7 @@
 //                    results: logits f32 [rows, vocab] of the last tokens. What lies past a length is not read.
 //   extend           tokens i32 [rows, chunk], positions likewise; results: logits f32 [rows, vocab] of each row's last token.
 //                    A row with fewer tokens repeats its last one, with its position.
-//   decode           the same of one token
+//   decode           the same for one token
 //   forward          tokens i32 [samples, tokens], segments likewise: a token sees those of its own number
 //   logits           index i32 [rows] of the samples' tokens, one after the other; results: logits f32 [rows, vocab]
 // Passes without noise also have sample_ids, which may hold anything. Prefill, extend and decode share their caches; logits read
@@ -68,8 +68,8 @@ class LanguageModel {
 void add_language_passes(ModelGraph& graph, GraphBuilder& builder, const LanguageModel& model, const BatchShape& shape,
                          const BuildOptions& options);
 
-// The operands of a block's attention, over the tokens of the step or over its caches. `qkv` are as many as the layout has, after
-// rotation by positions.
+// The operands of a block's attention over the tokens of the step or over its caches. `qkv`: one packed value or three, according
+// to the layout, with rotary positions applied.
 struct AttentionParts {
   std::vector<ValueId> qkv;
   ops::QkvLayout layout;

@@ -15,7 +15,6 @@
 #include "adapters/peft_folder.h"
 #include "base/error.h"
 #include "base/hash.h"
-#include "base/shell.h"
 #include "formats/bounded_json.h"
 #include "formats/file.h"
 #include "ops/adapter/kernels.h"
@@ -80,7 +79,7 @@ void check_tensors(const Graph& graph, const ModelConfig& config, const Safetens
     if (same) continue;
     throw data_error("E-ADAPTER-TIED", file.path(),
                      fmt::format("{} and {} are one tensor in the base and differ", place->second->name, each.name),
-                     "a base whose head is a tensor of its own: merging makes one",
+                     "a base with a separate head; merging makes one",
                      {merge_command(fs::path(file.path()).parent_path()).remedy});
   }
   for (const StoredTensor& tensor : file.tensors()) {

@@ -301,7 +301,7 @@ void load_frozen(const Graph& graph, const SafetensorsFile& file, const FrozenWe
   }
 }
 
-// Compares the weights of a folder other than the recorded one with those with which the run began.
+// Checks that a folder other than the recorded one has the weights with which the run began.
 void compare_moved(const Graph& graph, const SafetensorsFile& file, const Origin& origin, const WeightSource& source,
                    Executor& executor) {
   const std::filesystem::path& folder = source.folder;

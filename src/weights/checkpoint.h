@@ -36,9 +36,9 @@ struct Checkpoint {
   Progress progress;
   FrozenWeights frozen;
 };
-// `init`: the present folder of the run's initial model; empty: the one that the checkpoint names. E-CKPT-FROZEN: frozen
-// parameters have changed, or their source is gone. E-RESUME: the model is trained, and a folder other than the checkpoint's
-// holds other weights than the initial ones. E-FORMAT-NAN.
+// `init`: the present folder of the run's initial model; empty: the folder in the checkpoint. E-CKPT-FROZEN: frozen parameters
+// have changed, or their source is gone. E-RESUME: parameters of the model are trained, and `init` is another folder whose
+// weights are not the initial ones. E-FORMAT-NAN: a saved parameter is NaN or infinite.
 Checkpoint load_checkpoint(const Graph& graph, const std::filesystem::path& file, const std::filesystem::path& init,
                            Executor& executor);
 

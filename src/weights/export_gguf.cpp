@@ -14,7 +14,6 @@
 #include "adapters/adapter.h"
 #include "adapters/peft_folder.h"
 #include "base/error.h"
-#include "base/shell.h"
 #include "formats/gguf/gguf_tokenizer.h"
 #include "formats/gguf/gguf_tokenizer_keys.h"
 #include "formats/gguf/gguf_writer.h"

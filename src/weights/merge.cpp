@@ -27,7 +27,6 @@
 #include "formats/file.h"
 #include "formats/finite.h"
 #include "formats/gguf/gguf_tokenizer.h"
-#include "formats/weight_index.h"
 #include "models/family.h"
 #include "models/gguf.h"
 #include "ops/adapter/kernels.h"
@@ -271,12 +270,13 @@ class Merge {
     std::error_code error;
     for (const fs::path& folder : {source_.folder, source_.adapter.init}) {
       if (!fs::equivalent(folder, request_.out, error)) continue;
-      throw config_error("E-ADAPTER-OUT", "out", fmt::format("it is {}, which is read", folder.string()), "a new folder");
+      throw config_error("E-ADAPTER-OUT", "out", fmt::format("it is {}, from which this command reads", folder.string()),
+                         "a new folder");
     }
     const bool empty =
         !fs::exists(request_.out, error) || (fs::is_directory(request_.out, error) && fs::is_empty(request_.out, error));
     if (empty || is_there(request_.out / kMergedFile)) return;
-    throw config_error("E-ADAPTER-OUT", "out", fmt::format("{} is there and holds something else", request_.out.string()),
+    throw config_error("E-ADAPTER-OUT", "out", fmt::format("{} exists and holds something else", request_.out.string()),
                        "a new folder, or one that was merged into before");
   }
 

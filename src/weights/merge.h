@@ -17,7 +17,7 @@ namespace plimsoll {
 struct MergeRequest {
   std::filesystem::path base, adapter, out;
   std::optional<DType> type;  // of all tensors; absent: the types of the base
-  // The format to which linear layers are rounded before the changes are added, as in a training with its base in that format.
+  // The format in which the training kept the base. Linear layers are rounded to it before the changes are added.
   BaseFormat as = BaseFormat::none;
 };
 

@@ -220,7 +220,7 @@ void compare_tied(const WeightFiles& files, const StoredNames& stored) {
             fmt::format("{} and {} are one parameter and differ: at {} they are {} and {}", first.tensor->name,
                         other.tensor->name, place_text(first.tensor->shape, at + static_cast<std::int64_t>(i)), a, b),
             "the same numbers, or two parameters",
-            {"set tie_word_embeddings to false in config.json, if the head has weights of its own"});
+            {"set tie_word_embeddings to false in config.json, if the head has separate weights"});
       }
     }
     files.forget(other);

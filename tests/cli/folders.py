@@ -242,6 +242,16 @@ def several(test):
               "files of the folder and of that in it")  # fmt: skip
 
 
+def added(test):
+    """added_tokens.json changes no token that vocab.json has; a token without a row is left out."""
+    folder = test.path("added")
+    shutil.copytree(test.path("base/weights"), folder)
+    test.succeeds("export", "--weights", folder, "--gguf", "without.gguf", "--json")
+    (folder / "added_tokens.json").write_text(json.dumps({"<|endoftext|>": 0, "zz": 1 << 32 | 5}))
+    test.succeeds("export", "--weights", folder, "--gguf", "with.gguf", "--json")
+    test.that(test.path("with.gguf").read_bytes() == test.path("without.gguf").read_bytes(), "the same file")
+
+
 def main():
     test = Test("folders")
     letters = byte_letters()
@@ -253,7 +263,7 @@ def main():
     test.write("base.toml", SHAPE.format('train="t.txt",format="bpe",vocabulary="."'))
     test.write("from.toml", FROM_FOLDER)
     test.succeeds("train", "base.toml", *MEMORY, "--run", "base", "--json")
-    test.run_parts(kept, unread, weights, formats, widths, large_ids, several)
+    test.run_parts(kept, unread, weights, formats, widths, large_ids, several, added)
     test.finish()
 
 

@@ -236,7 +236,7 @@ TEST_F(Source, RefusesWhatIsEvidentlySomethingElse) {
 TEST_F(Source, RawTokensOfFourBytesAreTold) {
   std::vector<int> ids;
   for (int i = 0; i < 400; ++i) ids.push_back(i * 3331 % 151936);
-  for (const auto& [name, note] : {std::pair{"a.bin", ""}, {"a.dat", "where it is tokens of four bytes"}}) {
+  for (const auto& [name, note] : {std::pair{"a.bin", ""}, {"a.dat", "if it is tokens of four bytes"}}) {
     try {
       open(name, u32_bytes(ids), "auto", 151936);
       ADD_FAILURE() << name << " is taken";

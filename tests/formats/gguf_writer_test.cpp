@@ -95,6 +95,12 @@ TEST_F(GgufWriting, WhatATypeCannotHoldIsRefused) {
     GgufWriter writer(path_, {}, {{"x", gguf_storage(type), {1, 32}}});
     EXPECT_ERROR(writer.append("x", values), "E-EXPORT-RANGE", type);
   }
+  std::vector<float> values(32, 1);  // an infinite number stays, and hides no other
+  values[3] = HUGE_VALF;
+  GgufWriter writer(path_, {}, {{"x", gguf_storage("F16"), {1, 32}}, {"y", gguf_storage("F16"), {1, 32}}});
+  writer.append("x", values);
+  values[9] = 7e4f;
+  EXPECT_ERROR(writer.append("y", values), "E-EXPORT-RANGE", "F16");
   EXPECT_FALSE(std::filesystem::exists(path_));
 }
 

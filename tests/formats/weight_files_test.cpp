@@ -136,7 +136,7 @@ TEST_F(Shards, HostileIndexesAreRefused) {
       {map_of(entry("a", std::string(300, 'x') + ".safetensors")), "no name of a file"},
       {map_of(entry("a", "config.json")), "no safetensors file"},
       {map_of(good_ + "," + entry("d", "model-00003-of-00002.safetensors")),
-       "model-00003-of-00002.safetensors, which is not there"},
+       "model-00003-of-00002.safetensors, which is missing"},
       {map_of(a + "," + b), "it does not name"},  // the other file is not opened
       {map_of(a + "," + c), "it does not name tensor 'b', which is in model-00001"},
       {map_of(good_ + "," + entry("d", kOne)), "tensor 'd' is not in model-00001"},

@@ -38,7 +38,7 @@ GgufCursor GgufCursor::numbers(const GgufFile& file, std::string_view key) {
   return of(file, key, "numbers", [](GgufType type) { return type != GgufType::text && type != GgufType::flag; });
 }
 
-// Valid until the next call; no more than the buffer holds.
+// The next bytes, at most as many as the buffer holds; valid until the next call.
 std::span<const std::byte> GgufCursor::take(std::size_t bytes) {
   if (end_ - begin_ < bytes) {
     std::memmove(buffer_.data(), buffer_.data() + begin_, end_ - begin_);

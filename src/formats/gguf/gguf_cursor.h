@@ -1,4 +1,4 @@
-// The arrays of a GGUF file, which may be as large as a vocabulary: element by element.
+// Reads the arrays of a GGUF file, which may be as large as a vocabulary, element by element.
 #pragma once
 
 #include <cstddef>
@@ -12,16 +12,16 @@
 
 namespace plimsoll {
 
-// The elements of an array one after the other, through a small buffer.
+// The elements of an array in order, through a small buffer.
 class GgufCursor {
  public:
-  // `file` outlives the cursor. E-FORMAT-GGUF where the key is missing or no array of such elements.
+  // `file` outlives the cursor. E-FORMAT-GGUF: the key is missing, or has no array of such elements.
   static GgufCursor texts(const GgufFile& file, std::string_view key);
   static GgufCursor numbers(const GgufFile& file, std::string_view key);
 
   std::uint64_t count() const { return count_; }
   bool at_end() const { return next_ == count_; }
-  // The next element. A text is valid until the next call; E-FORMAT-GGUF where it is longer than 64 KiB.
+  // The next element. A text is valid until the next call. E-FORMAT-GGUF: it is longer than 64 KiB.
   std::string_view next_text();
   double next_number();
 
@@ -34,8 +34,8 @@ class GgufCursor {
   std::string key_;
   GgufType element_;
   std::uint64_t count_ = 0, next_ = 0;
-  std::int64_t at_ = 0;              // in the file, of what follows the buffer
-  std::size_t begin_ = 0, end_ = 0;  // of what is left in the buffer
+  std::int64_t at_ = 0;              // offset in the file of the bytes after the buffer
+  std::size_t begin_ = 0, end_ = 0;  // unread bytes of the buffer
   std::vector<std::byte> buffer_;
 };
 

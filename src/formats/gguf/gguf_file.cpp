@@ -119,7 +119,7 @@ class GgufParser {
     return static_cast<GgufType>(number);
   }
 
-  // So that no file keeps its reader busy: a header is read from front to back, and elements of arrays one by one.
+  // Limits the size of the header: it is read from front to back, with arrays of texts element by element.
   void skip(std::uint64_t bytes, std::string_view what) {
     need(bytes, what);
     position_ += static_cast<std::int64_t>(bytes);
@@ -186,7 +186,7 @@ class GgufParser {
     if (!type->dtype && !type->blocks) fail(fmt::format("tensor {} is stored as {}", name, type->name), kReadable);
     tensor.stored_as = type->name, tensor.dtype = type->dtype, tensor.blocks = type->blocks;
     const auto elements = checked_elements(tensor.shape);
-    // So that no format's bytes overflow.
+    // With this limit the bytes of no format overflow.
     if (!elements || *elements >> 58 != 0)
       fail(fmt::format("tensor {} of {} has too many elements", name, to_text(tensor.shape)));
     const std::int64_t block = type->blocks ? block_elements(*type->blocks) : 1, columns = tensor.shape.last();
@@ -197,7 +197,7 @@ class GgufParser {
     tensor.bytes = stored_bytes(*type, tensor.shape).n;
   }
 
-  // Offsets become those of the file.
+  // Turns offsets in the data into offsets in the file.
   void place_tensors() {
     const std::int64_t alignment = file_.whole("general.alignment").value_or(32);
     if (alignment < 1 || alignment > 1 << 20 || (alignment & (alignment - 1)) != 0) {

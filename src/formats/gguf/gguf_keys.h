@@ -1,5 +1,5 @@
-// Keys with values for a GGUF file, laid down as bytes in the order in which they are put. Values of a vocabulary's size are
-// among them; nothing of a tensor's.
+// Keys with values for a new GGUF file, as bytes in the order of the calls. Values may be as large as a vocabulary, but never as
+// a tensor.
 #pragma once
 
 #include <cstddef>
@@ -19,11 +19,11 @@ class GgufKeys {
   void put_flag(std::string_view key, bool value);
   void put_whole(std::string_view key, std::int64_t value);  // u32
   void put_number(std::string_view key, double value);       // f32
-  // Arrays, which are not empty: the format has none that are.
+  // Arrays. An empty one is an internal error, because the format has none.
   void put_texts(std::string_view key, std::span<const std::string> values);
   void put_wholes(std::string_view key, std::span<const std::int32_t> values);
   void put_numbers(std::string_view key, std::span<const float> values);
-  // Those of others, behind these.
+  // Appends the keys of `others`.
   void append(const GgufKeys& others);
 
   std::uint64_t count() const { return count_; }
@@ -37,7 +37,7 @@ class GgufKeys {
   std::string bytes_;
 };
 
-// A text, or a number of the file, at the end of `bytes`.
+// Appends a text or a number in the file's encoding.
 void append_gguf_text(std::string& bytes, std::string_view text);
 template <class T>
 void append_gguf_number(std::string& bytes, T value) {

@@ -7,7 +7,7 @@
 namespace plimsoll {
 namespace {
 
-// One side of a pair of names: where the names of a block begin, and the part of a pair that is this side's.
+// One side of a pair of names: the prefix of its blocks, and its part of the pair.
 struct Side {
   std::string_view blocks;
   std::string_view GgufNamePair::*part;

@@ -6,7 +6,7 @@
 namespace plimsoll {
 namespace {
 
-// All that ggml has; those with neither a dtype nor a block format are named and refused.
+// All formats of ggml. Those with neither a dtype nor a block format are refused by name.
 constexpr GgufStorage kStorages[] = {
     {0, "F32", DType::f32},
     {1, "F16", DType::f16},

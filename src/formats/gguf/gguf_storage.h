@@ -1,4 +1,4 @@
-// How tensors are stored in a GGUF file: the formats of ggml with their numbers.
+// The storage formats of tensors in a GGUF file, with their numbers in ggml.
 #pragma once
 
 #include <cstdint>
@@ -15,16 +15,16 @@ namespace plimsoll {
 struct GgufStorage {
   std::uint32_t number = 0;
   std::string_view name;  // "Q8_0"
-  // One of the two where Plimsoll reads it.
+  // One of the two for a supported format, else neither.
   std::optional<DType> dtype = std::nullopt;
   std::optional<BlockFormat> blocks = std::nullopt;
 };
 
-// Null where ggml has none of that number, or name.
+// Null if ggml has no format of this number or name.
 const GgufStorage* gguf_storage(std::uint32_t number);
 const GgufStorage* gguf_storage(std::string_view name);
 
-// The bytes of a tensor whose rows are whole blocks, in a format that is read.
+// The bytes of a tensor in a supported format. Its rows have whole blocks.
 Bytes stored_bytes(const GgufStorage& storage, const Shape& shape);
 
 }  // namespace plimsoll

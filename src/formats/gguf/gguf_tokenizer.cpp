@@ -3,7 +3,6 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -28,7 +27,7 @@ constexpr std::size_t kMostScoredBytes = 512;
 
 const GgufCutting& cutting_of(const GgufFile& file) {
   const auto name = file.text("tokenizer.ggml.pre");
-  // Files that are older than the key were written for GPT-2 alone.
+  // Files without the key are older than it and are of GPT-2.
   if (!name && file.text("general.architecture") == kGgufByteLevel) return gguf_cuttings().front();
   if (!name) throw file.malformed("there is no key tokenizer.ggml.pre", "how text is cut before its merges");
   const std::span<const GgufCutting> all = gguf_cuttings();
@@ -39,7 +38,7 @@ const GgufCutting& cutting_of(const GgufFile& file) {
   throw file.malformed(fmt::format("its tokenizer cuts text as '{}', which is not known", *name), "one of " + known);
 }
 
-// Bytes on their way into a file.
+// A buffered writer of the file.
 class Out {
  public:
   explicit Out(const std::filesystem::path& path) : file_(path) {}
@@ -79,7 +78,7 @@ class Out {
   std::string buffer_;
 };
 
-// Tokens with their kinds, one after the other.
+// The tokens with their kinds, in order.
 class Tokens {
  public:
   explicit Tokens(const GgufFile& file) : file_(file), texts_(GgufCursor::texts(file, kGgufTokens)) {
@@ -107,7 +106,7 @@ class Tokens {
     kind = number == 0 ? GgufTokenKind::normal : static_cast<GgufTokenKind>(static_cast<int>(number));
     return true;
   }
-  // A token that only fills the model's table.
+  // True for a token that only fills a row of the model's table.
   bool is_padding() const { return kind == GgufTokenKind::unused && text == fmt::format("[PAD{}]", id); }
   bool is_added() const {
     return !text.empty() && (kind == GgufTokenKind::unknown || kind == GgufTokenKind::control || kind == GgufTokenKind::user);
@@ -124,7 +123,7 @@ class Tokens {
   std::uint64_t next_ = 0;
 };
 
-// Nothing where there is no such key.
+// The text of the token under a key; absent without the key.
 std::optional<std::string> token_of(const GgufFile& file, const char* key) {
   const auto id = file.whole(key);
   if (!id) return {};
@@ -191,7 +190,7 @@ void put_scored_merges(const GgufFile& file, Out& out) {
     throw file.malformed(fmt::format("it has {} tokens and the scores of {}", tokens.count(), numbers.count()));
   }
   while (tokens.next()) {
-    // Each place at which a token may be cut is looked up.
+    // Limits the search, which tries to split a token at each place.
     if (tokens.text.size() > kMostScoredBytes) {
       throw file.malformed(fmt::format("token {} has {} bytes", tokens.id, tokens.text.size()),
                            fmt::format("at most {}", kMostScoredBytes));
@@ -214,7 +213,7 @@ void put_scored_merges(const GgufFile& file, Out& out) {
   }
 }
 
-// The tokens before and after a text; null where there are none.
+// The post-processor with the tokens before and after a text; null if there are none.
 OrderedJson post_processor(const GgufFile& file, bool begins) {
   const auto token = [&](const char* flag, bool usual, const char* key) -> std::optional<InsertedToken> {
     if (!file.flag(flag).value_or(usual)) return {};
@@ -268,7 +267,7 @@ Parts byte_level_parts(const GgufFile& file) {
 Parts scored_parts(const GgufFile& file) {
   for (const char* key : {"tokenizer.ggml.precompiled_charsmap", "tokenizer.ggml.remove_extra_whitespaces"}) {
     if (!file.has(key) || (file.value(key)->type == GgufType::flag && file.flag(key) == false)) continue;
-    throw file.malformed(fmt::format("its tokenizer has the key {}, which is not computed", key), "no such key");
+    throw file.malformed(fmt::format("its tokenizer has the key {}, which is not supported", key), "no such key");
   }
   const bool prefix = file.flag("tokenizer.ggml.add_space_prefix").value_or(true);
   const OrderedJson mark = std::string(kSpaceMark);
@@ -350,7 +349,7 @@ OrderedJson gguf_generation_config(const GgufFile& file) {
 void write_tokenizer_json(const GgufFile& file, const std::filesystem::path& folder) {
   const auto kind = file.text("tokenizer.ggml.model");
   if (kind != kGgufByteLevel && kind != kGgufScored) {
-    throw file.malformed(kind ? fmt::format("its tokenizer is '{}', which is not computed", *kind) : "it has no tokenizer",
+    throw file.malformed(kind ? fmt::format("its tokenizer is '{}', which is not supported", *kind) : "it has no tokenizer",
                          "tokenizer.ggml.model gpt2 or llama");
   }
   const bool scored = kind == kGgufScored;

@@ -3,7 +3,6 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <array>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -37,7 +36,7 @@ Json read_json_if_there(const fs::path& path) {
 
 std::string kind_of(const Json& part) { return part.is_object() ? part.value("type", std::string()) : std::string(); }
 
-// A part of tokenizer.json as the steps that it is made of; null is none.
+// The steps of a part of tokenizer.json; none for null.
 std::vector<Json> steps_of(const Json& part, const char* list) {
   if (part.is_null()) return {};
   if (kind_of(part) != "Sequence") return {part};
@@ -54,10 +53,10 @@ std::string with_marks(std::string_view text) {
   return result;
 }
 
-// A text and where it is cut, as one.
+// One text for a token and the place of its split.
 std::string split_text(std::string_view text, std::size_t left) { return fmt::format("{}:{}", left, text); }
 
-// tokenizer.json, in the terms of the keys.
+// Turns a tokenizer into keys.
 class TokenizerKeys {
  public:
   TokenizerKeys(const fs::path& folder, std::int64_t vocab)
@@ -94,6 +93,7 @@ class TokenizerKeys {
     const Json more = read_json_if_there(folder_ / "added_tokens.json");
     for (const auto& [token, id] : more.items()) {
       if (!id.is_number_unsigned()) throw broken(fmt::format("the id of '{}' is {}", token, id.dump()), "a whole number");
+      if (id >= vocab_ || std::ranges::find(file_->added, token, &AddedTokenEntry::content) != file_->added.end()) continue;
       file_->added.push_back({.content = token, .id = id.get<Token>()});
     }
   }
@@ -122,7 +122,7 @@ class TokenizerKeys {
     put_tokens();
   }
 
-  // The name that llama.cpp has for the way to cut text.
+  // llama.cpp's name for the tokenizer's way to cut text.
   std::string_view cutting(const Json& model, std::string_view architecture) const {
     GgufCutting found;
     for (const Json& step : steps_of(part("normalizer"), "normalizers")) {
@@ -174,7 +174,7 @@ class TokenizerKeys {
       } else if (kind_of(step) == "Replace" && pattern == Json(" ") && step.value("content", "") == kSpaceMark) {
         marks = true;
       } else {
-        throw refuse(fmt::format("a normalizer is {}", step.dump().substr(0, 200)), "what SentencePiece does with spaces");
+        throw refuse(fmt::format("a normalizer is {}", step.dump().substr(0, 200)), "the treatment of spaces in SentencePiece");
       }
     }
     for (const Json& step : steps_of(part("pre_tokenizer"), "pretokenizers")) {
@@ -198,7 +198,7 @@ class TokenizerKeys {
     bool there = false;
   };
 
-  // The model has a row for it. Other tokens are in no text of this model, and the file has a token for each row.
+  // True if the model has a row for the token. No text of the model has other tokens, and the file has a token for each row.
   bool has_row(Token id) const { return id < static_cast<std::uint64_t>(vocab_); }
 
   void read_tokens(const Json& model) {
@@ -255,15 +255,15 @@ class TokenizerKeys {
     if (!merges.empty()) keys_.put_texts("tokenizer.ggml.merges", merges);
   }
 
-  // SentencePiece has no merges: of two tokens the one that is merged first has the higher score. The scores are right where they
-  // mean just these merges.
+  // SentencePiece has scores instead of merges: tokens that are merged earlier get higher ones. The scores are right only if they
+  // imply exactly these merges.
   std::vector<float> scores() {
     std::vector<float> result(tokens_.size(), 0);
     std::vector<bool> merged(tokens_.size(), false);
-    std::vector<std::pair<Token, std::size_t>> groups;  // token, merges that make it
+    std::vector<std::pair<Token, std::size_t>> groups;  // a token, and the number of its merges
     std::unordered_set<std::string> pairs;
     for (const auto& [left, right, whole] : file_->merges.all()) {
-      // The text of an added token never comes to its merges.
+      // The text of an added token is cut out before the merges.
       if (!has_row(whole)) continue;
       const GgufTokenKind kind = tokens_[whole].kind;
       if (kind != GgufTokenKind::normal && kind != GgufTokenKind::byte) continue;
@@ -292,7 +292,7 @@ class TokenizerKeys {
     return result;
   }
 
-  // A special token of tokenizer_config.json, or what config.json says.
+  // The id of a special token from tokenizer_config.json, else from config.json.
   std::optional<std::int64_t> id_of(const char* name, const Json& model_config) const {
     const Json value = config_.value(std::string(name) + "_token", Json());
     const Json text = value.is_object() ? value.value("content", Json()) : value;
@@ -314,7 +314,7 @@ class TokenizerKeys {
       ids_[name] = *id;
       keys_.put_whole(fmt::format("tokenizer.ggml.{}_token_id", key), *id);
     }
-    // Another token at which generation ends: that of a turn.
+    // A further token that ends generation: the end of a turn.
     for (const std::int64_t end : end_tokens(folder_)) {
       if (ids_.contains("eos") && end != ids_["eos"] && end >= 0 && end < vocab_) {
         return keys_.put_whole("tokenizer.ggml.eot_token_id", end);
@@ -322,7 +322,7 @@ class TokenizerKeys {
     }
   }
 
-  // Tokens before and behind a text.
+  // The tokens before and after a text.
   void put_ends() {
     bool before = false, behind = false;
     for (const Json& step : steps_of(part("post_processor"), "processors")) {
@@ -350,7 +350,7 @@ class TokenizerKeys {
     keys_.put_flag("tokenizer.ggml.add_eos_token", behind);
   }
 
-  // The default one, and those with names of their own.
+  // Puts the default template and those with other names.
   bool put_template() {
     std::map<std::string, std::string> templates;
     if (is_there(folder_ / "chat_template.jinja")) {
@@ -382,9 +382,9 @@ class TokenizerKeys {
   std::int64_t vocab_;
   Json config_;
   std::optional<TokenizerFile> file_;
-  std::string where_;  // the file; empty: there is none
+  std::string where_;  // the file of the tokenizer; empty: none
   bool scored_ = false;
-  std::string spaces_;  // prepend_scheme of Metaspace, where it puts spaces
+  std::string spaces_;  // prepend_scheme of Metaspace if it puts spaces, else empty
   std::vector<OneToken> tokens_;
   std::unordered_map<std::string, std::size_t> by_text_;
   std::map<std::string, std::int64_t, std::less<>> ids_;

@@ -1,5 +1,5 @@
-// The tokenizer of a Hugging Face folder as keys of a GGUF file: tokenizer.json, or GPT-2's vocab.json and merges.txt, with what
-// tokenizer_config.json, config.json and generation_config.json say of special tokens, and the chat template.
+// The tokenizer of a Hugging Face folder as keys of a GGUF file: tokenizer.json, or GPT-2's vocab.json and merges.txt; the
+// special tokens of tokenizer_config.json, config.json and generation_config.json; and the chat template.
 #pragma once
 
 #include <cstdint>
@@ -13,17 +13,18 @@ namespace plimsoll {
 
 struct GgufTokenizerKeys {
   GgufKeys keys;
-  bool tokenizer = false;  // without one there are only the ids that config.json says
+  bool tokenizer = false;  // false: the keys have only the ids of config.json
   bool chat_template = false;
-  // Metaspace's space before a text, "first" or "always"; llama.cpp puts one before some more. Empty: like llama.cpp.
+  // The scheme of Metaspace for a space before a text, "first" or "always". llama.cpp puts a space before more texts. Empty: the
+  // same as llama.cpp.
   std::string spaces;
 };
 
-// GGUF has no key for it: how Metaspace puts a space before a text, as its prepend_scheme says it.
+// The key for the prepend_scheme of Metaspace, for which GGUF has none.
 inline constexpr const char* kGgufSpaces = "plimsoll.prepend_scheme";
 
-// `vocab`: rows of the model's table, which has a token for each in the file. E-EXPORT-TOKENIZER where GGUF has no name for how
-// the tokenizer works; E-TOKENIZER where a file is broken.
+// `vocab`: rows of the model's token table; the file gets a token for each. E-EXPORT-TOKENIZER: GGUF has no name for the way the
+// tokenizer works. E-TOKENIZER: a file is broken.
 GgufTokenizerKeys gguf_tokenizer_keys(const std::filesystem::path& folder, std::int64_t vocab, std::string_view architecture);
 
 }  // namespace plimsoll

@@ -15,7 +15,7 @@ GgufWeights::GgufWeights(GgufFile file, const GgufLayout& layout) : file_(std::m
   std::vector<std::pair<StoredTensor, Place>> all;
   for (std::size_t i = 0; i < file_.tensors().size(); ++i) {
     const GgufTensor& tensor = file_.tensors()[i];
-    if (tensor.name == "rope_freqs.weight") continue;  // the configuration says it
+    if (tensor.name == "rope_freqs.weight") continue;  // a part of the configuration
     const GgufName name = name_in_folder(tensor.name, layout);
     const GgufOrder order = gguf_order(name, layout, static_cast<std::size_t>(tensor.shape.rank()));
     StoredTensor stored{.name = name.name.empty() ? tensor.name : name.name,
@@ -71,7 +71,10 @@ void GgufWeights::read_f32(const StoredTensor& tensor, std::int64_t begin, std::
   }
 }
 
-// Rows of the model are columns of the file: strips of them, each from every row of the file.
+// Transposes while reading, strip by strip: rows of the model are columns of the file.
+//   file  [outputs, inputs]   first  last
+//         row 0               ..|====|....   a strip: kStrip columns of every row
+//         row 1               ..|====|....
 void GgufWeights::read_turned(const GgufTensor& from, std::int64_t begin, std::span<float> out,
                               std::span<std::byte> staging) const {
   constexpr std::int64_t kStrip = 4096;
@@ -100,7 +103,7 @@ std::optional<BlockMatrix> GgufWeights::blocks(const StoredTensor& tensor) const
   return BlockMatrix{*from.blocks, from.shape.elements() / columns, columns};
 }
 
-// In pieces that stay in the cache until their scales have been looked at.
+// Reads in pieces that stay in the processor's cache until their scales are checked.
 void GgufWeights::read_stored(const GgufTensor& from, BlockFormat format, std::int64_t begin, std::span<std::byte> out) const {
   constexpr std::size_t kPiece = std::size_t{1} << 18;
   while (!out.empty()) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <span>
 #include <utility>
 
 #include "base/ceil_div.h"
@@ -19,13 +20,18 @@ namespace {
 constexpr std::int64_t kTensorAlignment = 32;
 constexpr std::uint32_t kVersion = 3;
 
-// False where the format cannot hold a number.
+// False if the format cannot hold a number.
 bool encode(const GgufStorage& storage, std::span<const float> numbers, std::vector<std::byte>& out) {
   out.resize(static_cast<std::size_t>(stored_bytes(storage, Shape{std::ssize(numbers)}).n));
   if (storage.dtype) {
+    const auto width = static_cast<std::size_t>(size_of(*storage.dtype));
     narrow(*storage.dtype, numbers, out.data());
-    const auto bad = first_not_finite(*storage.dtype, out);
-    return !bad || !std::isfinite(numbers[static_cast<std::size_t>(*bad)]);
+    for (std::span<const std::byte> rest = out;;) {
+      const auto bad = first_not_finite(*storage.dtype, rest);
+      if (!bad) return true;
+      if (std::isfinite(numbers[numbers.size() - rest.size() / width + static_cast<std::size_t>(*bad)])) return false;
+      rest = rest.subspan((static_cast<std::size_t>(*bad) + 1) * width);
+    }
   }
   ensure(storage.blocks == BlockFormat::q8_0, "GgufWriter", "a format that is not written");
   encode_q8_0(numbers, out.data());

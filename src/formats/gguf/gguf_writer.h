@@ -1,5 +1,5 @@
-// Writes a GGUF file (version 3) in one pass: keys and the table of tensors first, then the tensors in that order, each in one or
-// more pieces of fp32 numbers, which are stored as the table says. The file appears whole or not at all.
+// Writes a GGUF file (version 3) in one pass and atomically: the keys, the table of tensors, then the tensors in this order. Each
+// tensor comes in one or more pieces of fp32 numbers, which are converted to its type.
 #pragma once
 
 #include <cstddef>
@@ -27,9 +27,10 @@ class GgufWriter {
  public:
   GgufWriter(const std::filesystem::path& path, const GgufKeys& keys, std::vector<GgufTensorSpec> tensors);
 
-  // The next numbers of tensor `name`, whose turn it is; of Q8_0 whole blocks. E-EXPORT-RANGE where the format cannot hold one.
+  // The next numbers of `name`, which must be the current tensor; whole blocks for Q8_0. E-EXPORT-RANGE: the type cannot hold a
+  // number.
   void append(std::string_view name, std::span<const float> numbers);
-  // Every tensor must be complete. Before this the target is untouched.
+  // Puts the file in place. All tensors must be complete; before this call the target is untouched.
   void commit();
   std::int64_t written() const { return file_.written(); }
 
@@ -38,7 +39,7 @@ class GgufWriter {
 
   std::vector<GgufTensorSpec> tensors_;
   std::size_t current_ = 0;
-  std::int64_t left_ = 0;  // numbers that the current tensor lacks
+  std::int64_t left_ = 0;  // missing numbers of the current tensor
   std::vector<std::byte> piece_;
   AtomicFile file_;
 };

@@ -1,4 +1,4 @@
-// The merges that a vocabulary with scores means: SentencePiece joins the pair whose token has the highest score.
+// The merges of a vocabulary with scores: SentencePiece joins the pair whose token has the highest score.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace plimsoll {
 
-// A token as two others, where it is made of them.
+// A split of a token into two others.
 struct ScoredMerge {
   float score;
   Token token, left, right;
@@ -17,8 +17,8 @@ struct ScoredMerge {
   std::uint16_t left_characters, right_characters;
 };
 
-// Every token of `merged` as every two that it is made of, in the order in which transformers makes merges of them. Bytes and
-// special tokens come of no merge.
+// All splits of all tokens in `merged`, in the order of the merges that transformers makes from them. `merged` is false for bytes
+// and special tokens, which no merge yields.
 std::vector<ScoredMerge> scored_merges(const TokenTable& table, const std::vector<float>& scores,
                                        const std::vector<bool>& merged);
 

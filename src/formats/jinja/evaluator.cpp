@@ -113,7 +113,7 @@ std::int64_t Evaluator::need_whole(const Value& value, std::string_view what) co
 
 Rendering Evaluator::run() {
   auto scope = std::make_shared<Scope>();
-  constexpr std::uint64_t kTimes = 64;  // as much again for each byte that is given
+  constexpr std::uint64_t kTimes = 64;  // bytes allowed for each byte of the input
   std::uint64_t given = 0;
   for (const auto& [name, value] : input_.variables) given += std::min<std::uint64_t>(value.weight(), std::uint64_t{1} << 32);
   most_bytes_ = input_.limits.bytes + kTimes * given;
@@ -168,7 +168,7 @@ Value Evaluator::lookup(const std::string& name) {
   return undefined(fmt::format("'{}' is undefined", name));
 }
 
-// A macro sees the variables of here, as long as the rendering lasts.
+// Keeps the current scope for the whole rendering, because macros see its variables.
 void Evaluator::pin() {
   if (!pinned_.empty() && pinned_.back() == scope_) return;
   charge_memory(1024);
@@ -309,7 +309,7 @@ void Evaluator::write(Text text) {
   }
 }
 
-// The output of a body, which has variables of its own.
+// The output of a body with its own scope.
 Text Evaluator::captured(const Body& body) {
   const Restore restore(scope_, inside(scope_));
   Text text;

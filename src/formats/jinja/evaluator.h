@@ -1,4 +1,4 @@
-// Renders a tree. Bounded in steps, nesting and bytes; nothing outside of it is read but the values that it is given.
+// Renders a tree within limits on steps, nesting and bytes. It reads nothing but the given values.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@
 
 namespace plimsoll::jinja {
 
-// Null where the value has no method of this name.
+// Null if the value has no method of this name.
 const NamedMethod* method_of(const Value& value, std::string_view name);
 
 class Evaluator {
@@ -30,19 +30,19 @@ class Evaluator {
   // For operators.cpp, filters.cpp, tests.cpp, methods.cpp and functions.cpp.
 
   [[noreturn]] void fail(std::string why, std::string expected = {}) const;
-  // `value` is not there, or of the wrong type for `what`.
+  // The error for an undefined value, or for one of a wrong type for `what`.
   [[noreturn]] void refuse(const Value& value, std::string_view what) const;
-  // Work that is about to be done on so many bytes.
+  // Counts work on this many bytes, before it is done.
   void charge(std::uint64_t bytes);
-  // The same where the bytes are kept.
+  // The same for bytes that are kept.
   void charge_memory(std::uint64_t bytes);
-  // A value that was made: it is charged, and may be neither too deep nor too large.
+  // Charges a new value. Fails if it is nested too deeply or too large.
   Value made(List list);
   Value made(Dict dict);
   Value made(Text text);
   Value undefined(std::string why) const;
 
-  // The items of a value. A generator is used up.
+  // The items of a value; a generator is then used up.
   std::vector<Value> items_of(const Value& value);
   const Text& need_text(const Value& value, std::string_view what) const;
   std::int64_t need_whole(const Value& value, std::string_view what) const;
@@ -58,15 +58,16 @@ class Evaluator {
   bool test(const std::string& name, const Value& input, const CallArguments& arguments);
   Value method(const Method& method, CallArguments arguments);
   Value global(std::string_view name, CallArguments arguments);
-  // "a.b.0" or a number, as attribute= of filters has it. `fallback`, if defined, stands for a part that is not there.
+  // The part of a value at a path: "a.b.0" or a number, as for attribute= of filters. `fallback`, if defined, replaces an absent
+  // part.
   Value path(const Value& value, const Value& attribute, const Value& fallback = {});
   Text percent(const Text& format, const Value& arguments);
-  // -1, 0, 1
+  // -1, 0 or 1.
   int order(const Value& left, const Value& right, std::string_view what);
 
  private:
   enum class Flow { next, leave_loop, next_turn };
-  // One more node for as long as it lives.
+  // One level of nesting during its lifetime.
   class Level {
    public:
     explicit Level(Evaluator& evaluator) : evaluator_(evaluator) { evaluator.enter(); }
@@ -112,9 +113,9 @@ class Evaluator {
   unsigned depth_ = 0, loop_depth_ = 0;
   std::uint64_t steps_ = 0, bytes_ = 0, most_bytes_, most_output_;
   bool read_clock_ = false;
-  std::vector<std::shared_ptr<Scope>> pinned_;  // scopes that macros see
+  std::vector<std::shared_ptr<Scope>> pinned_;  // scopes of macros, kept for the whole rendering
   std::deque<NameSpace> spaces_;
-  std::unordered_map<const Dict*, int> turns_;  // which message a value is
+  std::unordered_map<const Dict*, int> turns_;  // index of the message, by its value
 };
 
 }  // namespace plimsoll::jinja

@@ -1,7 +1,5 @@
 #include "formats/jinja/expression_parser.h"
 
-#include <fmt/core.h>
-
 #include <algorithm>
 #include <iterator>
 #include <utility>
@@ -218,7 +216,7 @@ ExpressionPtr ExpressionParser::subscript(ExpressionPtr object) {
   ExpressionPtr begin, end, step;
   if (!at_symbol(":")) begin = expression();
   if (skip_symbol("]")) return make(line, Item{std::move(object), std::move(begin)});
-  if (at_symbol(",")) fail("an index with a comma is not computed");
+  if (at_symbol(",")) fail("an index with a comma is not supported");
   need_symbol(":");
   if (!at_symbol(":") && !at_symbol("]")) end = expression();
   if (skip_symbol(":") && !at_symbol("]")) step = expression();

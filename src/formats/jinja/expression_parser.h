@@ -1,4 +1,4 @@
-// The expressions of a template: what stands in its tags.
+// The parser of expressions, which stand in the tags of a template.
 #pragma once
 
 #include <initializer_list>
@@ -15,21 +15,21 @@ class ExpressionParser : protected TokenCursor {
  protected:
   using TokenCursor::TokenCursor;
 
-  // One expression, or several with commas between them. `with_condition`: inline if is one.
+  // One expression, or several separated by commas. `with_condition`: allows an inline if.
   ExpressionPtr tuple(bool with_condition = true, bool in_brackets = false);
   ExpressionPtr expression();
-  // All filters that follow, over an input that is null where they stand at a block.
+  // All following filters, over an input. A null input stands for the body of a filter block.
   ExpressionPtr filters(ExpressionPtr input);
   ExpressionPtr one_filter(ExpressionPtr input);
 
-  bool reads_more_ = false, reads_more_named_ = false;  // names that make a macro take more arguments
+  bool reads_more_ = false, reads_more_named_ = false;  // a macro reads `varargs`, `kwargs`
 
  private:
   using Operand = ExpressionPtr (ExpressionParser::*)();
   bool tuple_ends() const;
-  // Operands with operators of these kinds between them, from left to right.
+  // Operands with operators of these kinds between them, grouped from the left.
   ExpressionPtr chain(std::initializer_list<BinaryKind> kinds, Operand operand);
-  // Loosest first.
+  // From the weakest operator to the strongest.
   ExpressionPtr logical_or();
   ExpressionPtr logical_and();
   ExpressionPtr logical_not();
@@ -46,7 +46,7 @@ class ExpressionParser : protected TokenCursor {
   ExpressionPtr postfix(ExpressionPtr value);
   ExpressionPtr subscript(ExpressionPtr object);
   ExpressionPtr call(ExpressionPtr callee);
-  // Those of a call, in brackets.
+  // The arguments of a call, with brackets.
   Arguments arguments();
   std::string dotted();
   bool takes_operand() const;

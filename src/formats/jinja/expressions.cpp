@@ -1,4 +1,4 @@
-// How the nodes of an expression become values.
+// Evaluation of expressions.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -27,7 +27,7 @@ Value Evaluator::evaluate_any(const Expression& expression) {
       [&](const DictDisplay& node) {
         constexpr std::size_t kMostOthers = 1000;
         Dict dict;
-        std::size_t others = 0;  // which are found one by one
+        std::size_t others = 0;  // the rest, evaluated one by one
         for (const auto& [key, value] : node.items) {
           Value name = evaluate(*key);
           if (name.list() != nullptr || name.dict() != nullptr) fail(fmt::format("unhashable type: '{}'", name.type()));
@@ -125,7 +125,7 @@ CallArguments Evaluator::arguments(const Arguments& nodes) {
   return values;
 }
 
-// `given`: what the innermost filter of a chain takes where the chain stands at a block.
+// `given`: the input of the innermost filter of a filter block; null for a chain in an expression.
 Value Evaluator::filtered(const Filter& node, const Value* given) {
   const int line = line_;
   Value input;
@@ -160,7 +160,7 @@ Value Evaluator::call_macro(const BoundMacro& bound, CallArguments values) {
   const int line = line_;
   const std::size_t count = macro.parameters.size();
   auto scope = std::make_shared<Scope>();
-  scope->outer = std::shared_ptr<Scope>(std::shared_ptr<Scope>(), bound.scope);  // which is pinned
+  scope->outer = std::shared_ptr<Scope>(std::shared_ptr<Scope>(), bound.scope);  // the evaluator keeps it
   if (values.positional.size() > count && !macro.takes_more) {
     fail(fmt::format("macro '{}' takes not more than {} argument(s)", macro.name, count));
   }

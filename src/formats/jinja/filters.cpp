@@ -1,4 +1,4 @@
-// The filters that may follow `|`.
+// The filters of a template (after `|`).
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -21,14 +21,14 @@ Value generator(const BuiltIn& call, std::vector<Value> items) {
   return call.evaluator.made(make_list(std::move(items), ListKind::generator));
 }
 
-// Letters of texts count alike.
+// The value for a comparison without case.
 Value without_case(Evaluator& evaluator, const Value& value) {
   if (value.text() == nullptr) return value;
   evaluator.charge(value.weight());
   return Text(lower(value.text()->bytes()));
 }
 
-// By keys that are found once for each item.
+// Sorts by keys, which are computed once for each item.
 std::vector<Value> sorted(Evaluator& evaluator, std::vector<Value> items, bool reverse,
                           const std::function<Value(const Value&)>& key_of) {
   std::vector<std::pair<Value, Value>> keyed;
@@ -291,7 +291,7 @@ Value indented(BuiltIn call) {
                                             given.has(0) ? call.evaluator.need_whole(given.at(0), "indent") : 4, 0, 1000)),
                                         ' ')));
   std::vector<TextRange> lines = line_ranges(text.bytes(), false);
-  // As Jinja does it: a line end is added, and the lines are parted.
+  // Like Jinja: a line end is added before the text is split into lines.
   if (text.empty() || (!lines.empty() && lines.back().end < text.size())) lines.push_back({text.size(), text.size()});
   Text out;
   if (given.flag(1, false)) out.append(indention);
@@ -307,7 +307,7 @@ Value indented(BuiltIn call) {
 }
 
 Value formatted(BuiltIn call) {
-  if (!call.arguments.named.empty()) call.evaluator.fail("%(name)s is not computed");
+  if (!call.arguments.named.empty()) call.evaluator.fail("%(name)s is not supported");
   const Value values = call.evaluator.made(make_list(std::move(call.arguments.positional), ListKind::tuple));
   return call.evaluator.made(call.evaluator.percent(call.text(), values));
 }

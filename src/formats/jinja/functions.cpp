@@ -1,4 +1,4 @@
-// The functions that every template has.
+// The global functions of templates.
 #include <fmt/core.h>
 
 #include <array>

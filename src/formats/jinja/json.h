@@ -1,4 +1,4 @@
-// JSON as values, and values as JSON the way Python's json module writes it.
+// Values as JSON, in the form of Python's json module.
 #pragma once
 
 #include <optional>
@@ -11,13 +11,13 @@
 namespace plimsoll::jinja {
 
 struct JsonStyle {
-  bool ascii = false;                 // other characters are escaped: \u and four digits
-  std::optional<std::string> indent;  // of one level
+  bool ascii = false;                 // escapes other characters as \u and four digits
+  std::optional<std::string> indent;  // of one level; absent: one line
   std::string between = ", ", behind_key = ": ";
   bool sort_keys = false;
 };
 
-// E-CHAT-TEMPLATE: the value has a part that JSON has not.
+// E-CHAT-TEMPLATE: JSON has no form for a part of the value.
 Text to_json(Evaluator& evaluator, const Value& value, const JsonStyle& style);
 
 }  // namespace plimsoll::jinja

@@ -9,7 +9,7 @@
 namespace plimsoll::jinja {
 namespace {
 
-// A value takes up to 150 bytes beside its text.
+// A value takes up to 150 bytes in addition to its text.
 constexpr JsonLimits kLimits{.bytes = std::int64_t{64} << 20, .values = 200'000, .depth = 100};
 
 class Builder : public JsonEvents {
@@ -27,7 +27,7 @@ class Builder : public JsonEvents {
     if (written.find_first_of(".eE") != std::string::npos) return put(value);
     return put(BigInteger{std::make_shared<const std::string>(written)});
   }
-  // A copy has the room that it needs, where the parser's own text has up to twice as much.
+  // Copies the text, because the parser's own text has up to twice the capacity.
   bool string(std::string& text) override { return put(Text(std::string(text), origin_)); }
   bool start_object() override { return open(false); }
   bool start_array() override { return open(true); }

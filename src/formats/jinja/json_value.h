@@ -1,4 +1,4 @@
-// JSON as values: keys keep their order, the last value of a key that repeats counts, whole numbers of any length keep their
+// JSON as values. Keys keep their order, the last value of a repeated key counts, and whole numbers of any length keep their
 // digits.
 #pragma once
 
@@ -11,11 +11,10 @@ namespace plimsoll::jinja {
 
 struct JsonResult {
   Value value;
-  std::string fault;  // "line 3, column 5: ..."; empty where there is none
+  std::string fault;  // "line 3, column 5: ..."; empty: none
 };
 
-// Texts are data, or not, as `origin` says. A fault: this is no JSON, or is nested deeper than 100, or has more than 200,000
-// values.
+// `origin`: of all texts. A fault: the text is no JSON, is nested deeper than 100, or has more than 200,000 values.
 JsonResult parse_json(std::string_view text, Origin origin);
 
 }  // namespace plimsoll::jinja

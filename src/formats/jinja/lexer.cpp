@@ -20,7 +20,7 @@ bool is_name_start(char c) { return c == '_' || ((c | 32) >= 'a' && (c | 32) <= 
 bool is_number(char c) { return c >= '0' && c <= '9'; }
 bool is_name(char c) { return is_name_start(c) || is_number(c); }
 
-// Line ends become \n, and one at the end goes.
+// Turns all line ends into \n and removes one at the end.
 std::string plain_lines(std::string_view source) {
   std::string out;
   out.reserve(source.size());
@@ -54,7 +54,7 @@ class Lexer {
     at_ = at;
   }
 
-  // Text up to the next tag, and the tag's begin.
+  // Reads text up to the next tag, and the begin of the tag.
   void root() {
     std::size_t tag = at_;
     do {
@@ -88,7 +88,7 @@ class Lexer {
     return text;
   }
 
-  // The end of a tag at `at`, and what goes with it: white space, or one line end of a block. 0: it is none.
+  // The place after a tag's end at `at`, with the white space or the line end that belongs to it. 0: no tag ends there.
   std::size_t tag_end(std::string_view close, std::size_t at, bool block) const {
     if (at < view_.size() && view_[at] == '-' && sees(close, at + 1)) return space_end(view_, at + 1 + close.size());
     if (block && at < view_.size() && view_[at] == '+' && sees(close, at + 1)) return at + 1 + close.size();
@@ -98,7 +98,7 @@ class Lexer {
   }
 
   void comment(std::size_t from) {
-    // A sign belongs to the begin of the comment only where it does not belong to its end.
+    // A sign that could belong to both ends of a comment belongs to the closing one.
     for (std::size_t at = from; at < view_.size(); ++at) {
       if (const std::size_t end = tag_end("#}", at, true)) return go_to(end);
     }
@@ -180,7 +180,7 @@ class Lexer {
     go_to(at_ + found->size());
   }
 
-  // Digits with single underscores between them.
+  // Reads digits, with single underscores between them.
   std::size_t digits_end(std::size_t at) const {
     std::size_t end = at;
     while (end < view_.size() && (is_number(view_[end]) || (view_[end] == '_' && end > at && view_[end - 1] != '_'))) ++end;

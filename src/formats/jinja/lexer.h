@@ -1,4 +1,4 @@
-// A template in tokens, with white space removed as trim_blocks, lstrip_blocks and the signs - and + say.
+// The tokens of a template, with white space removed according to trim_blocks, lstrip_blocks and the signs - and +.
 #pragma once
 
 #include <string>
@@ -13,12 +13,12 @@ enum class TokenKind { text, write_begin, write_end, block_begin, block_end, nam
 
 struct LexerToken {
   TokenKind kind = TokenKind::end;
-  std::string text;  // of a text or string its content; of a name or symbol itself
+  std::string text;  // the content of a text or string; the name or symbol itself
   Value number;
   int line = 1;
 };
 
-// The last one is `end`. E-CHAT-TEMPLATE: what no template can have.
+// The last token is `end`. E-CHAT-TEMPLATE: a syntax error.
 std::vector<LexerToken> lex(std::string_view source, const std::string& name);
 
 }  // namespace plimsoll::jinja

@@ -1,4 +1,4 @@
-// The methods of texts, lists, dicts and of `loop`, as Python has them. Line ends are those of str.splitlines().
+// The methods of texts, lists, dicts and of `loop`, as in Python. Line ends are those of str.splitlines().
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -31,7 +31,7 @@ Value texts(Evaluator& evaluator, const Text& text, const std::vector<TextRange>
 
 bool is_no_space(char32_t c) { return !is_space(c); }
 
-// At white space; none of the parts is empty. The last one has all that is left.
+// Splits at white space, without empty parts. The last part has the rest.
 std::vector<TextRange> words(std::string_view text, std::int64_t most) {
   std::vector<TextRange> parts;
   for (std::size_t at = space_end(text, 0); at < text.size();) {
@@ -42,7 +42,7 @@ std::vector<TextRange> words(std::string_view text, std::int64_t most) {
   return parts;
 }
 
-// The same from the end; the first one has all that is left.
+// The same from the end; the first part has the rest.
 std::vector<TextRange> last_words(std::string_view text, std::int64_t most) {
   std::vector<TextRange> parts;
   for (std::size_t end = space_begin(text, text.size(), 0); end > 0;) {
@@ -104,7 +104,7 @@ Value partition(BuiltIn call) {
   return texts(call.evaluator, text, {{0, at}, {at, at + separator.size()}, {at + separator.size(), size}}, ListKind::tuple);
 }
 
-// The part of a text that `start` and `end` of a method mean, in bytes; nothing where it lies behind the text.
+// The bytes of a text between the arguments `start` and `end` of a method; absent if `start` is past the end.
 std::optional<TextRange> span_of(const Evaluator& evaluator, const Text& text, const Parameters& given) {
   if (!given.has(1) && !given.has(2)) return TextRange{0, text.size()};
   const auto count = static_cast<std::int64_t>(count_characters(text.bytes()));
@@ -154,7 +154,7 @@ Value position(BuiltIn call) {
   return static_cast<std::int64_t>(count_characters(part_of(text, {0, span->begin + found})));
 }
 
-// All characters are of a kind, and there are some.
+// True if the text is not empty and all of its characters are of a kind.
 template <bool (*is)(char32_t)>
 Value all_are(BuiltIn call) {
   call.take({});
@@ -334,7 +334,7 @@ constexpr NamedMethod kDictMethods[] = {{"copy", copy},
 Value seek(BuiltIn call) {
   const std::vector<Value>& items = call.input.list()->items;
   const Parameters given = call.take({"value"});
-  const auto is_sought = [&](const Value& each) { return equal(each, given.need(0)); };
+  const auto is_sought = [&, &sought = given.need(0)](const Value& each) { return equal(each, sought); };
   call.evaluator.charge(call.input.weight());
   if (call.name == "count") return std::ranges::count_if(items, is_sought);
   const auto found = std::ranges::find_if(items, is_sought);

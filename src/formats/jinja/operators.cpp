@@ -7,7 +7,6 @@
 #include <cstdio>
 #include <optional>
 
-#include "base/visit.h"
 #include "formats/jinja/evaluator.h"
 #include "formats/jinja/text_functions.h"
 #include "formats/jinja/unicode.h"
@@ -28,7 +27,7 @@ std::optional<double> real(const Value& value) {
   return number != nullptr ? std::optional(*number) : std::nullopt;
 }
 
-// Nothing where the result has more than 64 bits.
+// Absent if the result exceeds 64 bits.
 std::optional<std::int64_t> whole_result(BinaryKind kind, std::int64_t a, std::int64_t b) {
   std::int64_t result = 0;
   switch (kind) {
@@ -80,7 +79,7 @@ bool divides(BinaryKind kind) {
 Value Evaluator::binary(BinaryKind kind, const Value& left, const Value& right) {
   for (const Value* side : {&left, &right}) {
     if (side->is_undefined()) refuse(*side, symbol(kind));
-    if (side->get<BigInteger>()) fail("a number has more than 64 bits: it is shown, not computed with");
+    if (side->get<BigInteger>()) fail("a number has more than 64 bits and can only be shown");
   }
   if (const auto a = real(left), b = real(right); a && b) {
     if (divides(kind) && *b == 0) fail("division by zero");
@@ -196,7 +195,7 @@ bool Evaluator::contains(const Value& container, const Value& item) {
 
 namespace {
 
-// Methods that would change the value.
+// True for methods that would change the value.
 bool changes(const Value& value, std::string_view name) {
   constexpr std::string_view kDict[] = {"clear", "pop", "popitem", "setdefault", "update"};
   constexpr std::string_view kList[] = {"append", "clear", "pop", "reverse", "insert", "sort", "extend", "remove"};
@@ -225,7 +224,7 @@ std::string object_name(const Value& value) { return value.is_none() ? "None" : 
 
 }  // namespace
 
-// The part that a name means, but for the keys of a dict.
+// The part of a value with a name, except for the keys of a dict.
 std::optional<Value> Evaluator::named_part(const Value& object, const std::string& name) const {
   if (changes(object, name)) return undefined(fmt::format("access to '{}' of a {} is unsafe", name, object.type()));
   if (const NamedMethod* known = method_of(object, name)) return std::make_shared<const Callable>(Method{object, known});
@@ -358,12 +357,12 @@ Text Evaluator::percent(const Text& format, const Value& arguments) {
       continue;
     }
     const std::string flags = bytes.substr(at + 1, kind_at - at - 1);
-    if (kind == '(') fail("%(name)s is not computed");
+    if (kind == '(') fail("%(name)s is not supported");
     if (used >= values.size()) fail("not enough arguments for format string");
     const Value& value = values[used++];
     charge_memory(value.weight());
     if (kind == 's' || kind == 'r') {
-      if (!flags.empty()) fail(fmt::format("the format %{}{} is not computed", flags.substr(0, 40), kind));
+      if (!flags.empty()) fail(fmt::format("the format %{}{} is not supported", flags.substr(0, 40), kind));
       out.append(kind == 's' ? text_of(value) : repr_of(value));
       continue;
     }

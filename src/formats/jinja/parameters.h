@@ -1,4 +1,4 @@
-// The arguments of a built-in function by the names of its parameters.
+// The arguments of a built-in function, assigned to its parameters.
 #pragma once
 
 #include <cstddef>
@@ -13,14 +13,14 @@ namespace plimsoll::jinja {
 
 class Parameters {
  public:
-  // E-CHAT-TEMPLATE: there are more arguments than names, an unknown name, or two values for one.
+  // E-CHAT-TEMPLATE: too many arguments, an unknown name, or two values for one parameter.
   Parameters(const Evaluator& evaluator, std::string_view function, CallArguments arguments,
              std::initializer_list<std::string_view> names);
 
   bool has(std::size_t index) const { return given_[index]; }
-  // Undefined where it is not given.
+  // The value of a parameter; undefined if it is not given.
   const Value& at(std::size_t index) const { return values_[index]; }
-  // E-CHAT-TEMPLATE: it is not given.
+  // E-CHAT-TEMPLATE: the parameter is not given.
   const Value& need(std::size_t index) const;
   Value value(std::size_t index, Value fallback) const { return given_[index] ? values_[index] : std::move(fallback); }
   bool flag(std::size_t index, bool fallback) const { return given_[index] ? is_true(values_[index]) : fallback; }
@@ -33,7 +33,7 @@ class Parameters {
   std::vector<bool> given_;
 };
 
-// A call of a filter, with its input, or of a method, with its object.
+// A call of a filter or method. `input`: the filter's input or the method's object.
 struct BuiltIn {
   Evaluator& evaluator;
   std::string_view name;
@@ -50,7 +50,7 @@ struct BuiltIn {
   }
 };
 
-// Functions that change a text and take nothing.
+// A function without parameters that changes a text.
 template <Text (*change)(const Text&)>
 Value changed(BuiltIn call) {
   call.take({});

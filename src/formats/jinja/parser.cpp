@@ -25,7 +25,7 @@ class Parser : ExpressionParser {
   }
 
  private:
-  // Up to a tag of these names, which is then at hand; with none, to the end of the template.
+  // Reads up to a tag with one of these names, which becomes the current token; without names, to the end of the template.
   Body body(std::initializer_list<std::string_view> ends) {
     const Levels level(*this);
     Body body;
@@ -55,7 +55,7 @@ class Parser : ExpressionParser {
     }
   }
 
-  // The body behind a tag that is read up to its end.
+  // The body after a tag whose end is next.
   Body inner(std::initializer_list<std::string_view> ends) {
     skip_symbol(":");
     need(TokenKind::block_end, "'%}'");
@@ -90,7 +90,7 @@ class Parser : ExpressionParser {
     }
     --at_;
     for (const std::string_view known : {"extends", "include", "import", "from", "block", "autoescape"}) {
-      if (tag == known) fail(fmt::format("'{}' is not computed", tag), "a template that stands by itself");
+      if (tag == known) fail(fmt::format("'{}' is not supported", tag), "a template without other files");
     }
     fail(fmt::format("'{}' is no tag that is open or known", tag));
   }
@@ -113,7 +113,7 @@ class Parser : ExpressionParser {
     need_name("in");
     loop.items = tuple(false);
     if (skip_name("if")) loop.only = expression();
-    if (at_name("recursive")) fail("recursive loops are not computed");
+    if (at_name("recursive")) fail("recursive loops are not supported");
     ++loops_;
     loop.body = inner({"endfor", "else"});
     --loops_;

@@ -1,4 +1,4 @@
-// A template's text as a tree.
+// Parses the text of a template into a tree.
 #pragma once
 
 #include <string>
@@ -8,8 +8,8 @@
 
 namespace plimsoll::jinja {
 
-// `name` of the file is for messages. E-CHAT-TEMPLATE: it is no template, uses a statement that is not computed (extends,
-// include, import, block, autoescape, recursive loops), or is nested too deeply.
+// `name`: of the file, for messages. E-CHAT-TEMPLATE: a syntax error, a statement that is not supported (extends, include,
+// import, block, autoescape, recursive loops), or too deep a nesting.
 Tree parse(std::string_view source, std::string name);
 
 }  // namespace plimsoll::jinja

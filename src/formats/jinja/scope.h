@@ -1,4 +1,4 @@
-// The state of a rendering: variables, namespaces, the variable `loop`, and all that can be called.
+// The state of a rendering: variables, namespaces, the variable `loop`, and callable values.
 #pragma once
 
 #include <cstddef>
@@ -21,13 +21,13 @@ namespace plimsoll::jinja {
 struct Scope {
   std::shared_ptr<Scope> outer;
   std::map<std::string, Value, std::less<>> names;
-  int turn = -1;  // the message that a loop is at
+  int turn = -1;  // the message of a loop; -1: none
 
-  // Here or further out; null where it is nowhere.
+  // The variable in this scope or the nearest outer one; null if there is none.
   const Value* find(std::string_view name) const;
 };
 
-// Takes another scope for as long as it lives.
+// Replaces the scope during its lifetime.
 class Restore {
  public:
   Restore(std::shared_ptr<Scope>& place, std::shared_ptr<Scope> inner)
@@ -41,7 +41,7 @@ class Restore {
   std::shared_ptr<Scope> old_;
 };
 
-// namespace(): what a template may change.
+// The value of namespace(), which a template may change.
 struct NameSpace {
   std::map<std::string, Value, std::less<>> names;
 };
@@ -50,7 +50,7 @@ struct LoopState {
   std::vector<Value> items;
   std::size_t index = 0;
   unsigned depth = 1;
-  std::optional<Value> changed;  // what loop.changed() saw last
+  std::optional<Value> changed;  // the last arguments of loop.changed()
 };
 
 // A function of every template, by name.
@@ -63,7 +63,7 @@ struct Method {
   Value self;
   const NamedMethod* method = nullptr;
 };
-// A macro where it was defined; its body sees the variables of that place.
+// A macro with the scope of its definition, whose variables its body sees.
 struct BoundMacro {
   const Macro* macro = nullptr;
   Scope* scope = nullptr;  // kept by the evaluator
@@ -72,7 +72,7 @@ struct Callable {
   std::variant<GlobalFunction, Method, BoundMacro> any;
 };
 
-// Arguments of a call, evaluated.
+// The evaluated arguments of a call.
 struct CallArguments {
   std::vector<Value> positional;
   std::vector<std::pair<std::string, Value>> named;

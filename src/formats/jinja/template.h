@@ -1,7 +1,7 @@
-// Templates of conversations: the part of Jinja2 that such templates use, with the settings and additions of Hugging Face's
-// transformers (trim_blocks, lstrip_blocks, break and continue, {% generation %}, tojson without HTML, raise_exception,
-// strftime_now). Templates and values are taken as hostile: no template reads a file, and each ends within bounds of steps,
-// nesting, memory and output. What is wrong is data_error E-CHAT-TEMPLATE with file and line.
+// Templates of conversations: the part of Jinja2 that such templates use, with the settings and additions of transformers
+// (trim_blocks, lstrip_blocks, break and continue, {% generation %}, tojson without HTML, raise_exception, strftime_now). Neither
+// templates nor values are trusted: a template reads no file and ends within limits on steps, nesting, memory and output. Every
+// fault is data_error E-CHAT-TEMPLATE with file and line.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ struct Tree;
 
 struct RenderLimits {
   std::uint64_t steps = 100'000'000;  // nodes of the template, and every 64 bytes of work
-  // Bytes of all values that are made and of the output; 64 more for each byte that the template is given.
+  // Bytes of all new values and of the output, in addition to 64 for each byte of the input.
   std::uint64_t bytes = std::uint64_t{64} << 20;
   std::uint64_t output = std::uint64_t{16} << 20;
   unsigned depth = 800;  // of nodes and macros
@@ -29,9 +29,9 @@ struct RenderLimits {
 
 struct RenderInput {
   std::vector<std::pair<std::string, Value>> variables;
-  // The list among them that marks tell the elements of; may be empty.
+  // The variable with the list whose elements marks refer to; may be empty.
   std::string turns = "messages";
-  std::tm now{};  // what strftime_now shows
+  std::tm now{};  // the time for strftime_now
   RenderLimits limits;
 };
 
@@ -42,7 +42,7 @@ struct Rendering {
 
 class Template {
  public:
-  // `name` of the file is for messages.
+  // `name`: of the file, for messages.
   Template(std::string_view source, std::string name);
   ~Template();
   Template(Template&&) noexcept;
@@ -51,7 +51,7 @@ class Template {
   const std::string& name() const;
   // The hash of its text.
   const std::string& hash() const { return hash_; }
-  // It has {% generation %} blocks.
+  // True if it has {% generation %} blocks.
   bool has_marks() const;
   Rendering render(const RenderInput& input) const;
 

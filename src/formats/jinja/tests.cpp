@@ -1,4 +1,4 @@
-// The tests that may follow `is`.
+// The tests of a template (after `is`).
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 namespace plimsoll::jinja {
 namespace {
 
-// Tests that look at a value alone; nothing where the name is that of none.
+// Tests of a value without arguments; absent for other names.
 std::optional<bool> plain_test(std::string_view name, const Value& value) {
   const auto* truth = value.get<bool>();
   const List* list = value.list();
@@ -25,7 +25,7 @@ std::optional<bool> plain_test(std::string_view name, const Value& value) {
   if (name == "number") return value.is_number();
   if (name == "integer") return value.get<std::int64_t>() != nullptr || value.get<BigInteger>() != nullptr;
   if (name == "float") return value.get<double>() != nullptr;
-  // Python asks what a value can do: what is undefined can be iterated over, and called in vain.
+  // Python tests the methods of a value. Those of an undefined value exist: iterating yields nothing, and calling fails.
   if (name == "iterable") return value.is_undefined() || value.text() != nullptr || list != nullptr || value.dict() != nullptr;
   if (name == "sequence") {
     return value.is_undefined() || value.text() != nullptr || (list != nullptr && !generator) || value.dict() != nullptr;

@@ -1,5 +1,5 @@
-// A text of a template that knows which of its bytes come from data rather than from the template, and which ones lie inside a
-// {% generation %} block. Both follow the bytes through every operation that puts texts together or takes them apart.
+// A text that records which of its bytes come from data rather than from the template, and which lie inside {% generation %}
+// blocks. Every operation that joins or divides texts keeps both.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@ using TextRange = ByteRange;
 // The output of a {% generation %} block.
 struct Mark {
   std::size_t begin = 0, end = 0;
-  int turn = -1;  // the message that a loop was at; -1: none
+  int turn = -1;  // the message of the enclosing loop; -1: none
   friend bool operator==(const Mark&, const Mark&) = default;
 };
 
@@ -31,9 +31,9 @@ class Text {
   const std::string& bytes() const { return bytes_; }
   std::size_t size() const { return bytes_.size(); }
   bool empty() const { return bytes_.empty(); }
-  // Sorted, apart from each other, none empty.
+  // The ranges from data: sorted, not touching, not empty.
   const std::vector<TextRange>& data() const { return data_; }
-  // In the order in which the blocks ended; some may be empty.
+  // The marks in the order of the ends of their blocks; some may be empty.
   const std::vector<Mark>& marks() const { return marks_; }
 
   void append(std::string_view bytes, Origin origin);

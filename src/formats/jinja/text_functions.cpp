@@ -42,7 +42,7 @@ Text replaced(Evaluator& evaluator, const Text& text, const Text& from, const Te
 
 namespace {
 
-// Appends the bytes [begin, end) in small letters.
+// Appends the bytes [begin, end) in lower case.
 void append_lowered(Text& out, const Text& text, std::size_t begin, std::size_t end) {
   text.part(begin, end).each_stretch([&](std::string_view stretch, Origin origin) {
     out.append(lower(text.bytes(), begin, begin + stretch.size()), origin);
@@ -130,7 +130,7 @@ std::size_t find_bytes(std::string_view text, std::string_view part, std::size_t
 
 std::string backwards(std::string_view text) { return {text.rbegin(), text.rend()}; }
 
-// From the end in linear time, which no function of the library promises.
+// Searches from the end in linear time, which no library function guarantees.
 std::size_t last_bytes(std::string_view text, std::string_view part) {
   const std::size_t found = find_bytes(backwards(text), backwards(part));
   return found == std::string_view::npos ? found : text.size() - found - part.size();

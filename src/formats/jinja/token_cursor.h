@@ -1,4 +1,4 @@
-// The tokens of a template, one after the other.
+// The tokens of a template in order, with a cursor.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,7 @@ class TokenCursor {
   // Keeps a reference to the name.
   TokenCursor(std::string_view source, const std::string& name) : name_(name), tokens_(lex(source, name)) {}
 
-  // Levels of the tree that is read, for as long as it lives. Nested parts add one, and so does each operator of a chain.
+  // Levels of nesting during parsing, released by the destructor. Nested parts take one, and so does each operator of a chain.
   class Levels {
    public:
     explicit Levels(TokenCursor& cursor, unsigned count = 1) : cursor_(cursor) {
@@ -35,7 +35,7 @@ class TokenCursor {
   };
 
   [[noreturn]] void fail(std::string why, std::string expected = {}) const;
-  // The token at hand is not what is expected.
+  // The error for an unexpected token.
   [[noreturn]] void fail_here(std::string expected) const;
 
   const LexerToken& here(std::size_t ahead = 0) const { return tokens_[std::min(at_ + ahead, tokens_.size() - 1)]; }

@@ -1,4 +1,4 @@
-// A template as a tree, as the parser makes it and the evaluator walks it.
+// The tree of a template, from the parser to the evaluator.
 #pragma once
 
 #include <cstddef>
@@ -26,7 +26,7 @@ struct Arguments {
 enum class UnaryKind { negative, positive, logical_not };
 enum class BinaryKind { add, subtract, multiply, divide, floor_divide, modulo, power, logical_and, logical_or };
 enum class CompareKind { equal, unequal, less, less_equal, greater, greater_equal, in, not_in };
-// The operators of both, in their order.
+// The symbols of both enums, in their order.
 inline constexpr std::string_view kBinarySymbols[] = {"+", "-", "*", "/", "//", "%", "**", "and", "or"};
 inline constexpr std::string_view kCompareSymbols[] = {"==", "!=", "<", "<=", ">", ">=", "in", "not in"};
 constexpr std::string_view symbol(BinaryKind kind) { return kBinarySymbols[static_cast<std::size_t>(kind)]; }
@@ -78,7 +78,7 @@ struct Call {
   ExpressionPtr callee;
   Arguments arguments;
 };
-// `input` is null where a block is filtered.
+// `input` is null for the innermost filter of a filter block.
 struct Filter {
   ExpressionPtr input;
   std::string name;
@@ -100,11 +100,11 @@ struct Expression {
 struct Statement;
 using Body = std::vector<Statement>;
 
-// A name, names in brackets, or an attribute of a namespace.
+// The target of an assignment: a name, a tuple of names, or an attribute of a namespace.
 struct Target {
   std::string name;
   std::string attribute;      // of a namespace; else empty
-  std::vector<Target> parts;  // of a tuple; `name` is then empty
+  std::vector<Target> parts;  // of a tuple, with an empty `name`
 };
 
 struct Write {
@@ -139,11 +139,11 @@ struct FilterBlock {
   ExpressionPtr filter;
   Body body;
 };
-// A function that the template defines. Parameters without a default stand first.
+// A function of the template. Parameters with defaults come last.
 struct Macro {
   std::string name;
   std::vector<std::string> parameters;
-  std::vector<ExpressionPtr> defaults;  // of the last ones
+  std::vector<ExpressionPtr> defaults;  // of the last parameters
   Body body;
   bool takes_more = false, takes_more_named = false;  // it reads `varargs`, `kwargs`
 };
@@ -170,7 +170,7 @@ struct Statement {
 struct Tree {
   std::string name;  // of the file, for messages
   Body body;
-  bool has_marks = false;  // it has a {% generation %} block
+  bool has_marks = false;  // has a {% generation %} block
 };
 
 }  // namespace plimsoll::jinja

@@ -12,8 +12,8 @@ namespace {
 
 utf8proc_category_t category(char32_t character) { return utf8proc_category(static_cast<utf8proc_int32_t>(character)); }
 
-// Characters that become several in capitals (Unicode's SpecialCasing.txt): character=capitals, and /title where a title begins
-// otherwise.
+// Characters with several upper-case characters (SpecialCasing.txt of Unicode): character=upper case, then /title case if it
+// differs.
 constexpr std::string_view kSpecial =
     "\u00df=SS/Ss \u0149=\u02bcN \u01f0=J\u030c \u0390=\u0399\u0308\u0301 \u03b0=\u03a5\u0308\u0301 "
     "\u0587=\u0535\u0552/\u0535\u0582 \u1e96=H\u0331 \u1e97=T\u0308 \u1e98=W\u030a \u1e99=Y\u030a \u1e9a=A\u02be "
@@ -57,7 +57,7 @@ std::optional<Special> special(char32_t c) {
   return slash == std::string_view::npos ? Special{both, both} : Special{both.substr(0, slash), both.substr(slash + 1)};
 }
 
-// Characters that do not end a word where capital sigma is made small.
+// Characters that do not end a word in the rule for sigma.
 bool is_ignored(char32_t c) {
   switch (category(c)) {
     case UTF8PROC_CATEGORY_MN:
@@ -69,7 +69,7 @@ bool is_ignored(char32_t c) {
   }
 }
 
-// Sigma at the end of a word is another letter.
+// The lower case of sigma at the end of a word is a different letter.
 bool ends_word(std::string_view text, std::size_t begin, std::size_t end) {
   bool before = false;
   for (std::size_t at = begin; at > 0 && !before;) {

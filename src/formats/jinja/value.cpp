@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::size_t kFewKeys = 8;
 
-// Truth values, whole numbers and floats; of others nothing.
+// The number of a truth value, whole number or float; absent for others.
 bool numbers_equal(const Value& a, const Value& b) {
   const auto whole = [](const Value& v) -> const std::int64_t* { return v.get<std::int64_t>(); };
   const auto integer = [&](const Value& v, std::int64_t& out) {
@@ -50,7 +50,7 @@ bool dicts_equal(const Dict& a, const Dict& b) {
          });
 }
 
-// A text as Python writes it in its source.
+// A text as a Python literal.
 Text quoted(const Text& text) {
   const std::string& bytes = text.bytes();
   const char quote = bytes.find('\'') != std::string::npos && bytes.find('"') == std::string::npos ? '"' : '\'';
@@ -222,7 +222,7 @@ bool equal(const Value& a, const Value& b) {
       [&](const std::shared_ptr<LoopState>& loop) { return loop == *b.get<std::shared_ptr<LoopState>>(); });
 }
 
-// The shortest digits that give the number back; with an exponent where Python writes one.
+// The shortest digits that give the same number, with an exponent like Python's.
 std::string float_text(double number) {
   if (std::isnan(number)) return "nan";
   if (std::isinf(number)) return number < 0 ? "-inf" : "inf";

@@ -1,4 +1,4 @@
-// The values of a template, as Python has them: immutable and shared, but for namespaces, which belong to one rendering.
+// The values of a template, like Python's: immutable and shared, except for namespaces, which belong to one rendering.
 #pragma once
 
 #include <concepts>
@@ -20,12 +20,12 @@ struct Callable;   // scope.h: functions, methods, macros
 struct LoopState;  // scope.h: the variable `loop`
 struct NameSpace;  // scope.h
 
-// A missing value. It renders as nothing; everything else that is done with it fails with this reason.
+// A missing value. It renders as an empty text; other operations fail with this reason.
 struct Undefined {
   std::shared_ptr<const std::string> why;
 };
 struct None {};
-// A whole number of JSON past 64 bits: it is shown, not computed with.
+// A whole number of JSON above 64 bits. It can be rendered but not computed with.
 struct BigInteger {
   std::shared_ptr<const std::string> digits;
 };
@@ -37,14 +37,14 @@ struct List {
   ListKind kind = ListKind::list;
   unsigned depth = 1;         // of the nesting
   std::uint64_t weight = 0;   // see Value::weight
-  mutable bool used = false;  // a generator yields its items once
+  mutable bool used = false;  // a generator whose items have been taken
 };
 
-// In the order in which keys were first set.
+// A dict in the order of the first assignment of each key.
 class Dict {
  public:
   void set(Value key, Value value);
-  // Null where the key is not there.
+  // Null if the key is absent.
   const Value* find(const Value& key) const;
   const Value* find(std::string_view key) const;
   const std::vector<std::pair<Value, Value>>& items() const;
@@ -56,7 +56,7 @@ class Dict {
   std::size_t place(const Value& key) const;
 
   std::vector<std::pair<Value, Value>> items_;
-  std::unordered_map<std::string, std::size_t> places_;  // of keys that are texts, where there are many
+  std::unordered_map<std::string, std::size_t> places_;  // of text keys; only in large dicts
   unsigned depth_ = 1;
   std::uint64_t weight_ = 0;
 };
@@ -91,15 +91,15 @@ class Value {
   }
   bool is_undefined() const { return get<Undefined>() != nullptr; }
   bool is_none() const { return get<None>() != nullptr; }
-  // Null where it is something else.
+  // Null for other types.
   const Text* text() const { return shared<Text>(); }
   const List* list() const { return shared<List>(); }
   const Dict* dict() const { return shared<Dict>(); }
-  // Truth values count as numbers, as in Python.
+  // Truth values are numbers, as in Python.
   bool is_number() const { return get<bool>() || get<std::int64_t>() || get<double>() || get<BigInteger>(); }
-  // The depth of containers; 0 for all else.
+  // The nesting of containers; 0 for other values.
   unsigned depth() const;
-  // About how many bytes it comes to where all of it is written. Parts that are shared count each time.
+  // The approximate bytes of the value as a text. Shared parts count each time.
   std::uint64_t weight() const;
   // "str", "dict", "NoneType"
   std::string_view type() const;
@@ -120,9 +120,9 @@ inline std::size_t Dict::size() const { return items_.size(); }
 List make_list(std::vector<Value> items, ListKind kind = ListKind::list);
 
 bool is_true(const Value& value);
-// As == has it: numbers by value, texts by bytes, containers by content.
+// The operator ==: numbers by value, texts by bytes, containers by content.
 bool equal(const Value& a, const Value& b);
-// str(value), and repr(value) as it stands in a list.
+// str(value) and repr(value).
 Text text_of(const Value& value);
 Text repr_of(const Value& value);
 std::string float_text(double number);

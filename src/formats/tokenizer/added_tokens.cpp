@@ -16,7 +16,7 @@ namespace plimsoll {
 void TextSet::build(std::vector<std::pair<std::string_view, std::uint32_t>> texts, const std::string& where) {
   std::ranges::sort(texts);
   texts_.clear();
-  std::vector<std::int32_t> open;  // texts that the one before begins with, and itself
+  std::vector<std::int32_t> open;  // the previous text and the texts that it begins with
   for (const auto& [text, entry] : texts) {
     if (text.empty()) throw tokenizer_error(where, "an added token is empty once it is normalised");
     while (!open.empty() && !text.starts_with(texts_[static_cast<std::size_t>(open.back())].text)) open.pop_back();
@@ -35,7 +35,7 @@ const TextSet::Text* TextSet::longest_at(std::string_view whole, std::size_t at,
   const auto above = std::upper_bound(texts_.begin(), texts_.end(), text,
                                       [](std::string_view value, const Text& each) { return value < each.text; });
   if (above == texts_.begin()) return nullptr;
-  // Every text that begins `text` is the one before `above`, or one that this begins with.
+  // The texts that `text` begins with are the one before `above` or among the texts that this one begins with.
   auto index = static_cast<std::int32_t>(above - texts_.begin()) - 1;
   const std::string_view nearest = texts_[static_cast<std::size_t>(index)].text;
   const auto same = std::mismatch(nearest.begin(), nearest.end(), text.begin(), text.end()).first - nearest.begin();
@@ -77,7 +77,7 @@ bool begins_with_word(std::string_view text) {
 
 void AddedTokens::build(std::vector<AddedTokenEntry> entries, const TokenTable& tokens, const Normalizer& normalizer,
                         const std::string& where) {
-  std::unordered_map<std::string_view, Token> ids;  // of texts that are added so far
+  std::unordered_map<std::string_view, Token> ids;  // of the texts added so far
   std::map<Token, AddedTokenEntry> by_id;
   std::map<Token, bool> special;
   std::size_t next = tokens.count();

@@ -1,5 +1,6 @@
-// The added tokens of a tokenizer.json: texts that are one token wherever they stand. They are cut from a text before all else,
-// those that are not normalised from the raw text, the others from the normalised one; the longest of the leftmost.
+// The added tokens of a tokenizer.json: texts that are one token wherever they occur. They are cut out of a text before
+// everything else: tokens that are not normalised from the raw text, the others from the normalised one. Of several candidates
+// the leftmost counts, then the longest.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +22,7 @@ struct AddedTokenEntry {
   Token id = kNoToken;
   bool single_word = false, lstrip = false, rstrip = false, normalized = true, special = false;
   std::string normalized_content;  // if it is normalised
-  // Its text among the tokens that are decoded.
+  // The text that decoding yields.
   const std::string& decoded() const { return normalized ? normalized_content : content; }
 };
 
@@ -31,10 +32,11 @@ struct CutPart {
   Token token = kNoToken;
 };
 
-// Texts, found from left to right, the longest of those that begin leftmost. O(text · log texts) if few texts begin alike.
+// A set of texts that are found from left to right, the longest first at each place. O(text · log texts) if few texts begin
+// alike.
 class TextSet {
  public:
-  // `entries`: indices that find() returns with the texts. E-TOKENIZER: a text is there twice, or is empty.
+  // `texts`: each with the index that find() returns. E-TOKENIZER: a text occurs twice, or is empty.
   void build(std::vector<std::pair<std::string_view, std::uint32_t>> texts, const std::string& where);
   bool empty() const { return texts_.empty(); }
 
@@ -42,8 +44,8 @@ class TextSet {
     std::size_t begin = 0, size = 0;
     std::uint32_t entry = 0;
   };
-  // The first one at `from` or behind it; size 0: there is none.
-  // `accepts`, where it is given, says which of them count.
+  // The first text at `from` or after it; size 0: there is none. `accepts` leaves out the matches for which it returns false;
+  // null: all count.
   using Accepts = std::function<bool(const Found&)>;
   Found find(std::string_view text, std::size_t from, const Accepts* accepts = nullptr) const;
 
@@ -51,7 +53,7 @@ class TextSet {
   struct Text {
     std::string_view text;
     std::uint32_t entry = 0;
-    std::int32_t parent = -1;  // the longest other text that this one begins with
+    std::int32_t parent = -1;  // index of the longest other text that this one begins with; -1: none
   };
   const Text* longest_at(std::string_view text, std::size_t at, const Accepts* accepts) const;
 
@@ -63,8 +65,8 @@ class AddedTokens {
  public:
   static constexpr std::size_t kMost = 1 << 16, kMostBytes = 16 << 10;
 
-  // In the order of the file. Texts that the vocabulary lacks get the ids behind it, as the published implementation numbers
-  // them. E-TOKENIZER: the file gives a token another id, two tokens look alike, too many or too long tokens.
+  // `entries`: in the order of the file. Texts that the vocabulary lacks get the ids after it, as in the published
+  // implementation. E-TOKENIZER: the file gives a token another id, two tokens look alike, or tokens are too many or too long.
   void build(std::vector<AddedTokenEntry> entries, const TokenTable& tokens, const Normalizer& normalizer,
              const std::string& where);
 
@@ -72,8 +74,8 @@ class AddedTokens {
   const AddedTokenEntry* find(Token id) const;
   const AddedTokenEntry* find(std::string_view content) const;
 
-  // The raw text, or a normalised fragment of it, in parts. Special tokens that touch the bytes of `ordinary`, which are sorted,
-  // are text.
+  // Cuts the raw text, or a normalised fragment of it, into parts. A special token that touches the bytes of `ordinary`, which
+  // are sorted, stays text.
   std::vector<CutPart> cut(std::string_view text, bool normalized, std::span<const ByteRange> ordinary = {}) const;
 
  private:

@@ -19,7 +19,7 @@
 namespace plimsoll {
 namespace {
 
-// The tokens of recent short pieces, which text repeats. A newer piece replaces the older one of the same hash.
+// The tokens of recent short pieces: most pieces of a text repeat. A newer piece replaces an older one of the same hash.
 class PieceCache {
  public:
   static constexpr std::size_t kMostBytes = 30, kMostTokens = 8;
@@ -47,16 +47,16 @@ class PieceCache {
   std::vector<Entry> entries_ = std::vector<Entry>(std::size_t{1} << 14);
 };
 
-// Merges symbols by rank, the leftmost first: a scan for a few of them, a heap for many, O(n log n).
+// Merges symbols by rank, the leftmost first: by a scan for few symbols, by a heap for many, in O(n log n).
 class Merger {
  public:
-  // Appends the symbols that remain, and uses them up.
+  // Appends the remaining symbols to `out`; overwrites `symbols`.
   void merge(const MergeTable& merges, std::vector<Token>& symbols, std::vector<Token>& out) {
     symbols.size() <= kFew ? merge_few(merges, symbols, out) : merge_many(merges, symbols, out);
   }
 
  private:
-  static constexpr std::size_t kFew = 64;  // symbols up to which a scan beats a heap
+  static constexpr std::size_t kFew = 64;  // the most symbols for which a scan is faster than a heap
 
   struct Node {
     std::uint32_t previous, next;
@@ -64,7 +64,7 @@ class Merger {
   };
 
   static void merge_few(const MergeTable& merges, std::vector<Token>& symbols, std::vector<Token>& out) {
-    std::array<std::uint32_t, kFew> ranks;  // of merging an element with the next one
+    std::array<std::uint32_t, kFew> ranks;  // of the merge of each element with the next one
     Token* ids = symbols.data();
     std::size_t size = symbols.size();
     const auto rank_at = [&](std::size_t i) { return i + 1 < size ? merges.rank(ids[i], ids[i + 1]) : MergeTable::kNoRank; };
@@ -116,7 +116,7 @@ class Merger {
     for (std::uint32_t i = 0; i < size; i = nodes_[i].next) out.push_back(nodes_[i].id);
   }
 
-  std::vector<Node> nodes_;  // kept from piece to piece
+  std::vector<Node> nodes_;  // reused for all pieces
 };
 
 }  // namespace
@@ -128,14 +128,14 @@ struct BpeModel::State {
   std::string where;
   Token unknown = kNoToken;
   std::array<Token, 0x180> low{};          // tokens of single characters
-  std::array<Token, 256> bytes{};          // of their characters
-  std::array<Token, 256> bytes_by_code{};  // of "<0x00>" and so on
+  std::array<Token, 256> bytes{};          // tokens of the characters of bytes
+  std::array<Token, 256> bytes_by_code{};  // tokens of "<0x00>", "<0x01>", ...
   bool plain = true;                       // every byte has a token
   PieceCache cache;
   std::vector<Token> symbols;
   Merger merger;
 
-  // False: one of the bytes has no token.
+  // False if one of the bytes has no token.
   bool add_bytes(std::string_view symbol) {
     const auto token = [&](char byte) { return bytes_by_code[static_cast<unsigned char>(byte)]; };
     if (std::ranges::any_of(symbol, [&](char byte) { return token(byte) == kNoToken; })) return false;
@@ -144,7 +144,7 @@ struct BpeModel::State {
   }
 
   void find_symbols(std::string_view piece) {
-    std::size_t waiting = 0;  // unknown tokens
+    std::size_t waiting = 0;  // unknown tokens that are not appended yet
     for (std::size_t at = 0; at < piece.size();) {
       const std::size_t begin = at;
       const char32_t character = next_character(piece, at);

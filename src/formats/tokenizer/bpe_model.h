@@ -25,8 +25,8 @@ class BpeModel {
   ~BpeModel();
   BpeModel(BpeModel&&) noexcept;
 
-  // Appends the tokens of a piece. `bytes`: each byte stands for its character (byte_character()); all pieces of a model are of
-  // one kind.
+  // Appends the tokens of a piece. `bytes`: each byte stands for its character (byte_character()); it is the same for all pieces
+  // of a model.
   void encode(std::string_view piece, bool bytes, std::vector<Token>& out);
   const MergeTable& merges() const;
   Token unknown() const;

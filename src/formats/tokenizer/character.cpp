@@ -23,8 +23,8 @@ bool holds(const Range (&ranges)[N], char32_t character) {
   return found != std::begin(ranges) && character <= std::prev(found)->last;
 }
 
-// Code points for which the tables of tokenizers are older than Unicode 14, or contradict it. They are in the class if utf8proc
-// says that they are not, and the other way round. tests/tokenizers/compare.py finds them.
+// Code points for which the tables of tokenizers are older than Unicode 14 or contradict it. Each is in the class if and only if
+// utf8proc says that it is not. tests/tokenizers/compare.py finds them.
 constexpr Range kPunctuationDiffers[]{
     {0x61D, 0x61D},     {0x9FD, 0x9FD},     {0xA76, 0xA76},     {0xC77, 0xC77},     {0xC84, 0xC84},     {0x166D, 0x166D},
     {0x1B7D, 0x1B7E},   {0x2E43, 0x2E4F},   {0x2E52, 0x2E5D},   {0x10EAD, 0x10EAD}, {0x10F55, 0x10F59}, {0x10F86, 0x10F89},
@@ -48,8 +48,8 @@ constexpr Range kBertAccentDiffers[]{
     {0x11D97, 0x11D97}, {0x11EF3, 0x11EF4}, {0x16F4F, 0x16F4F}, {0x16FE4, 0x16FE4}, {0x1CF00, 0x1CF2D}, {0x1CF30, 0x1CF46},
     {0x1E000, 0x1E006}, {0x1E008, 0x1E018}, {0x1E01B, 0x1E021}, {0x1E023, 0x1E024}, {0x1E026, 0x1E02A}, {0x1E130, 0x1E136},
     {0x1E2AE, 0x1E2AE}, {0x1E2EC, 0x1E2EF}, {0x1E944, 0x1E94A}};
-// Characters that tokenizers' normal forms do not know: no decomposition, no combining class, no composition. They are starters
-// there, so what stands left and right of them is normalised by itself.
+// Characters that the normal forms of tokenizers do not know: no decomposition, no combining class, no composition. They act as
+// starters, so the texts on both sides of one are normalised separately.
 constexpr Range kOpaque[]{
     {0x7FD, 0x7FD},     {0x898, 0x89F},     {0x8CA, 0x8D3},     {0x9FE, 0x9FE},     {0xC3C, 0xC3C},     {0xD3B, 0xD3C},
     {0xEBA, 0xEBA},     {0x1715, 0x1715},   {0x1ABF, 0x1ACE},   {0x1DF6, 0x1DFA},   {0x32FF, 0x32FF},   {0xA7F2, 0xA7F4},
@@ -63,7 +63,7 @@ utf8proc_category_t category(char32_t character) { return utf8proc_category(stat
 
 bool is_between(char32_t character, char32_t first, char32_t last) { return character >= first && character <= last; }
 
-// GPT-2 writes each byte as one printable character: itself where it is printable in Latin-1, else 256 and up in order.
+// GPT-2 writes each byte as one printable character: itself if it is printable in Latin-1, else the next one from 256 on.
 struct ByteAlphabet {
   std::array<std::uint16_t, 256> character{};
   std::array<std::int16_t, 324> byte{};
@@ -241,7 +241,7 @@ std::optional<std::string> from_byte_characters(std::string_view text) {
 }
 
 std::string normalized(NormalForm form, std::string_view text) {
-  // Below these no character changes, nor joins with one before it.
+  // Characters below these neither change nor join with the character before them.
   const char32_t least = form == NormalForm::nfc ? 0x300 : 0x80;
   std::string out;
   std::size_t begin = 0;

@@ -27,7 +27,7 @@ void Component::refuse(const std::string& why) const {
   throw tokenizer_error(where_, type_.empty() ? why : fmt::format("{}: {}", type_, why));
 }
 
-void Component::refuse_type() const { throw tokenizer_error(where_, fmt::format("{} is not computed", Json(type_).dump())); }
+void Component::refuse_type() const { throw tokenizer_error(where_, fmt::format("{} is not supported", Json(type_).dump())); }
 
 const Json& Component::at(const char* key) const {
   const auto found = json_.find(key);

@@ -1,4 +1,4 @@
-// One part of a tokenizer.json, as JSON: checked access to its keys. Everything wrong is E-TOKENIZER in the part's name.
+// One part of a tokenizer.json: checked access to its keys. Every fault is E-TOKENIZER with the name of the part.
 #pragma once
 
 #include <cstddef>
@@ -10,11 +10,11 @@
 
 namespace plimsoll {
 
-// Steps of a Sequence, at most.
+// The most steps of a Sequence.
 inline constexpr std::size_t kMostSteps = 64;
-// The bytes that a text may grow to.
+// The most bytes of a text of this size after all steps.
 inline constexpr std::size_t most_grown(std::size_t bytes) { return (std::size_t{1} << 20) + 64 * bytes; }
-// E-TOKENIZER: `bytes` are more.
+// E-TOKENIZER if `bytes` exceeds `most`.
 void check_grown(std::size_t bytes, std::size_t most, const std::string& where);
 
 class Component {
@@ -24,7 +24,7 @@ class Component {
 
   const std::string& where() const { return where_; }
   const std::string& type() const { return type_; }
-  // Text, a truth value, a count: of a key that must be there, or may be absent or null.
+  // A text, a truth value, a count. Without a fallback the key is required; with one it may be absent or null.
   std::string text(const char* key) const;
   std::string text(const char* key, std::string fallback) const;
   bool flag(const char* key) const;
@@ -33,12 +33,12 @@ class Component {
   std::uint64_t count(const char* key) const;
   // A text of one character.
   char32_t character(const char* key) const;
-  // The elements of a list, components too.
+  // The elements of a list as components.
   std::vector<Component> list(const char* key) const;
   const nlohmann::json& json() const { return json_; }
 
   [[noreturn]] void refuse(const std::string& why) const;
-  // It is of a kind that is not computed.
+  // Refuses the component's type.
   [[noreturn]] void refuse_type() const;
 
  private:

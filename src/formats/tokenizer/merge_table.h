@@ -1,4 +1,4 @@
-// Merges of a BPE model by rank, found by their two tokens: 12 bytes a merge, and 16 to 32 for the index.
+// The merges of a BPE model by rank, found by their two tokens. A merge takes 12 bytes, and 16 to 32 in the index.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@ class MergeTable {
  public:
   static constexpr std::uint32_t kNoRank = 0xFFFFFFFF;
 
-  // The next rank. A pair that is there already gets this one.
+  // Adds a merge with the next rank. A repeated pair gets the new rank.
   void add(Token left, Token right, Token result);
   std::size_t size() const { return merges_.size(); }
   // By rank.
@@ -22,7 +22,7 @@ class MergeTable {
   };
   const std::vector<Merge>& all() const { return merges_; }
 
-  // The rank of merging two tokens, lower is earlier; kNoRank where they do not merge.
+  // The rank of a merge, lower ranks first; kNoRank if the two tokens do not merge.
   std::uint32_t rank(Token left, Token right) const { return slots_.empty() ? kNoRank : slots_[slot_of(left, right)].rank; }
   Token result(std::uint32_t rank) const { return merges_[rank].result; }
 
@@ -34,7 +34,7 @@ class MergeTable {
     return (std::uint64_t{left} << 32 | right) * std::uint64_t{0x9E3779B97F4A7C15};
   }
   static std::uint32_t tag_of(std::uint64_t hash) { return static_cast<std::uint32_t>(hash >> 16); }
-  // The slot of the pair, or the free one that would be its.
+  // The slot of the pair, or the free slot for it.
   std::size_t slot_of(Token left, Token right) const {
     const std::uint64_t hash = hash_of(left, right);
     for (std::size_t at = hash >> 40 & (slots_.size() - 1);; at = (at + 1) & (slots_.size() - 1)) {

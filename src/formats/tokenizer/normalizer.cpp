@@ -11,7 +11,7 @@
 namespace plimsoll {
 namespace {
 
-// Writes the text anew: write(character, its bytes, out) appends to `out`.
+// Replaces the text character by character: write(character, its bytes, out) appends to `out`.
 template <class Write>
 void rewrite(Fragment& fragment, Write&& write) {
   std::string out;
@@ -44,7 +44,7 @@ void replace(Fragment& fragment, const Search& search, const std::string& conten
   std::vector<Match> matches;
   search.find_all(fragment.text, matches);
   if (matches.empty()) return;
-  // A replacement of several characters comes from the last of them.
+  // The result of replacing several characters counts as coming from the last of them.
   const Match& first = matches.front();
   if (first.begin == 0 && (content.empty() || count_characters(std::string_view(fragment.text).substr(0, first.end)) > 1)) {
     fragment.at_start = false;

@@ -1,4 +1,4 @@
-// The normalizer of a tokenizer.json: how text changes before it is cut.
+// The normalizer of a tokenizer.json: the changes of a text before it is cut.
 #pragma once
 
 #include <functional>
@@ -9,20 +9,20 @@
 
 namespace plimsoll {
 
-// A text on its way to the model.
+// A part of a text, as the steps before the model change it.
 struct Fragment {
   std::string text;
-  bool at_start = false;   // its first character comes from the first one of the whole text
-  bool continues = false;  // it goes on where a long text was cut: nothing is put in front of it
+  bool at_start = false;   // begins with the first character of the whole text
+  bool continues = false;  // continues a long text that was cut: gets no prefix
 };
 
 class Normalizer {
  public:
   Normalizer() = default;
-  // The steps that a component says; a Sequence is its parts in order. E-TOKENIZER: a step that is not computed.
+  // The steps of a component; a Sequence has those of its parts in order. E-TOKENIZER: a step is not supported.
   explicit Normalizer(const Component& component) : where_(component.where()) { add(component); }
 
-  // E-TOKENIZER: the text grows out of bounds.
+  // E-TOKENIZER: the text grows past most_grown().
   void apply(Fragment& fragment) const;
 
  private:

@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::size_t kMaxPattern = 16 << 10;
 constexpr std::uint32_t kMatchLimit = 10'000'000, kHeapLimitKib = 64 << 10;
-// A call looks at so many starts that starts times characters behind them stay below this.
+// The limit on the product of two numbers in one call: the starts that it tries, and the characters after them.
 constexpr std::size_t kCallWork = std::size_t{1} << 30;
 constexpr double kMostSeconds = 20;
 
@@ -37,7 +37,7 @@ struct Pattern::State {
   std::unique_ptr<pcre2_jit_stack, Free> stack;
   std::unique_ptr<pcre2_match_context, Free> context;
 
-  // The first match that begins at `start` or behind it; false: there is none.
+  // The first match that begins at `start` or after it; false if there is none.
   bool find(std::string_view text, std::size_t start, double& deadline, Match& found) const {
     const std::size_t starts = std::max<std::size_t>(kCallWork / (text.size() + 1), 16);
     for (;;) {
@@ -104,7 +104,7 @@ Pattern::Pattern(std::string_view onigurumas, std::string where) {
   ensure(state.match && state.context, "Pattern", "PCRE2 has no memory");
   pcre2_set_match_limit(state.context.get(), kMatchLimit);
   pcre2_set_heap_limit(state.context.get(), kHeapLimitKib);
-  // On systems that forbid generated code, matching falls back to the interpreter by itself.
+  // Without generated code, matching falls back to the interpreter by itself.
   if (pcre2_jit_compile(state.code.get(), PCRE2_JIT_COMPLETE) == 0) {
     state.stack.reset(pcre2_jit_stack_create(32 << 10, 1 << 20, nullptr));
     if (state.stack) pcre2_jit_stack_assign(state.context.get(), nullptr, state.stack.get());
@@ -116,7 +116,7 @@ void Pattern::find_all(std::string_view text, std::vector<Match>& matches) const
   matches.clear();
   if (text.empty()) return;
   double deadline = 0;
-  bool matched = false;  // one ends at `from`
+  bool matched = false;  // a match has been found
   Match match;
   for (std::size_t from = 0; from <= text.size();) {
     if ((matches.size() & 0xFFFF) == 0xFFFF) state_->watch(deadline);

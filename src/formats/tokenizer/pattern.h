@@ -1,6 +1,6 @@
-// A regular expression of a tokenizer.json. Those are written for Oniguruma; they are translated for PCRE2, with Oniguruma's
-// meaning of classes (\s without U+180E, \w, scripts without extensions), possessive marks and line ends. What has no equal
-// meaning is refused by name, and a pattern that takes too long on a text ends in an error (both E-TOKENIZER).
+// A regular expression of a tokenizer.json. It is written for Oniguruma and translated for PCRE2, with Oniguruma's meaning of
+// classes (\s without U+180E, \w, scripts without extensions), possessive marks and line ends. Syntax without an equal in PCRE2
+// is refused by name. A pattern that takes too long on a text ends in an error. Both are E-TOKENIZER.
 #pragma once
 
 #include <cstddef>
@@ -17,11 +17,11 @@ struct Match {
 
 class Pattern {
  public:
-  // `where` names the part of the file, for messages.
+  // `where`: the part of the file, for messages.
   Pattern(std::string_view onigurumas, std::string where);
 
-  // All matches from left to right, as Oniguruma's users iterate: an empty match right behind a match does not count. `text` is
-  // valid UTF-8. Replaces what `matches` held.
+  // All matches from left to right, in the iteration of Oniguruma's users: an empty match directly after a match does not count.
+  // `text` is valid UTF-8. Overwrites `matches`.
   void find_all(std::string_view text, std::vector<Match>& matches) const;
 
  private:
@@ -29,7 +29,7 @@ class Pattern {
   std::shared_ptr<const State> state_;
 };
 
-// The pattern for PCRE2, compiled with UTF, UCP and MULTILINE and the newline LF.
+// The pattern for PCRE2 with the options UTF, UCP and MULTILINE and the newline LF.
 std::string translated_pattern(std::string_view onigurumas, const std::string& where);
 
 }  // namespace plimsoll

@@ -13,7 +13,7 @@
 namespace plimsoll {
 namespace {
 
-// The content of classes, without the brackets.
+// The content of character classes, without the brackets.
 constexpr std::string_view kSpace =
     R"(\x09-\x0d\x20\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000})";
 constexpr std::string_view kNoSpace =
@@ -34,7 +34,7 @@ constexpr std::string_view kLongNames =
     "currencysymbol=Sc modifiersymbol=Sk othersymbol=So separator=Z alphabetic=Alphabetic alpha=Alphabetic "
     "any=Any ";
 using Meaning = std::pair<std::string_view, std::string_view>;
-// POSIX classes, as the content of a class.
+// The POSIX classes as the content of a class.
 constexpr Meaning kPosix[] = {{"alpha", R"(\p{Alphabetic})"},
                               {"digit", R"(\p{Nd})"},
                               {"alnum", R"(\p{Alphabetic}\p{Nd})"},
@@ -61,7 +61,7 @@ class Translator {
   static constexpr std::size_t kNone = static_cast<std::size_t>(-1);
 
   [[noreturn]] void refuse(std::string_view what) const {
-    throw tokenizer_error(where_, fmt::format("its pattern uses {} at byte {}, which is not computed", what, at_));
+    throw tokenizer_error(where_, fmt::format("its pattern uses {} at byte {}, which is not supported", what, at_));
   }
   char peek(std::size_t ahead = 0) const { return at_ + ahead < in_.size() ? in_[at_ + ahead] : '\0'; }
   bool follows(std::string_view text) const { return in_.substr(at_).starts_with(text); }
@@ -119,7 +119,7 @@ class Translator {
     while (end < in_.size() && (in_[end] == '-' || in_[end] == 'i' || in_[end] == 'm')) ++end;
     const bool whole = at_ == 0 && end < in_.size() && in_[end] == ')';
     if (end == in_.size() || end == at_ + 2 || (in_[end] != ':' && !whole)) refuse("a group of this kind");
-    for (std::size_t i = at_; i < end; ++i) out_ += in_[i] == 'm' ? 's' : in_[i];  // "." takes line ends
+    for (std::size_t i = at_; i < end; ++i) out_ += in_[i] == 'm' ? 's' : in_[i];  // "." matches line ends
     out_ += in_[end];
     at_ = end + 1;
     if (whole) groups_.pop_back();
@@ -133,7 +133,7 @@ class Translator {
     ++at_;
   }
 
-  // {n}, {n,}, {n,m}, {,m}; false where it is text.
+  // Reads {n}, {n,}, {n,m} or {,m}; false if the brace is text.
   bool interval() {
     std::size_t end = at_ + 1;
     const auto digits = [&] {
@@ -151,7 +151,7 @@ class Translator {
     if (atom_ == kNone) refuse("a repetition of nothing");
     at_ = end + 1;
     out_ += comma ? fmt::format("{{{},{}}}", least.empty() ? "0" : least, most) : fmt::format("{{{}}}", least);
-    // Oniguruma repeats the repetition; PCRE2 would not give back, or take as few as it can.
+    // Oniguruma repeats such a repetition. PCRE2 would make it possessive or lazy instead.
     const bool again = peek() == '+' || (peek() == '?' && !comma);
     if (again) {
       out_.insert(atom_, "(?:");
@@ -173,7 +173,8 @@ class Translator {
     }
   }
 
-  // \xHH, \x{H...}, \uHHHH as \x{...}; \p{...}; \d \s \h \w; and their opposites where `positive`. Empty: none of them.
+  // An escape with the same meaning in a class and outside: \n and the like; \xHH, \x{H...} and \uHHHH as \x{...}; \p{...}; \d,
+  // \s, \h, \w and their opposites. Empty for any other escape. \W and \H are refused in a class.
   std::string common_escape(bool in_class) {
     const char c = peek(1);
     if (const std::string_view simple = simple_escape(c); !simple.empty()) {
@@ -231,7 +232,7 @@ class Translator {
     std::string_view name = in_.substr(at_ + 3, end - at_ - 3);
     const bool inner = name.starts_with('^');
     if (inner) name.remove_prefix(1);
-    std::string plain;  // names do not tell case, "_", "-" and " " apart
+    std::string plain;  // the name without case, "_", "-" and " ", which do not count
     for (const char c : name) {
       if (!is_alphanumeric(c) && c != '_' && c != '-' && c != ' ') refuse("a property without a name");
       if (is_alphanumeric(c)) plain += static_cast<char>(is_digit(c) ? c : c | 32);
@@ -273,7 +274,7 @@ class Translator {
     atom_ = begin;
   }
 
-  // A character that a backslash makes stand for itself.
+  // A character after a backslash that stands for itself.
   std::string escaped_symbol(std::string_view place) {
     if (is_alphanumeric(peek(1))) refuse(fmt::format("\\{}{}", peek(1), place));
     const std::size_t from = ++at_;
@@ -347,9 +348,9 @@ class Translator {
   std::string_view in_;
   const std::string& where_;
   std::string out_;
-  std::size_t at_ = 0, atom_ = kNone;  // atom_: where what a repetition repeats begins in out_
+  std::size_t at_ = 0, atom_ = kNone;  // atom_: begin in out_ of the part that a repetition repeats
   std::vector<std::size_t> groups_;
-  bool set_ = false;  // the last item of a class is several characters
+  bool set_ = false;  // the last item of a class stands for several characters
 };
 
 }  // namespace

@@ -15,12 +15,12 @@ namespace plimsoll {
 class PostProcessor {
  public:
   PostProcessor() = default;
-  // E-TOKENIZER: a processor that is not computed, a template that lacks the text, a special token that is not described.
+  // E-TOKENIZER: the processor is not supported, a template lacks the text, or a special token is not described.
   explicit PostProcessor(const Component& component) { add(component); }
 
   const std::vector<Token>& before() const { return before_; }
   const std::vector<Token>& behind() const { return behind_; }
-  // The bytes that a token is said to come from leave out the spaces at its sides.
+  // The ranges of tokens in a text leave out spaces at their sides.
   bool trims_spaces() const { return trims_; }
   bool keeps_first_space() const { return keeps_first_; }
 
@@ -37,7 +37,7 @@ struct InsertedToken {
   std::string text;
   std::int64_t id = 0;
 };
-// A TemplateProcessing with one token before a text and one after it, where they are given; null without both.
+// A TemplateProcessing that puts the given tokens before and after a text; null if neither is given.
 nlohmann::ordered_json template_processing(const std::optional<InsertedToken>& before,
                                            const std::optional<InsertedToken>& behind);
 

@@ -14,9 +14,10 @@ namespace plimsoll {
 
 namespace {
 
-// GPT-2's, which ByteLevel uses.
+// GPT-2's pattern of words, for ByteLevel.
 constexpr std::string_view kWords = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
-// \w of Rust, which Whitespace uses: joiners belong to it, superscript digits do not. Runs of it, and of other characters.
+// Runs of Rust's \w and runs of other characters except white space, for Whitespace. Joiners belong to \w, superscript digits do
+// not.
 #define PLIMSOLL_WORD R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\x{200c}\x{200d})"
 constexpr const char* kWordOrSymbols = "[" PLIMSOLL_WORD "]+|[^" PLIMSOLL_WORD R"(\s]+)";
 #undef PLIMSOLL_WORD
@@ -24,19 +25,24 @@ constexpr const char* kWordOrSymbols = "[" PLIMSOLL_WORD "]+|[^" PLIMSOLL_WORD R
 std::uint32_t narrow(std::size_t offset) { return static_cast<std::uint32_t>(offset); }
 
 using Step = std::function<void(Pieces&)>;
-// Finds the matches in a text; replaces what `matches` held.
+// Finds the matches in a text; overwrites `matches`.
 using Find = std::function<void(std::string_view text, std::vector<Match>& matches)>;
 
-// The fate of the parts of a text that a search finds.
+// The treatment of matches, named as in tokenizer.json. For the matches of "-" in "a-b":
+//   removed               a  b
+//   isolated              a  -  b
+//   merged_with_previous  a-  b
+//   merged_with_next      a  -b
+//   contiguous            like isolated, but neighbouring matches are one part
 enum class SplitBehavior { removed, isolated, merged_with_previous, merged_with_next, contiguous };
 
-// A part of a text, and whether it was found.
+// A match, or the text between two matches.
 struct SplitPart {
   Match range;
   bool matched = false;
 };
 
-// All of a text of `size` bytes as matches and what lies between them; `invert` tells the two the other way round.
+// Divides a text of `size` bytes into the matches and the parts between them; `invert` swaps their roles.
 void split_parts(std::size_t size, const std::vector<Match>& matches, bool invert, std::vector<SplitPart>& parts) {
   parts.clear();
   std::size_t done = 0;
@@ -48,14 +54,14 @@ void split_parts(std::size_t size, const std::vector<Match>& matches, bool inver
   if (done != size) parts.push_back({{done, size}, invert});
 }
 
-// Merges the parts as the behavior says, in place; some may be empty.
+// Merges the parts in place according to `behavior`. Some results may be empty.
 void merge_parts(std::vector<SplitPart>& parts, SplitBehavior behavior) {
   const bool next = behavior == SplitBehavior::merged_with_next;
   const bool merges = next || behavior == SplitBehavior::merged_with_previous;
   if (behavior == SplitBehavior::removed) std::erase_if(parts, [](const SplitPart& part) { return part.matched; });
   if (next) std::ranges::reverse(parts);
   std::size_t kept = 0;
-  bool before = false;  // the part before matched
+  bool before = false;  // `matched` of the previous part
   for (const SplitPart part : parts) {
     const bool joins = behavior == SplitBehavior::contiguous ? part.matched == before : merges && part.matched && !before;
     before = part.matched;
@@ -71,7 +77,7 @@ void merge_parts(std::vector<SplitPart>& parts, SplitBehavior behavior) {
   if (next) std::ranges::reverse(parts);
 }
 
-// Cuts every piece at what `find` finds in it.
+// Cuts every piece at the matches of `find`.
 Step split_at(Find find, SplitBehavior behavior, bool invert = false) {
   return [=](Pieces& pieces) {
     std::vector<Piece> out;
@@ -112,7 +118,7 @@ Find matches_of(std::string_view pattern, const Component& component) {
   };
 }
 
-// Writes every piece anew: write(piece, text, out) appends to `out`.
+// Replaces the text of every piece: write(piece, text, out) appends to `out`.
 template <class Write>
 void rewrite(Pieces& pieces, Write&& write) {
   std::string out;
@@ -126,7 +132,7 @@ void rewrite(Pieces& pieces, Write&& write) {
   pieces.text = std::move(out);
 }
 
-// A space before every piece that has none.
+// Puts a space before every piece that does not begin with one.
 void add_spaces(Pieces& pieces) {
   rewrite(pieces, [](const Piece& piece, std::string_view text, std::string& out) {
     if (!text.starts_with(' ') && !piece.continues) out += ' ';
@@ -147,10 +153,10 @@ SplitBehavior behavior_of(const Component& component, const std::string& name) {
   component.refuse(fmt::format("its behavior is '{}'", name));
 }
 
-// The spaces of a piece as marks, with one more before some pieces.
+// Replaces spaces by marks and puts a mark before some pieces.
 struct Metaspace {
   std::string mark;
-  bool always = false, first = false;  // the pieces that get a mark: all, or that at the begin of a text
+  bool always = false, first = false;  // the pieces with a mark before them: all, or only the one at the begin of a text
 
   explicit Metaspace(const Component& component) {
     append_character(mark, component.character("replacement"));

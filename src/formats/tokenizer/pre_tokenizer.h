@@ -1,4 +1,4 @@
-// The pre-tokenizer of a tokenizer.json: it cuts normalised text into pieces, each of which the model takes by itself.
+// The pre-tokenizer of a tokenizer.json. It cuts normalised text into pieces, which the model encodes one by one.
 #pragma once
 
 #include <cstdint>
@@ -28,12 +28,12 @@ struct Pieces {
 class PreTokenizer {
  public:
   PreTokenizer() = default;
-  // The steps that a component says. E-TOKENIZER: a step that is not computed.
+  // The steps of a component. E-TOKENIZER: a step is not supported.
   explicit PreTokenizer(const Component& component) : where_(component.where()) { add(component); }
 
-  // The pieces of a text below 1 GiB. E-TOKENIZER: it grows out of bounds.
+  // Cuts a text below 1 GiB. E-TOKENIZER: the text grows past most_grown().
   Pieces cut(Fragment fragment) const;
-  // Its pieces have a character for each byte.
+  // True if its pieces are byte-level: a character stands for each byte.
   bool byte_level() const { return byte_level_; }
 
  private:

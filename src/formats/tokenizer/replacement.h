@@ -1,5 +1,5 @@
-// {"pattern": {"String" or "Regex": ...}, "content": ...}: what a normalizer, a decoder and a Split look for, and what the first
-// two put there.
+// {"pattern": {"String" or "Regex": ...}, "content": ...}: the search of a normalizer, a decoder or a Split, and the replacement
+// of the first two.
 #pragma once
 
 #include <optional>
@@ -14,11 +14,11 @@ namespace plimsoll {
 
 class Search {
  public:
-  // The search of the key "pattern".
+  // Reads the key "pattern".
   explicit Search(const Component& component);
 
   void find_all(std::string_view text, std::vector<Match>& matches) const;
-  // E-TOKENIZER: the text grows out of bounds.
+  // E-TOKENIZER: the text grows past most_grown().
   std::string replaced(std::string_view text, std::string_view content) const;
   std::string replaced(std::string_view text, std::string_view content, const std::vector<Match>& matches) const;
 

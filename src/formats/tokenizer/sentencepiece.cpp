@@ -31,13 +31,13 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::int64_t kMostBytes = 64 << 20;
 
-// A message of protobuf: its fields one after the other. What a field means is up to the reader.
+// The fields of a protobuf message, one after the other. The reader knows their meaning.
 class Fields {
  public:
   Fields(std::string_view bytes, const std::string& where) : left_(bytes), where_(where) {}
 
   std::uint32_t number = 0;
-  std::uint64_t value = 0;  // of a number; the bits of a fixed one
+  std::uint64_t value = 0;  // of an integer; the bits of a fixed-width number
   std::string_view bytes;   // of a text or a message
 
   bool next() {
@@ -97,9 +97,9 @@ struct Piece {
 struct Model {
   std::vector<Piece> pieces;
   std::uint64_t type = 1;  // 1: Unigram, 2: BPE
-  bool suffix = false;     // a mark of a space stands behind a word
+  bool suffix = false;     // the mark of a space stands after a word
   std::int64_t unknown = 0, begin = 1, end = 2;
-  bool has_table = false;  // of normalisation
+  bool has_table = false;  // a table of normalisation
   bool prefix = true, squeezes = true, escapes = true;
 };
 
@@ -117,7 +117,7 @@ Piece piece_of(Fields fields, const std::string& where) {
   return piece;
 }
 
-// Ids that are not used are -1, which protobuf writes as a large number.
+// Unused ids are -1, which protobuf writes as a large number.
 std::int64_t id_of(std::uint64_t value) { return static_cast<std::int32_t>(static_cast<std::uint32_t>(value)); }
 
 Model read_model(std::string_view bytes, const std::string& where) {
@@ -155,8 +155,8 @@ void check(const Model& model, const std::string& where) {
     const char* name = model.type == 1 ? "Unigram" : model.type == 3 ? "of words" : "of characters";
     throw tokenizer_error(where, fmt::format("it is a model of SentencePiece that is {}; BPE is computed", name));
   }
-  if (model.has_table) throw tokenizer_error(where, "it normalises text by a table of its own, which is not computed");
-  if (model.suffix || !model.escapes) throw tokenizer_error(where, "it writes spaces in a way that is not computed");
+  if (model.has_table) throw tokenizer_error(where, "its table for normalising text is not supported");
+  if (model.suffix || !model.escapes) throw tokenizer_error(where, "its way to write spaces is not supported");
 }
 
 Json read_json(const fs::path& path) {
@@ -164,7 +164,7 @@ Json read_json(const fs::path& path) {
   return read_ordered_json_object(path, kTokenizerConfigLimits, "E-TOKENIZER");
 }
 
-// A piece as the vocabulary has it. One of the user stands for its text, spaces and all, before there are marks.
+// The text of a piece in the vocabulary. A piece of the user is compared with the text before spaces become marks.
 std::string vocabulary_text(const Piece& piece) {
   return piece.kind == PieceKind::user ? without_marks(piece.text) : std::string(piece.text);
 }
@@ -189,7 +189,7 @@ class Writer {
                         {"post_processor", post_processor()},
                         {"decoder", marks_decoder(model_.prefix)}};
     std::string text = dump(parts);
-    text.pop_back();  // the brace
+    text.pop_back();  // the closing brace
     std::string model = dump(rules());
     model.pop_back();
     file.write(text + ",\n\"model\": " + model + ",\n\"vocab\": {");
@@ -249,7 +249,7 @@ class Writer {
     return list;
   }
 
-  // True if a space stands before a whole text alone: tokenizer_config.json says that the tokenizer is not `legacy`.
+  // True if only a whole text gets a space before it: tokenizer_config.json says that the tokenizer is not `legacy`.
   bool before_texts() const { return model_.prefix && config_.value("legacy", Json()) == Json(false); }
 
   Json normalizer() const {
@@ -271,8 +271,8 @@ class Writer {
     return {{"type", "Metaspace"}, {"replacement", kSpaceMark}, {"prepend_scheme", "first"}, {"split", false}};
   }
 
-  // A token before a text unless the configuration says otherwise, and behind it where it says so, as the classes of Llama and
-  // Gemma do.
+  // By default a token stands before a text and none after it, as in the classes of Llama and Gemma. tokenizer_config.json may
+  // change both.
   Json post_processor() const {
     const auto token = [&](const char* flag, bool usual, const char* key, std::int64_t piece) -> std::optional<InsertedToken> {
       const Json said = config_.value(flag, Json());

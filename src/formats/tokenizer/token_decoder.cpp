@@ -23,10 +23,10 @@ void replace_all(std::string& text, std::string_view what, std::string_view with
   if (done > 0) text = out.append(text, done);
 }
 
-// A token that is not in byte characters stays as it is.
+// The bytes of a token in byte characters; any other token stays unchanged.
 std::string unwritten(const std::string& token) { return from_byte_characters(token).value_or(token); }
 
-// "<0x0A>"; -1: another token. A plus sign may stand for the first digit.
+// The byte of a token such as "<0x0A>"; -1: any other token. A plus sign may stand for the first digit.
 int fallback_byte(std::string_view token) {
   if (token.size() != 6 || !token.starts_with("<0x") || token[5] != '>') return -1;
   const auto digit = [](char c) {
@@ -40,7 +40,7 @@ void put_fallback_byte(std::string& token) {
   if (const int byte = fallback_byte(token); byte >= 0) token = static_cast<char>(byte);
 }
 
-// Each run of bytes becomes its text, or a replacement for each byte.
+// Joins each run of fallback bytes into one text, or into a replacement character for each byte if the run is not UTF-8.
 void join_fallback_bytes(std::vector<std::string>& tokens) {
   std::vector<std::string> out;
   std::string bytes;
@@ -70,7 +70,7 @@ std::string joined(const std::vector<std::string>& tokens) {
   return all;
 }
 
-// A piece of a word loses its prefix, a word gets a space.
+// Removes the prefix of a continued word; puts a space before any other token.
 void join_word(std::string& token, const std::string& prefix) {
   token.starts_with(prefix) ? token.erase(0, prefix.size()) : token.insert(0, " ");
 }
@@ -125,7 +125,7 @@ void TokenDecoder::add_each(std::function<void(std::string&)> change) {
 void TokenDecoder::add(const Component& component) {
   const std::string& type = component.type();
   if (steps_.size() == kMostSteps) component.refuse(fmt::format("more than {} steps", kMostSteps));
-  const auto whole = [&] {  // what follows sees one text
+  const auto whole = [&] {  // later steps see one text
     if (!std::exchange(fused_, true)) separate_ = steps_.size();
   };
   if (type == "Sequence") {

@@ -1,4 +1,4 @@
-// The decoder of a tokenizer.json: the texts of tokens become one text.
+// The decoder of a tokenizer.json: from the texts of tokens to one text.
 #pragma once
 
 #include <functional>
@@ -12,28 +12,28 @@ namespace plimsoll {
 
 class TokenDecoder {
  public:
-  // Without a decoder: the texts with spaces between them.
+  // The default decoder joins the texts with spaces.
   TokenDecoder() = default;
-  // E-TOKENIZER: a decoder that is not computed.
+  // E-TOKENIZER: the decoder is not supported.
   explicit TokenDecoder(const Component& component);
 
   std::string decode(std::vector<std::string> tokens) const;
-  // The bytes that a token adds after others. A step that acts on the whole text has no part in them.
+  // The bytes that a token adds after others. Steps on the whole text do not take part.
   std::string inside(std::string token) const;
 
  private:
   struct Step {
     std::function<void(std::vector<std::string>& tokens)> apply;
-    // A token in the middle of a text, as bytes that may be a part of a character.
+    // Changes one token in the middle of a text; its bytes may be a part of a character.
     std::function<void(std::string& token)> apply_inside;
   };
   void add(const Component& component);
-  // A step that changes each token by itself.
+  // Adds a step that changes each token by itself.
   void add_each(std::function<void(std::string&)> change);
 
   std::string where_;
   std::vector<Step> steps_;
-  std::size_t separate_ = 0;  // steps that see tokens apart
+  std::size_t separate_ = 0;  // number of steps before the tokens become one text
   bool fused_ = false, given_ = false;
 };
 

@@ -1,6 +1,5 @@
 #include "formats/tokenizer/token_ranges.h"
 
-#include <fmt/core.h>
 #include <utf8proc.h>
 
 #include <algorithm>
@@ -15,7 +14,7 @@
 namespace plimsoll {
 namespace {
 
-// A normal form may join it with the character before it.
+// True if a normal form may join the character with the one before it.
 bool joins(char32_t c) {
   if (c >= 0x1160 && c < 0x1200) return true;  // vowels and finals of Hangul
   switch (utf8proc_category(static_cast<utf8proc_int32_t>(c))) {
@@ -26,15 +25,15 @@ bool joins(char32_t c) {
   }
 }
 
-// The character behind `at`.
+// The character at `at`.
 ByteRange character_at(std::string_view text, std::size_t at) {
   std::size_t end = at;
   if (at < text.size()) next_character(text, end);
   return {at, end};
 }
 
-// The characters that a character and its marks became, one for one from the end; the first comes from the first. Characters past
-// their number come from the one that the character before them comes from.
+// Pairs the characters of a normalised part with those of the raw part, one for one from the end; the first comes from the first.
+// If there are more than raw characters, the surplus comes from the last one.
 void pair_characters(std::string_view raw, std::size_t raw_begin, std::string_view made, std::vector<ByteRange>& out) {
   const std::size_t from = count_characters(raw), count = count_characters(made);
   ByteRange source = character_at(raw, 0);
@@ -90,7 +89,7 @@ std::vector<ByteRange> carried_over(std::span<const ByteRange> ranges, const std
 
 namespace {
 
-// "<0x0A>"
+// The byte of a token such as "<0x0A>".
 std::optional<char> fallback_byte(std::string_view token) {
   if (token.size() != 6 || !token.starts_with("<0x") || token[5] != '>') return {};
   unsigned byte = 0;
@@ -98,8 +97,8 @@ std::optional<char> fallback_byte(std::string_view token) {
   return read.ptr == token.data() + 5 ? std::optional(static_cast<char>(byte)) : std::nullopt;
 }
 
-// The end of a token's text at `at` of `text`; nothing where it does not stand there. `first`: a space may have been put before
-// the text.
+// The end of a token's text that begins at `at` of `text`; absent if it does not. `first`: a space may have been put before the
+// text.
 std::optional<std::size_t> token_end(std::string_view text, std::size_t at, std::string_view token, bool byte_level, bool first) {
   std::size_t done = 0;
   for (std::size_t next = 0; next < token.size();) {
@@ -134,7 +133,7 @@ std::vector<ByteRange> trace_tokens(std::string_view text, std::span<const Token
       end = token_end(text, at, token.text, byte_level, at == 0);
       if (const auto byte = fallback_byte(token.text); !end && byte && at < text.size() && text[at] == *byte) end = at + 1;
       if (end || token.unknown) break;
-      // Characters that became no token, or belong to the unknown one before.
+      // Skips characters without a token; they count as part of an unknown token before them.
       if (at == text.size()) throw tokenizer_error(where, "its tokens cannot be told apart in a text");
       do {
         ++at;
@@ -152,7 +151,7 @@ std::vector<ByteRange> trace_tokens(std::string_view text, std::span<const Token
   for (ByteRange& range : ranges) {
     while (range.begin > 0 && range.begin < text.size() && is_utf8_continuation(text[range.begin])) --range.begin;
     while (range.end < text.size() && is_utf8_continuation(text[range.end])) ++range.end;
-    // Characters that were put before a text count as its first character.
+    // A token of characters put before the text gets the first character.
     if (range.begin == range.end && range.begin == 0 && !text.empty()) {
       do {
         ++range.end;

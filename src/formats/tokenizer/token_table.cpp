@@ -62,7 +62,7 @@ Token TokenTable::index(const std::string& where) {
   return kNoToken;
 }
 
-// The slot that holds the text, or the free one that would.
+// The slot of the text, or the free slot for it.
 std::size_t TokenTable::slot_of(std::string_view text) const {
   const std::size_t mask = slots_.size() - 1;
   std::size_t at = XXH3_64bits(text.data(), text.size()) & mask;

@@ -1,4 +1,4 @@
-// The texts of tokens by id, and ids by text, in flat tables: per token its bytes, and 8 to 16 bytes more. Ids may leave gaps.
+// The texts of tokens by id, and the ids by text, in flat tables: for each token its bytes and 8 to 16 more. Ids may have gaps.
 #pragma once
 
 #include <cstddef>
@@ -15,21 +15,21 @@ inline constexpr std::size_t kMostTokens = 1 << 20;
 
 class TokenTable {
  public:
-  // Tokens come in any order; finish() makes the table usable. E-TOKENIZER (in `where`): an id that is too high, an id or a text
-  // that repeats.
+  // Adds a token; the order is free. finish() makes the table usable. E-TOKENIZER (in `where`): an id is too high, or an id or
+  // text repeats.
   void add(std::string_view text, std::uint64_t id, const std::string& where);
   void finish(const std::string& where);
-  // finish() for errors of another kind: the first token whose text another one has, too, or kNoToken.
+  // Like finish(), but returns the first token whose text an earlier token has; kNoToken: none.
   Token index(const std::string& where);
 
   // One past the highest id.
   std::size_t size() const { return begin_.empty() ? 0 : begin_.size() - 1; }
-  // Tokens that there are.
+  // Number of tokens.
   std::size_t count() const { return count_; }
   std::size_t longest() const { return longest_; }
   bool has(Token id) const { return id < size() && present_[id]; }
   std::string_view text(Token id) const { return std::string_view(bytes_).substr(begin_[id], begin_[id + 1u] - begin_[id]); }
-  // kNoToken where no token has this text.
+  // kNoToken if no token has this text.
   Token find(std::string_view text) const;
 
  private:
@@ -38,7 +38,7 @@ class TokenTable {
   };
   std::size_t slot_of(std::string_view text) const;
 
-  std::vector<Entry> entries_;  // until finish()
+  std::vector<Entry> entries_;  // before finish()
   std::string bytes_;
   std::vector<std::uint32_t> begin_;
   std::vector<bool> present_;

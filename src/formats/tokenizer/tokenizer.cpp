@@ -6,7 +6,6 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <system_error>
 #include <utility>
 #include <variant>
 
@@ -42,7 +41,7 @@ struct Tokenizer::State {
   PostProcessor post_processor;
   TokenDecoder decoder;
   std::filesystem::path vocab_folder;             // of GPT-2's two files
-  std::optional<std::vector<AddedToken>> unread;  // of that folder, once somebody asks
+  std::optional<std::vector<AddedToken>> unread;  // of that folder; absent before the first call of unread()
   std::int64_t size = 0;
 
   void encode_piece(std::string_view piece, bool bytes, std::vector<Token>& out) {
@@ -63,7 +62,8 @@ struct Tokenizer::State {
     return trace_tokens(text, traces, pre_tokenizer.byte_level(), where);
   }
 
-  // Places to cut a text so that the model makes no special token of ordinary bytes: after the first character of each.
+  // The places at which to cut a text so that no special token comes from ordinary bytes: after the first character of each such
+  // token.
   std::vector<std::size_t> cuts_within_special(std::string_view text, std::span<const Token> made,
                                                const std::vector<ByteRange>& ranges, std::size_t begin,
                                                const std::vector<ByteRange>& ordinary) const {
@@ -80,7 +80,7 @@ struct Tokenizer::State {
     return cuts;
   }
 
-  // As the post-processor does it: spaces at the sides of a token do not count.
+  // Leaves out spaces at the sides of a token, like the post-processor.
   void trim(Token token, bool first, ByteRange& range) const {
     const AddedTokenEntry* entry = added.find(token);
     const std::string_view text = entry != nullptr ? std::string_view(entry->content) : tokens.text(token);
@@ -200,9 +200,9 @@ void Tokenizer::encode_part(std::string_view text, TextPart part, std::vector<To
 struct Tokenizer::Trace {
   std::span<const ByteRange> ordinary;
   std::vector<ByteRange> ranges;
-  std::function<void()> made;  // some tokens and ranges are there
+  std::function<void()> made;  // called after each section with its tokens and ranges
 
-  // Those that touch [begin, end), counted from `begin`.
+  // The ordinary ranges that touch [begin, end), counted from `begin`.
   std::vector<ByteRange> ordinary_in(std::size_t begin, std::size_t end) const {
     std::vector<ByteRange> found;
     auto range = std::ranges::upper_bound(ordinary, begin, {}, &ByteRange::end);
@@ -215,13 +215,13 @@ struct Tokenizer::Trace {
 
 namespace {
 
-// A text that is longer is encoded in sections: what lies between text and tokens takes up to 130 bytes for each byte.
+// Longer texts are encoded in sections: encoding takes up to 130 bytes of memory for each byte of text.
 constexpr std::size_t kLongPart = 320 << 10, kLeastSection = 16 << 10, kMostSection = 64 << 10;
 
 bool is_letter_or_digit(char c) { return (c >= '0' && c <= '9') || ((c | 32) >= 'a' && (c | 32) <= 'z'); }
 
-// Bytes of the next section: up to a line end behind a letter or digit, where no tokenizer joins the two; else up to a space
-// between two of them; else up to the limit.
+// Bytes of the next section: up to a line end after a letter or digit, which no tokenizer joins; else up to a space between two
+// of them; else up to the limit.
 std::size_t section_of(std::string_view text) {
   if (text.size() <= kMostSection) return text.size();
   for (std::size_t cut = kLeastSection; cut < kMostSection; ++cut) {
@@ -245,7 +245,7 @@ void Tokenizer::encode_into(std::string_view text, TextPart part, std::vector<To
   }
   if (const std::size_t valid = utf8_valid_prefix(text); valid != text.size()) {
     throw data_error("E-DATA-TEXT", "text", fmt::format("byte {} is not UTF-8", valid), "text in UTF-8",
-                     {"iconv -f LATIN1 -t UTF-8 FILE > text.txt  # where it is Latin-1"});
+                     {"iconv -f LATIN1 -t UTF-8 FILE > text.txt  # if it is Latin-1"});
   }
   refuse_unread(text, unread(), "text");
   for (const CutPart& raw : state.added.cut(text, false, trace != nullptr ? trace->ordinary : std::span<const ByteRange>())) {
@@ -266,21 +266,25 @@ void Tokenizer::encode_into(std::string_view text, TextPart part, std::vector<To
 
 namespace {
 
-// Words of GPT-2's pattern depend on no byte further behind them.
+// A word of GPT-2's pattern depends on at most this many bytes after it.
 constexpr std::size_t kLookAhead = 16;
-// Words are searched for in a window of this size, and in one of kMostWord bytes where it holds no whole word.
+// The window for the search of words. If it holds no whole word, the window grows to kMostWord bytes.
+//   text    |== encoded ==|==== window ====|....
+//                           word word wo     the last word is encoded with the next window,
+//                                            unless the text ends there
 constexpr std::size_t kWindow = std::size_t{64} << 10;
 
 }  // namespace
 
-// Tokens of the words at the front of a text without added tokens; returns the bytes that they cover. Where the text `ends`, all.
+// Appends the tokens of the words at the front of a text without added tokens. Returns the encoded bytes: all of them if the text
+// `ends`.
 std::size_t Tokenizer::State::encode_words(std::string_view text, bool ends, std::vector<Token>& out) {
   std::size_t done = 0;
   for (std::size_t most = kWindow; done < text.size();) {
     const std::string_view left = text.substr(done);
     const std::string_view window = left.substr(0, utf8_valid_prefix(left.substr(0, most)));
     if (window.empty()) {
-      // Bytes that are no UTF-8 are a word together.
+      // A run of invalid bytes is one word.
       std::size_t size = 1;
       while (size < std::min(left.size(), kMostWord) && utf8_length(left.substr(size)) == 0) ++size;
       if (!ends && size < kMostWord && left.size() - size < kLookAhead) return done;
@@ -289,7 +293,7 @@ std::size_t Tokenizer::State::encode_words(std::string_view text, bool ends, std
       continue;
     }
     const std::string_view rest = left.substr(window.size());
-    // Other text follows on the window, or nothing.
+    // True if the last word ends with the window: the text ends there, or invalid bytes follow.
     const bool closed = rest.empty() ? ends : utf8_length(rest) == 0 && (ends || rest.size() >= kLookAhead);
     const bool largest = most == kMostWord && window.size() + 4 > most;
     const Pieces words = pre_tokenizer.cut({std::string(window), false, false});
@@ -320,13 +324,13 @@ std::size_t Tokenizer::encode_bytes(std::string_view text, bool last, std::vecto
   return done;
 }
 
-// A stretch of text between added tokens that are found before it is normalised.
+// Encodes the text between two added tokens that are cut out of the raw text.
 void Tokenizer::encode_between(std::string_view text, ByteRange raw, TextPart begins, std::vector<Token>& out, Trace* trace) {
   State& state = *state_;
   const std::string_view raw_text = text.substr(raw.begin, raw.end - raw.begin);
   Fragment fragment{std::string(raw_text), begins.at_start, begins.continues};
   state.normalizer.apply(fragment);
-  std::vector<ByteRange> from, ordinary;  // of the normalised text; `from` is empty where it is the raw one
+  std::vector<ByteRange> from, ordinary;  // of the normalised text; `from` is empty if it equals the raw text
   if (trace != nullptr) {
     if (fragment.text != raw_text) from = origins(state.normalizer, raw_text, {fragment.text, begins.at_start, begins.continues});
     ordinary = trace->ordinary_in(raw.begin, raw.end);
@@ -342,7 +346,7 @@ void Tokenizer::encode_between(std::string_view text, ByteRange raw, TextPart be
   };
   const auto encode_fragment = [&](Fragment each, std::size_t begin) {
     if (trace == nullptr) return state.encode_fragment(std::move(each), out);
-    std::vector<std::pair<Fragment, std::size_t>> left;  // to be encoded, the next one last, and where each begins
+    std::vector<std::pair<Fragment, std::size_t>> left;  // parts to encode and their begins, the next one last
     left.emplace_back(std::move(each), begin);
     while (!left.empty()) {
       auto [part_of, at] = std::move(left.back());
@@ -445,7 +449,7 @@ std::string Tokenizer::added_text(Token token) const {
 }
 
 std::string Tokenizer::inside(Token token) const {
-  // Special tokens of GPT-2's files are text.
+  // The special tokens of GPT-2's files count as text.
   const bool shown = has(token) && (takes_any_bytes() || !is_special(token));
   return shown ? state_->decoder.inside(state_->text_of(token)) : std::string();
 }

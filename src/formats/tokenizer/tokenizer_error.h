@@ -1,4 +1,4 @@
-// The error of everything that a tokenizer.json can say and Plimsoll does not compute, and of everything broken in it.
+// The error of broken or unsupported parts of a tokenizer.json.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace plimsoll {
 
-// data_error E-TOKENIZER. `where`: the file, with the part of it that is meant.
+// data_error E-TOKENIZER. `where`: the file and its part.
 Error tokenizer_error(std::string where, std::string message, std::string expected = {});
 
 }  // namespace plimsoll

@@ -17,7 +17,7 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
-// The tokenizer.json that write(folder) makes of another file.
+// Reads the tokenizer.json that write(folder) makes from the file `path`.
 template <class Write>
 TokenizerFile made_tokenizer(const fs::path& path, const Write& write) {
   const TemporaryFolder folder;
@@ -37,7 +37,7 @@ bool is_true(const Json* part, const char* key, bool fallback) {
   return found != part->end() && found->is_boolean() ? found->get<bool>() : fallback;
 }
 
-// A tokenizer.json with nothing that GPT-2's two files lack.
+// True if GPT-2's two files can hold all of a tokenizer.json.
 bool is_vocab_merges(const TokenizerFile& file) {
   const Json *cut = file.part("pre_tokenizer"), *post = file.part("post_processor"), *decoder = file.part("decoder");
   const Json* model = file.part("model");

@@ -1,5 +1,5 @@
-// A tokenizer as files describe it, whatever their kind: flat tables of its tokens and merges, and its small parts as
-// tokenizer.json has them.
+// The content of a tokenizer's files of any kind: flat tables of tokens and merges, and the small parts in the form of
+// tokenizer.json.
 #pragma once
 
 #include <filesystem>
@@ -29,13 +29,14 @@ struct TokenizerFile {
   std::vector<AddedTokenEntry> added;
   // "normalizer", "pre_tokenizer", "post_processor", "decoder", and "model" without its tokens and merges.
   std::unique_ptr<nlohmann::json> parts;
-  std::filesystem::path vocab_folder;  // of GPT-2's two files; empty: of another kind
+  std::filesystem::path vocab_folder;  // the folder of GPT-2's two files; empty: files of another kind
 };
 
-// The tokenizer of a folder, of the file tokenizer.json or tokenizer.model itself, or of a GGUF file. A folder's tokenizer.json
-// comes first, then tokenizer.model alone, then GPT-2's files.
+// The tokenizer of a folder, of a file tokenizer.json or tokenizer.model, or of a GGUF file. In a folder tokenizer.json comes
+// first, then tokenizer.model as the only file of the tokenizer, then GPT-2's files.
 TokenizerFile read_tokenizer(const std::filesystem::path& path);
-// The same, but GPT-2's vocab.json and merges.txt where tokenizer.json has nothing that these lack.
+// The tokenizer of a folder or of a GGUF file. GPT-2's vocab.json and merges.txt take precedence over a tokenizer.json that adds
+// nothing to them.
 TokenizerFile read_vocabulary(const std::filesystem::path& path);
 
 }  // namespace plimsoll

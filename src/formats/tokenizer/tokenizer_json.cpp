@@ -20,7 +20,7 @@ using Json = nlohmann::json;
 constexpr std::int64_t kMostBytes = 256 << 20;
 constexpr std::size_t kMostText = 1 << 20, kMostDepth = 32, kMostValues = 100'000;
 
-// The place of the parser, which both passes over the file need.
+// The position of the parser in the tree, for both passes over the file.
 class Events : public nlohmann::json_sax<Json> {
  public:
   explicit Events(std::string where) : where_(std::move(where)) {}
@@ -52,13 +52,13 @@ class Events : public nlohmann::json_sax<Json> {
   }
 
  protected:
-  // A list or object begins; a value that is no text.
+  // begin(): a list or an object begins. value(): any other value that is no text.
   virtual void begin(Json::value_t kind) = 0;
   virtual bool value(Json&& json) = 0;
   virtual void end() {}
 
   std::size_t depth() const { return path_.size(); }
-  // The key at this depth of the list or object that is open; "[]" for an element.
+  // The key at this depth of the open list or object; "[]" for an element of a list.
   const std::string& key_at(std::size_t depth) const { return path_[depth]; }
   bool at_model(std::size_t depth, const char* key) const {
     return path_.size() == depth && path_[0] == "model" && path_[1] == key;
@@ -81,7 +81,7 @@ class Events : public nlohmann::json_sax<Json> {
   std::vector<std::string> path_;
 };
 
-// All but the merges.
+// The first pass: all parts but the merges.
 class PartEvents : public Events {
  public:
   PartEvents(TokenizerFile& file) : Events(file.where), file_(file) {}
@@ -98,7 +98,7 @@ class PartEvents : public Events {
   void begin(Json::value_t kind) override {
     if (depth() == 0 && kind != Json::value_t::object) refuse("it is no object");
     if (depth() == 2 && at_model(2, "vocab")) {
-      if (kind != Json::value_t::object) refuse("its model is a Unigram, which is not computed");
+      if (kind != Json::value_t::object) refuse("its model is a Unigram, which is not supported");
       if (std::exchange(has_tokens, true)) refuse("it has model.vocab twice");
       return;
     }
@@ -144,13 +144,13 @@ class PartEvents : public Events {
 
  private:
   bool in_merges() const { return depth() >= 3 && key_at(0) == "model" && key_at(1) == "merges"; }
-  // Inside of a list or object that goes into a table.
+  // True inside a list or object that goes into a table.
   bool is_streamed() const {
     if (depth() >= 3 && key_at(0) == "model") return key_at(1) == "vocab" || key_at(1) == "merges";
     return depth() >= 2 && key_at(0) == "added_tokens";
   }
 
-  // Into the JSON that stays.
+  // Puts a value into the JSON that is kept.
   Json* put(Json&& json) {
     if (++values_ > kMostValues) refuse(fmt::format("it has more than {} values in addition to tokens and merges", kMostValues));
     Json& parent = open_.empty() ? *file_.parts : *open_.back();
@@ -196,11 +196,11 @@ class PartEvents : public Events {
   }
 
   TokenizerFile& file_;
-  std::vector<Json*> open_;  // the values that stay, from the outermost open one
+  std::vector<Json*> open_;  // the open lists and objects of the kept JSON, outermost first
   std::size_t values_ = 0;
 };
 
-// The merges, whose tokens are known by now.
+// The second pass: the merges. Their tokens are known by then.
 class MergeEvents : public Events {
  public:
   explicit MergeEvents(TokenizerFile& file) : Events(file.where), file_(file) {}
@@ -291,7 +291,7 @@ TokenizerFile read_tokenizer_json(const std::filesystem::path& path) {
       model.is_object() && model.contains("type") && model["type"].is_string() ? model["type"].get<std::string>() : "";
   if (type != "BPE" && type != "WordPiece") {
     throw tokenizer_error(result.where, type.empty() ? "its model has no type"
-                                                     : fmt::format("its model is {}, which is not computed", Json(type).dump()));
+                                                     : fmt::format("its model is {}, which is not supported", Json(type).dump()));
   }
   if (!parts.has_tokens || (type == "BPE" && !parts.has_merges))
     throw tokenizer_error(result.where, "its model lacks vocab or merges");
@@ -303,7 +303,7 @@ TokenizerFile read_tokenizer_json(const std::filesystem::path& path) {
     for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"}) {
       const Json mark = model.value(key, Json());
       if (mark.is_null() || mark == Json("")) continue;
-      throw tokenizer_error(result.where, fmt::format("its {} is {}, which is not computed", key, mark.dump()));
+      throw tokenizer_error(result.where, fmt::format("its {} is {}, which is not supported", key, mark.dump()));
     }
     MergeEvents merges(result);
     parse(file, nullptr, merges);

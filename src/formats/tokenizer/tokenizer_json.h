@@ -1,5 +1,5 @@
-// tokenizer.json, read as a stream and parsed as hostile.
-// Memory while reading: the tables, a buffer of 64 KiB, and the longest text of the file (at most 1 MiB).
+// Reads tokenizer.json as a stream; the file is not trusted. The memory is that of the tables, a buffer of 64 KiB, and the
+// longest text of the file (at most 1 MiB).
 #pragma once
 
 #include <filesystem>
@@ -8,8 +8,8 @@
 
 namespace plimsoll {
 
-// E-TOKENIZER: it is no JSON, nested too deeply, too large, lacks a part that it must have, or has one twice; a merge that is
-// none.
+// E-TOKENIZER: the file is no JSON, nested too deeply, or too large; it lacks a required part or has one twice; or a merge is
+// malformed.
 TokenizerFile read_tokenizer_json(const std::filesystem::path& path);
 
 }  // namespace plimsoll

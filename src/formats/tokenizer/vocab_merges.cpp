@@ -25,7 +25,7 @@ using Json = nlohmann::json;
 
 constexpr std::int64_t kMostBytes = 64 << 20;
 constexpr std::size_t kMostText = 64 << 10, kMostShown = 40, kMostAdded = 4096;
-constexpr std::size_t kLeastEntryBytes = 6;  // of a token and its id: "a":0 and a comma
+constexpr std::size_t kLeastEntryBytes = 6;  // of one entry: "a":0 and a comma
 
 Error malformed(const fs::path& path, std::string why) {
   return data_error("E-FORMAT-VOCABULARY", path.string(), std::move(why), "the files of a GPT-2 vocabulary");
@@ -44,7 +44,7 @@ std::string shown(std::string_view text) {
 // One flat JSON object of text -> id, without a document tree.
 class VocabularyEvents : public nlohmann::json_sax<Json> {
  public:
-  // `bytes` of the file limit the ids.
+  // `bytes`: the size of the file, which limits the ids.
   VocabularyEvents(const fs::path& path, std::int64_t bytes, TokenTable& tokens)
       : path_(path), most_(static_cast<std::size_t>(bytes) / kLeastEntryBytes), tokens_(tokens) {}
 
@@ -134,7 +134,7 @@ void read_merges(const fs::path& path, const TokenTable& tokens, MergeTable& mer
   }
 }
 
-// Names of cached token files follow from it. It depends on tokens and merges alone, not on how files write them.
+// The hash names cached token files. It depends on tokens and merges alone, not on their form in the files.
 std::string hash_of(const TokenTable& tokens, const MergeTable& merges) {
   std::string bytes;
   std::vector<std::uint32_t> begin{0};
@@ -159,14 +159,14 @@ std::pair<fs::path, fs::path> files_in(const fs::path& folder) {
                    "a folder with tokenizer.json, tokenizer.model, vocab.json and merges.txt, or encoder.json and vocab.bpe");
 }
 
-// Compares a tokenizer.json with the two files.
+// The added tokens of a tokenizer.json, which is compared with the two files.
 std::vector<std::string> added_by_tokenizer(const fs::path& path, const TokenTable& tokens, const MergeTable& merges) {
   const TokenizerFile file = read_tokenizer_json(path);
   std::vector<std::string> added;
   for (const AddedTokenEntry& token : file.added) added.push_back(token.content);
   for (Token id = 0; id < file.tokens.size(); ++id) {
     if (!file.tokens.has(id) || tokens.find(file.tokens.text(id)) == id) continue;
-    throw refused(path, fmt::format("it has token {} as {}, which vocab.json has not", shown(file.tokens.text(id)), id));
+    throw refused(path, fmt::format("it has token {} as {}, and vocab.json does not", shown(file.tokens.text(id)), id));
   }
   for (std::size_t rank = 0; rank < file.merges.size(); ++rank) {
     const auto [left, right, result] = file.merges.all()[rank];
@@ -187,7 +187,7 @@ std::vector<std::string> added_by_tokenizer(const fs::path& path, const TokenTab
 
 Json parsed(const fs::path& path) { return read_json_object(path, kTokenizerConfigLimits, "E-TOKENIZER"); }
 
-// A token as text, as an object with its content, or several of them in a list.
+// Collects a token given as a text, as an object with its content, or in a list of these.
 void add_contents(const Json& value, std::vector<std::string>& out) {
   if (value.is_string()) out.push_back(value);
   if (value.is_array()) {
@@ -209,7 +209,7 @@ std::vector<std::string> added_by_map(const Json& map) {
   return out;
 }
 
-// Settings that change ids.
+// Refuses settings that change ids.
 void check_settings(const fs::path& path, const Json& json) {
   for (const char* key : {"add_prefix_space", "add_bos_token", "add_eos_token", "do_lower_case"}) {
     if (json.value(key, Json()) == Json(true)) throw refused(path, fmt::format("{} is true", key));
@@ -246,7 +246,7 @@ std::vector<AddedToken> unread_tokens(const fs::path& folder, const TokenTable& 
     for (const std::string& text : texts) {
       const bool own = text == kEndOfText && tokens.find(text) != kNoToken;
       if (text.empty() || own || !seen.insert(text).second) continue;
-      // Text is searched for each of them.
+      // Texts are searched for each of them.
       if (all.size() == kMostAdded) throw refused(folder / file, fmt::format("more than {} tokens are added", kMostAdded));
       all.push_back({text, file});
     }

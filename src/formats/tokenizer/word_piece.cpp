@@ -27,7 +27,7 @@ void WordPieceModel::encode(std::string_view piece, bool bytes, std::vector<Toke
     text = prefix;
     text += piece.substr(begin, tokens_.longest());
     std::size_t size = text.size();
-    // The bytes that the longest token leaves may end within a character.
+    // A cut after the bytes of the longest token may lie within a character.
     while (size > prefix.size() && begin + size - prefix.size() < piece.size() &&
            is_utf8_continuation(piece[begin + size - prefix.size()])) {
       --size;

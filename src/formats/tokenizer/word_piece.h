@@ -1,4 +1,5 @@
-// The WordPiece model of a tokenizer: the longest token at the front of a piece, and so on; tokens after the first have a prefix.
+// The WordPiece model of a tokenizer: the longest token at the front of the rest of a piece, again and again. Tokens after the
+// first have a prefix.
 #pragma once
 
 #include <cstddef>
@@ -12,11 +13,11 @@ namespace plimsoll {
 
 class WordPieceModel {
  public:
-  // Keeps a reference to the table. E-TOKENIZER: no token is `unknown`.
+  // Keeps a reference to the table. E-TOKENIZER: no token has the text `unknown`.
   WordPieceModel(const TokenTable& tokens, std::string_view unknown, std::string prefix, std::size_t most_characters,
                  const std::string& where);
 
-  // Appends, as BpeModel::encode().
+  // Like BpeModel::encode().
   void encode(std::string_view piece, bool bytes, std::vector<Token>& out) const;
   Token unknown() const { return unknown_; }
 

@@ -188,7 +188,7 @@ DecoderConfig read_decoder(const ConfigReader& reader, const DecoderDefaults& de
   c.layers = count_or(reader, "num_hidden_layers", 32, kMaxLayers);
   c.width = count_or(reader, "hidden_size", 4096, kMaxWidth);
   c.heads = count_or(reader, "num_attention_heads", 32, kMaxHeads);
-  // null means as many as heads; absence has a default of its own.
+  // null means the number of heads. An absent key has a separate default.
   const bool named = reader.json().contains("num_key_value_heads");
   c.kv_heads = count_or(reader, "num_key_value_heads", named || defaults.kv_heads == 0 ? c.heads : defaults.kv_heads, kMaxHeads);
   if (c.heads % c.kv_heads != 0) {

@@ -42,7 +42,7 @@ struct DecoderConfig {
   bool byte_vocabulary = false;
 
   std::int64_t window_of(std::int64_t layer) const;
-  // Replaces each zero that stands for a rule by its number.
+  // The configuration with a number in place of each zero that stands for a rule.
   DecoderConfig settled() const;
 
   friend bool operator==(const DecoderConfig&, const DecoderConfig&) = default;
@@ -60,10 +60,10 @@ struct DecoderConfig {
 
 // The GGUF files of a family.
 struct DecoderGguf {
-  std::string_view architecture;                  // of files that are written
-  bool interleaved = false;                       // rows of queries and keys
+  std::string_view architecture;                  // of written files
+  bool interleaved = false;                       // files have interleaved rows of queries and keys
   bool window = false;                            // layers may see a window of keys
-  bool attention_bias = false, mlp_bias = false;  // keys of config.json
+  bool attention_bias = false, mlp_bias = false;  // config.json has these keys
 };
 
 // The family's own part of a decoder.
@@ -71,7 +71,7 @@ struct DecoderKind {
   std::string_view kind;          // model_type
   std::string_view architecture;  // the class in transformers
   DecoderConfig (*read)(const ConfigReader&) = nullptr;
-  DecoderConfig (*fresh)() = nullptr;  // the start for keys of [model]; null: the defaults above
+  DecoderConfig (*fresh)() = nullptr;  // values before the keys of [model]; null: the defaults above
   DecoderGguf gguf;
 };
 
@@ -81,7 +81,7 @@ struct DecoderDefaults {
   std::int64_t head_size = 0;  // 0: width / heads
   std::int64_t mlp_width = 11008, context = 2048, vocab = 32000;
 };
-// Reads all but biases, norms of heads and windows.
+// Reads all keys but those of biases, norms of heads and windows.
 DecoderConfig read_decoder(const ConfigReader& reader, const DecoderDefaults& defaults);
 // sliding_window: 0 if null, `absent` if missing.
 std::int64_t window_of(const ConfigReader& reader, std::int64_t absent);
@@ -108,7 +108,7 @@ GgufLayout decoder_gguf_layout(const DecoderKind& kind, const GgufModelKeys& key
 GgufModel decoder_gguf(const DecoderKind& kind, const ModelConfig& config);
 // Llama 3's divisors of the angles, one for each pair.
 std::vector<float> band_divisors(const ops::RotaryAttributes& rope, std::int64_t pairs);
-// Empty if no scaling of Llama 3 has these divisors. `original`: the context before the scaling; 0: unknown.
+// The scaling of Llama 3 with these divisors; absent if there is none. `original`: the context before the scaling; 0: unknown.
 std::optional<ops::RotaryAttributes> rope_of_divisors(std::span<const float> divisors, double theta, std::int64_t original);
 
 template <const DecoderKind& kKind>

@@ -57,8 +57,15 @@ std::vector<float> band_divisors(const ops::RotaryAttributes& rope, std::int64_t
   return divisors;
 }
 
-// Between the two thresholds the inverse of a divisor is linear in the inverse of the wavelength. The line gives original / low
-// and high / low; without the original context, low is 1.
+// The divisor of a pair depends on its wavelength:
+//   divisor
+//   factor |            _______
+//          |          /
+//        1 | _______/
+//          +-------|---|------- wavelength
+//             o/high   o/low          o: the original context
+// Between the two thresholds its inverse is linear in the inverse of the wavelength. This line gives o / low and high / low. If o
+// is unknown, low is 1.
 std::optional<ops::RotaryAttributes> rope_of_divisors(std::span<const float> divisors, double theta, std::int64_t original) {
   ops::RotaryAttributes rope;
   rope.theta = theta, rope.low = 1, rope.high = 4, rope.original = original > 0 ? original : 8192;
@@ -104,16 +111,16 @@ std::vector<float> rope_divisors(const GgufFile& file, std::int64_t pairs) {
   return divisors;
 }
 
-// This key alone makes llama.cpp mix the angles of two contexts; below 0 the type decides.
+// Refuses a key that alone makes llama.cpp mix the angles of two contexts. Below 0 the type of scaling decides.
 void check_mixture(const GgufModelKeys& keys, bool yarn) {
   const std::string key = keys.prefix() + "rope.scaling.yarn_ext_factor";
   const double usual = yarn ? 1 : 0, value = keys.file().number(key).value_or(usual);
   if (value < 0 || value == usual) return;
-  throw keys.file().malformed(fmt::format("{} is {}, which is not computed", key, value),
+  throw keys.file().malformed(fmt::format("{} is {}, which is not supported", key, value),
                               fmt::format("{}, or no such key", usual));
 }
 
-// The factor that stretches positions; empty without a key. Files of 2023 have the older name; llama.cpp takes 0 for 1.
+// The factor of positions; absent without a key. Files of 2023 have the second key. llama.cpp takes 0 for 1.
 std::optional<double> rope_factor(const GgufModelKeys& keys) {
   for (const char* name : {"rope.scaling.factor", "rope.scale_linear"}) {
     const auto value = keys.file().number(keys.prefix() + name);
@@ -122,11 +129,11 @@ std::optional<double> rope_factor(const GgufModelKeys& keys) {
   return {};
 }
 
-// Follows llama.cpp: a factor without a type is linear.
+// Like in llama.cpp, a factor without a type is linear.
 OrderedJson rope_scaling(const GgufModelKeys& keys, double theta, std::int64_t head_size, std::int64_t context) {
   const std::string type = keys.text("rope.scaling.type").value_or("linear");
   if (type != "none" && type != "linear" && type != "yarn") {
-    throw keys.file().malformed(fmt::format("{}rope.scaling.type is '{}', which is not computed", keys.prefix(), type),
+    throw keys.file().malformed(fmt::format("{}rope.scaling.type is '{}', which is not supported", keys.prefix(), type),
                                 "none, linear or yarn");
   }
   const std::optional<double> factor = rope_factor(keys);
@@ -223,15 +230,15 @@ void decoder_gguf_config(const DecoderKind& kind, const GgufModelKeys& keys, Ord
   for (const char* name : {"attention.value_length", "rope.dimension_count"}) {
     const std::int64_t size = keys.size(name).value_or(head_size);
     if (size == head_size) continue;
-    throw file.malformed(fmt::format("{}{} is {}, which is not computed", keys.prefix(), name, size),
+    throw file.malformed(fmt::format("{}{} is {}, which is not supported", keys.prefix(), name, size),
                          fmt::format("{}, the size of a head", head_size));
   }
   const std::int64_t window = keys.size("attention.sliding_window").value_or(0);
   if (window > 0 && !kind.gguf.window) {
-    throw file.malformed(fmt::format("{}attention.sliding_window is {}, which is not computed", keys.prefix(), window),
+    throw file.malformed(fmt::format("{}attention.sliding_window is {}, which is not supported", keys.prefix(), window),
                          "no such key");
   }
-  // A llama with a window is a Mistral.
+  // A file of a Llama with a window becomes a Mistral, because Llama has none in transformers.
   const bool slides = window > 0 || kind.kind == "mistral";
   const std::int64_t context = keys.required("context_length");
   const double theta = keys.number("rope.freq_base", 10000);

@@ -10,7 +10,6 @@
 #include "ops/embedding/embedding.h"
 #include "ops/matmul/matmul.h"
 #include "ops/rms_norm/rms_norm.h"
-#include "ops/shape/shape_ops.h"
 
 namespace plimsoll {
 namespace {

@@ -26,7 +26,7 @@ std::string dropout_text(const M& config) {
   return same ? toml_text(c.embedding_dropout) : "";
 }
 
-// The divisors of the width next to the given number of heads.
+// The divisors of the width that are nearest to the given number of heads.
 std::string nearest_heads(std::int64_t width, std::int64_t heads) {
   std::int64_t below = 1, above = width;
   for (std::int64_t n = 1; n <= width; ++n) {
