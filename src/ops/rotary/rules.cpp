@@ -64,7 +64,7 @@ std::string attribute_text(RotaryScaling scaling) {
     case RotaryScaling::none: return "none";
     case RotaryScaling::linear: return "linear";
     case RotaryScaling::dynamic: return "dynamic";
-    case RotaryScaling::by_bands: return "llama3";
+    case RotaryScaling::by_bands: return "by_bands";
     case RotaryScaling::yarn: return "yarn";
     case RotaryScaling::longrope: break;
   }
