@@ -277,7 +277,7 @@ def remedies(test):
 
 def options(test):
     """A budget's own option wins over --set, at any place, and errors name what was typed."""
-    test.write("options.toml", CONFIG.format(layers=2, width=24, heads=3, context=32, vocab=307, effective=6))
+    test.write("options.toml", CONFIG.format(layers=2, width=24, heads=3, context=32, vocab=307, effective=6, updates=3))
     option, changed = ["--memory", "2GiB"], ["--set", "memory.budget=1GiB"]
     for typed in (option + changed, changed + option):
         plan = test.succeeds("plan", "options.toml", *typed, "--json")

@@ -246,9 +246,9 @@ def added(test):
     """added_tokens.json changes no token that vocab.json has; a token without a row is left out."""
     folder = test.path("added")
     shutil.copytree(test.path("base/weights"), folder)
-    test.succeeds("export", "--weights", folder, "--gguf", "without.gguf", "--json")
+    test.succeeds("export", "--weights", folder, "--gguf", "without.gguf", "--type", "F32", "--json")
     (folder / "added_tokens.json").write_text(json.dumps({"<|endoftext|>": 0, "zz": 1 << 32 | 5}))
-    test.succeeds("export", "--weights", folder, "--gguf", "with.gguf", "--json")
+    test.succeeds("export", "--weights", folder, "--gguf", "with.gguf", "--type", "F32", "--json")
     test.that(test.path("with.gguf").read_bytes() == test.path("without.gguf").read_bytes(), "the same file")
 
 
