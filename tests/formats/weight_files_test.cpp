@@ -139,8 +139,8 @@ TEST_F(Shards, HostileIndexesAreRefused) {
        "model-00003-of-00002.safetensors, which is missing"},
       {map_of(a + "," + b), "it does not name"},  // the other file is not opened
       {map_of(a + "," + c), "it does not name tensor 'b', which is in model-00001"},
-      {map_of(good_ + "," + entry("d", kOne)), "tensor 'd' is in model-00001"},
-      {map_of(a + "," + c + "," + entry("b", kTwo)), "tensor 'b' is in model-00002"},
+      {map_of(good_ + "," + entry("d", kOne)), "tensor 'd' is not in model-00001"},
+      {map_of(a + "," + c + "," + entry("b", kTwo)), "tensor 'b' is not in model-00002"},
       {map_of(many), "513 files"},
       {deep, "nested too deeply"},
       {std::string(100000, '['), "it is a list"},
