@@ -10,11 +10,13 @@
 #include <vector>
 
 #include "base/error.h"
+#include "config/config_keys.h"
 #include "measure/simulated_machine.h"
 #include "plan/plan.h"
 #include "plan/search/space.h"
 #include "prepare/planning.h"
 #include "prepare/requests.h"
+#include "settings/setting.h"
 
 using namespace plimsoll;
 
@@ -28,7 +30,9 @@ const std::map<std::string, std::vector<Bytes>> kTiers{{"memory", {}}, {"disk", 
 int main(int argc, char** argv) {
   ensure(argc >= 3 && kTiers.contains(argv[2]), "bench", "bench_ladder CONFIG memory|disk|device [SETTING...]");
   keep_freed_memory();
-  const Config config = load_config(argv[1], std::vector<std::string>(argv + 3, argv + argc));
+  Changes changes;
+  for (int i = 3; i < argc; ++i) changes.push_back(read_change(argv[i]));
+  const Config config = load_config(argv[1], typed_settings(changes));
   const MachineRecord record = simulated_machine(2);
   OpCatalogue catalogue = catalogue_of(record);
   PlanRequest request = plan_request(config);

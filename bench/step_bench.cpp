@@ -7,9 +7,11 @@
 #include <cstdlib>
 
 #include "base/error.h"
+#include "config/config_keys.h"
 #include "device/cpu/parallel.h"
 #include "graph/roofline.h"
 #include "measure/calibrate.h"
+#include "prepare/epochs.h"
 #include "prepare/prepare.h"
 #include "run/measured_timeline.h"
 #include "run/stores.h"
@@ -21,17 +23,18 @@ using namespace plimsoll;
 int main(int argc, char** argv) {
   if (argc < 2) return 2;
   const int updates = argc > 2 ? std::atoi(argv[2]) : 4;
-  BudgetOptions budgets;
-  if (argc > 3) budgets.memory = argv[3];
-  if (argc > 4) budgets.disk = argv[4];
+  Changes budgets;
+  if (argc > 3) budgets.emplace_back("memory.budget", argv[3]);
+  if (argc > 4) budgets.emplace_back("memory.disk", argv[4]);
   setenv("OMP_WAIT_POLICY", "passive", 0);
-  const Config config = load_config(argv[1], {}, budgets);
+  const Config config = load_config(argv[1], typed_settings(budgets));
   const auto prepared_or = prepare_training(config, {.machine = {}, .probe = probe_shape, .cache = "/tmp/plimsoll-bench-cache"},
                                             [](const std::string&) {});
   const Prepared& prepared = std::get<Prepared>(prepared_or);
   cpu::set_thread_count(config.threads);
-  const DataFiles data = open_data(prepared);
-  const TrainingGraph model = build_training_graph(config, data.facts(), prepared.record.decisions.micro_batch);
+  const DataFiles& data = prepared.data;
+  const TrainingGraph model =
+      build_training_graph(config, facts_of(config, data, prepared.ragged), prepared.record.decisions.micro_batch);
   const Plan plan = rebuild_plan(config, model, prepared);
   const Program program = lower(plan);
   const Arena arena(plan.arena);
@@ -39,7 +42,7 @@ int main(int argc, char** argv) {
   const Stores stores(program, plan, config.memory.disk ? config.memory.disk->folder : ".");
   CpuDevice device(arena, stores.all());
   Executor executor(plan.graph, program, device, plan.threads, plan.decisions.loss_chunks);
-  const DataSources sources(data, config.model.context);
+  const DataSources sources(config, data);
   Trainer trainer(config, model, plan, executor, sources.data());
   trainer.load(nullptr);
   trainer.update();
