@@ -36,7 +36,7 @@ TEST(ChangedConfig, RefusesWhatTheConfigurationRefuses) {
   EXPECT_ERROR(with_changes(training.input(), {{"train.updates", "many"}}), "E-CONFIG-TYPE", "train.updates");
   PlanningInput without = training.input();
   without.source.reset();
-  EXPECT_ERROR(with_changes(without, {}), "E-INTERNAL", "nobody knows");
+  EXPECT_ERROR(with_changes(without, {}), "E-INTERNAL", "are missing");
 }
 
 TEST(ChangedConfig, ItsRequestFollows) {

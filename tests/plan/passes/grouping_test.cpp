@@ -157,8 +157,8 @@ TEST(GroupingPass, RefusesAnAccumulatorOfSeveralSegments) {
   EXPECT_TRUE(may_group(blocks.graph(), blocks.units));
   EXPECT_FALSE(may_group(graph, blocks.units));
   EXPECT_EQ(why_not_grouped(graph, blocks.units, 2),
-            "a gradient of this model adds up in several of its blocks, would change their order");
-  EXPECT_ERROR(apply_grouping(graph, blocks.units, 2, false), "E-INTERNAL", "added to in several segments");
+            "several blocks of this model add to one gradient, and a group would change their order");
+  EXPECT_ERROR(apply_grouping(graph, blocks.units, 2, false), "E-INTERNAL", "several segments add to one accumulator");
 }
 
 }  // namespace
