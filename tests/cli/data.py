@@ -202,7 +202,7 @@ def vocabularies(test):
     test.write("turned/merges.txt", "#version: 0.2\n")
     found, said = evaluated(config, "--set", "data.vocabulary=turned")
     test.equal("loss with another vocabulary", found["loss_bits"], want)
-    test.that("another one than that of the weights" in said, f"a note: {said}")
+    test.that("differs from the vocabulary of the weights" in said, f"a note: {said}")
     found, said = evaluated(auto, "--set", "data.format=bytes")
     test.that("read as bytes" in said, f"a note for bytes: {said}")
     test.write("ids.bin", struct.pack("<400H", *[1 + i % 250 for i in range(400)]))

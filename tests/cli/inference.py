@@ -53,7 +53,7 @@ def vocabularies(test):
                              '[train]\neffective_batch = 1\nupdates = 1\n')  # fmt: skip
     for vocabulary, another in (("padded-weights", False), ("other", True)):
         said = test.run("plan", "tuned.toml", "--set", f"data.vocabulary={vocabulary}").text()[1]
-        test.equal(f"a note, text by {vocabulary}", "which is another one than that of" in said, another)
+        test.equal(f"a note, text by {vocabulary}", "which differs from the vocabulary of" in said, another)
 
     small = test.path("bytes/weights/config.json")
     config = json.loads(small.read_text())

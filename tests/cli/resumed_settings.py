@@ -96,7 +96,7 @@ def edited(test):
     said = result.text()[1]
     test.equal("exit code", result.code, 0)
     test.that('train.save_every: "10m" -> 1 (edited.toml' in said, f"told: {said}")
-    test.that("train.gradient_clip is left aside" in said, f"the run's own setting counts, and that is told: {said}")
+    test.that("train.gradient_clip is ignored" in said, f"the run's own setting counts, and that is told: {said}")
     test.equal("clip", settings(test, "edited")["gradient_clip"], "0.5")
     test.write("edited.toml", text.replace("learning_rate = 1e-3", "learning_rate = 1e-2"))
     test.succeeds("train", "edited.toml", "--run", "edited", "--resume", "--updates", 4, "--force")

@@ -159,8 +159,8 @@ std::int64_t bytes_of(const PlanChange& change) {
 std::string place(const ordered_json& value) {
   if (value.is_null()) return "-";
   const ordered_json& offset = value.at("offset");
-  return fmt::format("{} at {}{}", to_text(Bytes{value.at("bytes").get<std::int64_t>()}), offset.dump(),
-                     value.at("tier") == "ram" ? "" : " on " + value.at("tier").get<std::string>());
+  return fmt::format("{} at {} on {}", to_text(Bytes{value.at("bytes").get<std::int64_t>()}), offset.dump(),
+                     value.at("tier").get<std::string>());
 }
 
 std::string counts_text(const std::vector<PlanChange>& values) {

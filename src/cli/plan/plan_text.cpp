@@ -226,7 +226,7 @@ std::string process_table(const json& predicted, const json& decisions) {
   for (const json& tier : tiers) {
     if (&tier == &tiers.front()) continue;
     const std::string name = tier.at("name").get<std::string>();
-    const bool in_process = name == "host";
+    const bool in_process = !tier.contains("transfers");  // a disk has a transfer engine
     text += fmt::format("{}{:<{}}{:>12}  {}{}\n", in_process ? "  " : "", in_process ? "arena" : name, in_process ? 34 : 36,
                         size(tier.at("arena_bytes")), rests ? "the rest" : resting_text(decisions),
                         tier.contains("transfers") ? ", by " + tier.at("transfers").get<std::string>() : "");
