@@ -79,7 +79,7 @@ def moved_folder(test):
         process.terminate()
         _, said = process.communicate(timeout=60)
         test.equal(f"exit code of {name}", process.returncode, 6)
-        test.that(f"{name}-away now".encode() in said, f"it is told: {said[-400:]}")
+        test.that(f"{name}-away; the run continues there".encode() in said, f"it is told: {said[-400:]}")
         saved(test, f"{name}-away", "SIGTERM")
         test.equal("what lies at the old path", list(test.path(name).iterdir()) if replace else test.path(name).exists(),
                    [] if replace else False)  # fmt: skip
