@@ -14,7 +14,7 @@ struct Candidate {
   std::size_t level = 0, chain = 0;  // index of a level of offloaded inputs, and of a chain plan there
   bool simulated = false;            // bytes and seconds are those of its plan
   Bytes live;
-  Bytes outside;  // bytes of the process outside the arena: least reserve of the batch, transfers, instructions of clones
+  Bytes outside;  // bytes of the process outside the arena: reserve, transfers, instructions of clones
   double update_seconds = 0;
 
   // The bytes of the process without the rounding of its arena: a lower bound if `live` is exact.

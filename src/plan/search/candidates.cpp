@@ -156,11 +156,16 @@ Simulation BatchCandidates::simulate_window(Graph graph) {
 void BatchCandidates::look_at(const Simulation& keep, Floor floor) {
   find_chunks(keep);
   arena_bound_ = working_set_bound(keep, least_loss_scratch(), floor.enough);
-  const int loss = std::ranges::min(chunks_, {}, &ChunkChoice::primitives).primitives;
-  least_counts_ = {.primitives = count_primitives(keep, chunks_simulated_, machine_->threads, /*loss=*/false) + loss,
-                   .steps = static_cast<std::int64_t>(keep.timeline.steps.size()),
-                   .encoding = has_host(*machine_) ? Bytes{} : encoding_bytes(keep.graph)};
+  least_counts_ = {
+      .primitives = count_primitives(keep, chunks_simulated_, machine_->threads, /*loss=*/false) + least_loss_kernels(),
+      .steps = static_cast<std::int64_t>(keep.timeline.steps.size()),
+      .encoding = has_host(*machine_) ? Bytes{} : encoding_bytes(keep.graph)};
   least_reserve_ = total(reserve_items(machine_->reserve, least_counts_, Bytes{0}));
+}
+
+Bytes BatchCandidates::loss_kernels(int chunks) const {
+  const int kernels = std::ranges::find(chunks_, chunks, &ChunkChoice::chunks)->primitives;
+  return machine_->reserve.per_primitive * (kernels - least_loss_kernels());
 }
 
 bool BatchCandidates::offloads() const {
@@ -245,7 +250,7 @@ void BatchCandidates::take_from(const Simulation& simulation, const Residency& r
   }
   ReserveCounts counts = least_counts_;
   counts.steps = static_cast<std::int64_t>(simulation.timeline.steps.size());
-  candidate.outside = total(reserve_items(machine_->reserve, counts, Bytes{0})) +
+  candidate.outside = total(reserve_items(machine_->reserve, counts, Bytes{0})) + loss_kernels(candidate.loss_chunks) +
                       total(paging_reserve(simulation.graph, residency, *machine_, 0));
   const Costs costs = costs_of(simulation, residency, *machine_);
   const double rounds = static_cast<double>(window_.rounds());
@@ -268,13 +273,14 @@ Candidate BatchCandidates::candidate_of(std::size_t batch_index, std::size_t lev
   const regions::ChainPlan& plan = regions.plans()[chain];
   std::int64_t again = 0;
   for (const regions::Edge* edge : plan.edges) again += std::ssize(edge->replays);
+  const int chunks = chunks_[static_cast<std::size_t>(plan.end)].chunks;
   const Bytes clones = machine_->reserve.per_step * (regions.exact() ? again : 0);
   return {.batch = batch_index,
-          .loss_chunks = chunks_[static_cast<std::size_t>(plan.end)].chunks,
+          .loss_chunks = chunks,
           .level = level,
           .chain = chain,
           .live = Bytes{plan.bytes},
-          .outside = levels_[level].outside + least_reserve_ + clones,
+          .outside = levels_[level].outside + least_reserve_ + loss_kernels(chunks) + clones,
           .update_seconds = without_last_bits(base_seconds_ + static_cast<double>(window_.rounds()) * plan.seconds)};
 }
 

@@ -115,6 +115,9 @@ class BatchCandidates {
   Simulation simulate_window(Graph graph);
   void look_at(const Simulation& keep, Floor floor);
   void find_chunks(const Simulation& simulation);
+  // Fewest kernels of the losses, over all numbers of chunks; bytes of the kernels with these chunks above the fewest.
+  int least_loss_kernels() const { return std::ranges::min(chunks_, {}, &ChunkChoice::primitives).primitives; }
+  Bytes loss_kernels(int chunks) const;
   bool offloads() const;
   bool offloading_waits() const;
   bool adds_schedules() const;

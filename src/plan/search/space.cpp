@@ -94,6 +94,7 @@ struct PlanSpace::State {
   std::vector<BatchCandidates> batches;
   std::vector<bool> beaten;  // by batch: another one is at least as good, so it has no candidates
   std::vector<Candidate> ladder;
+  std::size_t front = 0;              // number of rungs that no other beats; the others follow
   std::map<std::size_t, Plan> plans;  // outlines by rung
   std::optional<Bytes> floor, knee, ceiling;
   int simulated_rungs = 0;
@@ -102,6 +103,7 @@ struct PlanSpace::State {
 
   void leave_out_beaten();
   void climb();
+  void add_spares(std::vector<Candidate> all);
   void simulate(std::vector<Candidate*> candidates) const;
   const Plan& rung(std::size_t index);
   Plan plan_of(const Candidate& candidate, const std::vector<Bytes>* offsets = nullptr);
@@ -212,7 +214,9 @@ void PlanSpace::State::climb() {
     std::ranges::copy_if(rungs, std::back_inserter(open), [&](std::size_t i) { return unknown(all[i]); });
     if (open.empty()) {
       for (const std::size_t i : rungs) ladder.push_back(all[i]);
-      return;
+      std::erase_if(all, unknown);
+      front = ladder.size();
+      return add_spares(std::move(all));
     }
     if (left == 0) {
       std::erase_if(all, unknown);
@@ -225,6 +229,17 @@ void PlanSpace::State::climb() {
     for (std::size_t i = 0; i < count; ++i) chosen.push_back(&all[open[open.size() - 1 - i * open.size() / count]]);
     simulate(std::move(chosen));
   }
+}
+
+// The layout of the smallest rung may be loose. The next larger candidates, all of them slower, may have a smaller plan.
+void PlanSpace::State::add_spares(std::vector<Candidate> all) {
+  constexpr std::size_t kSpares = 8;
+  const Candidate smallest = ladder[rungs_by_process().front()];
+  std::erase_if(all, [&](const Candidate& each) { return each.update_seconds <= smallest.update_seconds; });
+  std::ranges::stable_sort(all, {}, &Candidate::held);
+  all.resize(std::min(all.size(), kSpares));
+  std::ranges::stable_sort(all, {}, &Candidate::update_seconds);
+  ladder.insert(ladder.end(), all.begin(), all.end());
 }
 
 const Plan& PlanSpace::State::rung(std::size_t index) {
@@ -384,7 +399,8 @@ std::vector<FrontierPoint> PlanSpace::frontier(int most, std::span<const Bytes> 
   };
   for (const Bytes budget : wanted) add(budget);
   // A faster rung replaces one that layout has made larger.
-  for (const std::size_t i : spread_rungs(state_->ladder, most - static_cast<int>(rungs.size()))) {
+  const std::vector<Candidate> front(state_->ladder.begin(), state_->ladder.begin() + static_cast<std::ptrdiff_t>(state_->front));
+  for (const std::size_t i : spread_rungs(front, most - static_cast<int>(rungs.size()))) {
     if (state_->agrees(i)) add(state_->needs(i));
   }
   std::vector<FrontierPoint> points;

@@ -58,7 +58,7 @@ class PlanSpace {
   // `budgets` from the floor on are always among them, past `most` if necessary.
   std::vector<FrontierPoint> frontier(int most, std::span<const Bytes> budgets = {});
   // The candidates that no other beats in both bytes (Candidate::held) and seconds, fastest first. Of candidates within
-  // 0.05 % of the same seconds, the smallest.
+  // 0.05 % of the same seconds, the smallest. After them come a few slower ones, whose plans may be smaller after layout.
   const std::vector<Candidate>& ladder() const;
   PlanningEffort effort() const;
 
