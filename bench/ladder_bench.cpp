@@ -1,4 +1,4 @@
-// The ladder of a configuration on the simulated machine, before layout: bytes of the process and seconds of an update
+// The ladder of a configuration on the simulated machine, before layout: bytes of values and seconds of an update
 // for each rung; and the time of planning. For scripts/compare_ladders.
 //   bench_ladder CONFIG memory|disk|device [SETTING...]
 #include <fmt/core.h>
@@ -41,7 +41,7 @@ int main(int argc, char** argv) {
   const PlanSpace space(source_of(config, {2, false}), request, record.machine, catalogue);
   const double seconds = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
   nlohmann::json rungs = nlohmann::json::array();
-  for (const Candidate& rung : space.ladder()) rungs.push_back({rung.held().n, rung.update_seconds});
+  for (const Candidate& rung : space.ladder()) rungs.push_back({rung.values().n, rung.update_seconds});
   const PlanningEffort effort = space.effort();
   const nlohmann::json result = {{"cpu_seconds", seconds},
                                  {"combinations", effort.combinations},

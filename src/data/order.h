@@ -17,10 +17,12 @@ struct SampleRef {
 
 // The samples of a stream of `tokens` tokens. Sample i is the tokens from i * context to (i + 1) * context, both included, so
 // neighbours share one token. With a context of 3:
+//
 //   tokens    0 1 2 3 4 5 6 7
 //   sample 0  x x x x             inputs 0 1 2, targets 1 2 3
 //   sample 1        x x x x       inputs 3 4 5, targets 4 5 6
 //   sample 2              x x     the last sample may be shorter
+//
 // Missing tokens of the last sample are no units of the loss.
 struct Samples {
   std::int64_t tokens = 0;

@@ -43,8 +43,8 @@ struct Divergence {
 //   best - - - - . - . - - . - . - - - - - -
 //    +---------------------------------------> updates
 //
-// - DIVERGED_ABOVE_START: for 50 updates in a row after the warm-up, the smoothed loss was above the start, the mean of the first
-//   10 losses, by three times the noise, or above both the first loss and the cost of guessing.
+// - DIVERGED_ABOVE_START: for 50 updates in a row after the warm-up, the smoothed loss was too high. It was above the start by
+//   three times the noise, or above both the first loss and the cost of guessing. The start is the mean of the first 10 losses.
 // - DIVERGED_FROM_BEST: for 60 updates in a row, the smoothed loss was above its lowest value by 30 % of the progress made there,
 //   and by six times the noise.
 // - A spike is a loss whose distance from the smoothed one, or a norm whose logarithm, lies more than 6 deviations above the

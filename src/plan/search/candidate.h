@@ -1,6 +1,7 @@
 // A plan that the search knows by its costs alone.
 #pragma once
 
+#include <array>
 #include <cstddef>
 
 #include "base/bytes.h"
@@ -13,12 +14,18 @@ struct Candidate {
   int loss_chunks = 1;
   std::size_t level = 0, chain = 0;  // index of a level of offloaded inputs, and of a chain plan there
   bool simulated = false;            // bytes and seconds are those of its plan
-  Bytes live;
-  Bytes outside;  // bytes of the process outside the arena: reserve, transfers, instructions of clones
+  Bytes live;                        // in the arena
+  Bytes transfers;                   // outside the arena
+  Bytes reserve;                     // of the process, with the instructions of clones
   double update_seconds = 0;
 
+  Bytes values() const { return live + transfers; }
   // The bytes of the process without the rounding of its arena: a lower bound if `live` is exact.
-  Bytes held() const { return live + outside; }
+  Bytes held() const { return values() + reserve; }
 };
+
+// Candidates are compared in both. Budgets count the process. Layout may round up the arena of one with fewer bytes held, so a
+// candidate with fewer bytes of values may have the smaller plan.
+inline constexpr std::array kMeasures{&Candidate::held, &Candidate::values};
 
 }  // namespace plimsoll

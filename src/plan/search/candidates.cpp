@@ -122,7 +122,7 @@ std::vector<Candidate> BatchCandidates::ends(std::size_t batch_index) const {
   for (std::size_t level = 0; level < levels_.size(); ++level) {
     const std::vector<Candidate> all = of_level(batch_index, level);
     ends.push_back(*std::ranges::min_element(all, {}, &Candidate::update_seconds));
-    ends.push_back(*std::ranges::min_element(all, {}, &Candidate::held));
+    for (const auto measure : kMeasures) ends.push_back(*std::ranges::min_element(all, {}, measure));
   }
   return ends;
 }
@@ -250,8 +250,8 @@ void BatchCandidates::take_from(const Simulation& simulation, const Residency& r
   }
   ReserveCounts counts = least_counts_;
   counts.steps = static_cast<std::int64_t>(simulation.timeline.steps.size());
-  candidate.outside = total(reserve_items(machine_->reserve, counts, Bytes{0})) + loss_kernels(candidate.loss_chunks) +
-                      total(paging_reserve(simulation.graph, residency, *machine_, 0));
+  candidate.reserve = total(reserve_items(machine_->reserve, counts, Bytes{0})) + loss_kernels(candidate.loss_chunks);
+  candidate.transfers = total(paging_reserve(simulation.graph, residency, *machine_, 0));
   const Costs costs = costs_of(simulation, residency, *machine_);
   const double rounds = static_cast<double>(window_.rounds());
   candidate.update_seconds = without_last_bits(rounds * (costs.micro + costs.micro_stall) + costs.update + costs.update_stall);
@@ -280,7 +280,8 @@ Candidate BatchCandidates::candidate_of(std::size_t batch_index, std::size_t lev
           .level = level,
           .chain = chain,
           .live = Bytes{plan.bytes},
-          .outside = levels_[level].outside + least_reserve_ + loss_kernels(chunks) + clones,
+          .transfers = levels_[level].transfers,
+          .reserve = least_reserve_ + loss_kernels(chunks) + clones,
           .update_seconds = without_last_bits(base_seconds_ + static_cast<double>(window_.rounds()) * plan.seconds)};
 }
 

@@ -87,7 +87,7 @@ class BatchCandidates {
   Bytes least_reserve() const { return least_reserve_; }
   // A lower bound on the process of every plan of these candidates.
   Bytes bound() const {
-    return align_up(arena_bound_, kPage) + least_reserve_ + (levels_.empty() ? Bytes{0} : levels_.front().outside);
+    return align_up(arena_bound_, kPage) + least_reserve_ + (levels_.empty() ? Bytes{0} : levels_.front().transfers);
   }
   // Seconds of an update in which every node runs once and waits for nothing; the least scratch of its loss over all numbers of
   // chunks.
@@ -106,7 +106,7 @@ class BatchCandidates {
   // A level: the inputs of the first `activations` units rest elsewhere between the passes.
   struct Level {
     int activations;
-    Bytes outside;  // for transfers
+    Bytes transfers;  // outside the arena
     RegionPlans regions;
   };
 

@@ -20,19 +20,25 @@ double place(const std::vector<Candidate>& ladder, std::size_t index) {
 }  // namespace
 
 void Front::add(std::span<const Candidate> candidates) {
-  for (const Candidate& each : candidates) {
-    auto above = seconds_.upper_bound(each.held());
-    if (above != seconds_.begin() && std::prev(above)->second <= each.update_seconds) continue;
-    while (above != seconds_.end() && above->second >= each.update_seconds) above = seconds_.erase(above);
-    seconds_.insert_or_assign(above, each.held(), each.update_seconds);
+  for (std::size_t i = 0; i < kMeasures.size(); ++i) {
+    for (const Candidate& each : candidates) add(seconds_[i], (each.*kMeasures[i])(), each.update_seconds);
   }
 }
 
+void Front::add(Seconds& front, Bytes bytes, double seconds) {
+  auto above = front.upper_bound(bytes);
+  if (above != front.begin() && std::prev(above)->second <= seconds) return;
+  while (above != front.end() && above->second >= seconds) above = front.erase(above);
+  front.insert_or_assign(above, bytes, seconds);
+}
+
 bool Front::covers(std::span<const Candidate> candidates, double slack) const {
-  return std::ranges::all_of(candidates, [&](const Candidate& each) {
-    const auto above = seconds_.upper_bound(each.held());
-    return above != seconds_.begin() && std::prev(above)->second <= (1 + slack) * each.update_seconds;
-  });
+  const auto covered = [&](const Candidate& each, std::size_t measure) {
+    const Seconds& front = seconds_[measure];
+    const auto above = front.upper_bound((each.*kMeasures[measure])());
+    return above != front.begin() && std::prev(above)->second <= (1 + slack) * each.update_seconds;
+  };
+  return std::ranges::all_of(candidates, [&](const Candidate& each) { return covered(each, 0) && covered(each, 1); });
 }
 
 std::vector<std::size_t> spread_rungs(const std::vector<Candidate>& ladder, int count) {

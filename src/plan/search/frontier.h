@@ -1,6 +1,7 @@
 // The front of a set of candidates, to test if other candidates add to it; and a selection of rungs from a long ladder.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <map>
 #include <span>
@@ -14,11 +15,15 @@ namespace plimsoll {
 class Front {
  public:
   void add(std::span<const Candidate> candidates);
-  // True if, for each of these, a candidate of the front holds no more bytes and is slower by at most this share.
+  // True if, for each of these and in each measure, a candidate of the front has no more bytes and is slower by at most this
+  // share.
   bool covers(std::span<const Candidate> candidates, double slack) const;
 
  private:
-  std::map<Bytes, double> seconds_;  // by bytes held; they fall as the bytes rise
+  using Seconds = std::map<Bytes, double>;  // they fall as the bytes rise
+  static void add(Seconds& front, Bytes bytes, double seconds);
+
+  std::array<Seconds, kMeasures.size()> seconds_;
 };
 
 // Indices of at most `count` rungs, in the order of the ladder and without its two ends. They lie evenly by place. The place

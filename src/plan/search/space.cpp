@@ -94,7 +94,6 @@ struct PlanSpace::State {
   std::vector<BatchCandidates> batches;
   std::vector<bool> beaten;  // by batch: another one is at least as good, so it has no candidates
   std::vector<Candidate> ladder;
-  std::size_t front = 0;              // number of rungs that no other beats; the others follow
   std::map<std::size_t, Plan> plans;  // outlines by rung
   std::optional<Bytes> floor, knee, ceiling;
   int simulated_rungs = 0;
@@ -103,7 +102,6 @@ struct PlanSpace::State {
 
   void leave_out_beaten();
   void climb();
-  void add_spares(std::vector<Candidate> all);
   void simulate(std::vector<Candidate*> candidates) const;
   const Plan& rung(std::size_t index);
   Plan plan_of(const Candidate& candidate, const std::vector<Bytes>* offsets = nullptr);
@@ -155,26 +153,36 @@ void PlanSpace::State::leave_out_beaten() {
     if (beaten[i] || batches[i].decides_on_nodes()) continue;
     const double seconds = std::ranges::min(ends[i], {}, &Candidate::update_seconds).update_seconds;
     const Bytes held = std::ranges::min(ends[i], {}, &Candidate::held).held();
+    const Bytes values = std::ranges::min(ends[i], {}, &Candidate::values).values();
     const auto beats = [&](const Candidate& other) {
-      const bool better = other.update_seconds < seconds || other.held() < held;
-      return other.batch != i && other.update_seconds <= seconds && other.held() <= held && better;
+      const bool better = other.update_seconds < seconds || other.held() < held || other.values() < values;
+      return other.batch != i && other.update_seconds <= seconds && other.held() <= held && other.values() <= values && better;
     };
     beaten[i] = std::ranges::any_of(ends | std::views::join, beats);
   }
 }
 
-// Candidates by time; each holds fewer bytes than all faster ones.
-std::vector<std::size_t> undominated(const std::vector<Candidate>& all) {
+// Candidates by time; each has fewer bytes than all faster ones.
+std::vector<std::size_t> undominated(const std::vector<Candidate>& all, Bytes (Candidate::*bytes)() const) {
   std::vector<std::size_t> order(all.size());
-  for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
-  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-    return std::pair(all[a].update_seconds, all[a].held()) < std::pair(all[b].update_seconds, all[b].held());
-  });
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::ranges::stable_sort(order, {}, [&](std::size_t i) { return std::pair(all[i].update_seconds, (all[i].*bytes)()); });
   std::vector<std::size_t> kept;
   for (const std::size_t i : order) {
-    if (kept.empty() || all[i].held() < all[kept.back()].held()) kept.push_back(i);
+    if (kept.empty() || (all[i].*bytes)() < (all[kept.back()].*bytes)()) kept.push_back(i);
   }
   return without_close_rungs(all, kept);
+}
+
+// Candidates by time; in one of the measures, each has fewer bytes than all faster ones.
+std::vector<std::size_t> undominated(const std::vector<Candidate>& all) {
+  std::set<std::size_t> kept;
+  for (const auto measure : kMeasures) {
+    for (const std::size_t i : undominated(all, measure)) kept.insert(i);
+  }
+  std::vector<std::size_t> order(kept.begin(), kept.end());
+  std::ranges::stable_sort(order, {}, [&](std::size_t i) { return std::pair(all[i].update_seconds, all[i].held()); });
+  return order;
 }
 
 // Candidates of one batch are simulated together, since they start from the same graph.
@@ -214,9 +222,7 @@ void PlanSpace::State::climb() {
     std::ranges::copy_if(rungs, std::back_inserter(open), [&](std::size_t i) { return unknown(all[i]); });
     if (open.empty()) {
       for (const std::size_t i : rungs) ladder.push_back(all[i]);
-      std::erase_if(all, unknown);
-      front = ladder.size();
-      return add_spares(std::move(all));
+      return;
     }
     if (left == 0) {
       std::erase_if(all, unknown);
@@ -229,17 +235,6 @@ void PlanSpace::State::climb() {
     for (std::size_t i = 0; i < count; ++i) chosen.push_back(&all[open[open.size() - 1 - i * open.size() / count]]);
     simulate(std::move(chosen));
   }
-}
-
-// The layout of the smallest rung may be loose. The next larger candidates, all of them slower, may have a smaller plan.
-void PlanSpace::State::add_spares(std::vector<Candidate> all) {
-  constexpr std::size_t kSpares = 8;
-  const Candidate smallest = ladder[rungs_by_process().front()];
-  std::erase_if(all, [&](const Candidate& each) { return each.update_seconds <= smallest.update_seconds; });
-  std::ranges::stable_sort(all, {}, &Candidate::held);
-  all.resize(std::min(all.size(), kSpares));
-  std::ranges::stable_sort(all, {}, &Candidate::update_seconds);
-  ladder.insert(ladder.end(), all.begin(), all.end());
 }
 
 const Plan& PlanSpace::State::rung(std::size_t index) {
@@ -358,7 +353,7 @@ Bytes PlanSpace::ceiling() {
 std::size_t PlanSpace::State::find_knee() const {
   const double most = kKneeSlowdown * ladder.front().update_seconds;
   const auto slower = std::ranges::upper_bound(ladder, most, {}, &Candidate::update_seconds);
-  return static_cast<std::size_t>(slower - ladder.begin()) - 1;
+  return static_cast<std::size_t>(std::ranges::min_element(ladder.begin(), slower, {}, &Candidate::held) - ladder.begin());
 }
 
 Bytes PlanSpace::knee() {
@@ -399,8 +394,7 @@ std::vector<FrontierPoint> PlanSpace::frontier(int most, std::span<const Bytes> 
   };
   for (const Bytes budget : wanted) add(budget);
   // A faster rung replaces one that layout has made larger.
-  const std::vector<Candidate> front(state_->ladder.begin(), state_->ladder.begin() + static_cast<std::ptrdiff_t>(state_->front));
-  for (const std::size_t i : spread_rungs(front, most - static_cast<int>(rungs.size()))) {
+  for (const std::size_t i : spread_rungs(state_->ladder, most - static_cast<int>(rungs.size()))) {
     if (state_->agrees(i)) add(state_->needs(i));
   }
   std::vector<FrontierPoint> points;

@@ -57,8 +57,8 @@ class PlanSpace {
   // evenly along the ladder, in bytes and seconds together. The plans for the floor, the knee, the ceiling and each of
   // `budgets` from the floor on are always among them, past `most` if necessary.
   std::vector<FrontierPoint> frontier(int most, std::span<const Bytes> budgets = {});
-  // The candidates that no other beats in both bytes (Candidate::held) and seconds, fastest first. Of candidates within
-  // 0.05 % of the same seconds, the smallest. After them come a few slower ones, whose plans may be smaller after layout.
+  // The candidates that no other beats in seconds and bytes, in one of kMeasures, fastest first. Of candidates within 0.05 % of
+  // the same seconds, the smallest.
   const std::vector<Candidate>& ladder() const;
   PlanningEffort effort() const;
 
