@@ -36,9 +36,9 @@ struct AttentionRows {
 
 // Dropout on the probabilities. The mask is a function of counters and is never stored. The number of an element is
 // (head * tokens + query) * tokens + key. Its word is word element % 4 of
-// philox4x32(key, {element / 4 low, element / 4 high, sample, epoch}). The probability is kept if unit_float(word) >= probability.
-// Kept ones are multiplied by 1 / (1 - probability). With sample_ids of tokens, query and key
-// are positions in the query's sample.
+// philox4x32(key, {element / 4 low, element / 4 high, sample, epoch}). The probability is kept if unit_float(word) >=
+// probability. Kept ones are multiplied by 1 / (1 - probability). With sample_ids of tokens, query and key are positions in the
+// query's sample.
 struct AttentionDropout {
   float probability = 0;  // in [0, 1)
   std::array<std::uint32_t, 2> key{};

@@ -33,12 +33,14 @@ void Front::add(Seconds& front, Bytes bytes, double seconds) {
 }
 
 bool Front::covers(std::span<const Candidate> candidates, double slack) const {
-  const auto covered = [&](const Candidate& each, std::size_t measure) {
-    const Seconds& front = seconds_[measure];
-    const auto above = front.upper_bound((each.*kMeasures[measure])());
-    return above != front.begin() && std::prev(above)->second <= (1 + slack) * each.update_seconds;
-  };
-  return std::ranges::all_of(candidates, [&](const Candidate& each) { return covered(each, 0) && covered(each, 1); });
+  for (std::size_t i = 0; i < kMeasures.size(); ++i) {
+    const auto covered = [&](const Candidate& each) {
+      const auto above = seconds_[i].upper_bound((each.*kMeasures[i])());
+      return above != seconds_[i].begin() && std::prev(above)->second <= (1 + slack) * each.update_seconds;
+    };
+    if (!std::ranges::all_of(candidates, covered)) return false;
+  }
+  return true;
 }
 
 std::vector<std::size_t> spread_rungs(const std::vector<Candidate>& ladder, int count) {
