@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """generate --chat, through the command: python3 talk.py path/to/plimsoll
 
-The template renders the whole conversation for each answer. Tokens in the caches are not supported again, without effect on the
+The template renders the whole conversation for each answer. Tokens in the caches are not computed again, without effect on the
 results. Turns come from --prompt, from lines, from a terminal. A conversation that outgrows its context loses its oldest turns.
 """
 

@@ -36,6 +36,21 @@ TEST(Front, CoversWhatAddsNothing) {
   EXPECT_TRUE(front.covers(std::vector{rung_of(90, 0.5), rung_of(200, 0.6)}, 0)) << "what beats all takes their place";
 }
 
+TEST(Front, FewerBytesInOneMeasureAddToIt) {
+  const auto with_reserve = [](std::int64_t live, std::int64_t reserve) {
+    Candidate candidate = rung_of(live, 1.0);
+    candidate.reserve = Bytes{reserve};
+    return std::vector{candidate};
+  };
+  Front front;
+  front.add(with_reserve(100, 20));
+  EXPECT_TRUE(front.covers(with_reserve(100, 21), 0));
+  EXPECT_FALSE(front.covers(with_reserve(99, 30), 0)) << "fewer bytes of values";
+  EXPECT_FALSE(front.covers(with_reserve(105, 10), 0)) << "fewer bytes of the process";
+  front.add(with_reserve(99, 30));
+  EXPECT_TRUE(front.covers(with_reserve(99, 30), 0));
+}
+
 TEST(SpreadRungs, DivideTheLadderEvenly) {
   std::vector<Candidate> ladder;
   for (int i = 0; i <= 32; ++i) ladder.push_back(rung_of(std::int64_t{1} << (40 - i), 1 + i / 32.0));
