@@ -7,6 +7,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "graph/graph.h"
@@ -20,6 +21,8 @@ enum class BaseFormat : std::uint8_t {
   nf4,
   file  // each matrix as its file stores it
 };
+inline constexpr std::string_view kBaseFormatNames[] = {"none", "bf16", "int8", "nf4", "file"};  // in their order
+constexpr std::string_view name(BaseFormat format) { return kBaseFormatNames[static_cast<std::size_t>(format)]; }
 
 // A block format, or none for bf16.
 using StoredForm = std::optional<BlockFormat>;

@@ -18,10 +18,9 @@ namespace plimsoll {
 namespace {
 
 const GgufStorage* type_named(const std::string& name) {
-  for (const char* each : {"F32", "F16", "BF16", "Q8_0"}) {
-    if (name == each) return gguf_storage(name);
-  }
-  throw config_error("E-USAGE", "--type", fmt::format("it is '{}'", name), "F32, F16, BF16 or Q8_0");
+  const GgufStorage* type = gguf_storage(name);
+  if (type != nullptr && type->file_type) return type;
+  throw config_error("E-USAGE", "--type", fmt::format("it is '{}'", name), "one of " + written_gguf_formats());
 }
 
 }  // namespace

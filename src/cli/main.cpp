@@ -31,6 +31,7 @@
 #include "config/config_aliases.h"
 #include "config/config_keys.h"
 #include "device/machine_facts.h"
+#include "formats/gguf/gguf_storage.h"
 #include "measure/calibrate.h"
 #include "settings/setting.h"
 
@@ -211,8 +212,8 @@ void export_options(CLI::App& command, ExportArguments& a) {
   command.add_option("--gguf", a.gguf, "the file; with --adapter it holds the adapter alone")->required();
   command
       .add_option("--type", a.type,
-                  "the type of matrices: F32, F16, BF16 or Q8_0; vectors and position embeddings are F32 (an adapter in F32 "
-                  "loses nothing)")
+                  "the type of matrices: " + written_gguf_formats() +
+                      "; vectors and position embeddings are F32 (an adapter in F32 loses nothing)")
       ->required();
 }
 

@@ -58,11 +58,11 @@ constexpr Named<DecayShape> kDecayShapes[] = {{DecayShape::linear, "linear"}, {D
 constexpr Named<OnDivergence> kOnDivergence[] = {{OnDivergence::stop, "stop"}, {OnDivergence::proceed, "continue"}};
 constexpr Named<Rounding> kRoundings[] = {{Rounding::stochastic, "stochastic"}, {Rounding::nearest, "nearest"}};
 constexpr Named<TransferPolicy> kTransferPolicies[] = {{TransferPolicy::automatic, "auto"}, {TransferPolicy::threads, "threads"}};
-constexpr Named<BaseFormat> kBaseFormats[] = {{BaseFormat::none, "none"},
-                                              {BaseFormat::bf16, "bf16"},
-                                              {BaseFormat::int8, "int8"},
-                                              {BaseFormat::nf4, "nf4"},
-                                              {BaseFormat::file, "file"}};
+constexpr auto kBaseFormats = [] {
+  std::array<Named<BaseFormat>, std::size(kBaseFormatNames)> all{};
+  for (std::size_t i = 0; i < all.size(); ++i) all[i] = {static_cast<BaseFormat>(i), kBaseFormatNames[i]};
+  return all;
+}();
 constexpr Named<DeviceChoice> kDevices[] = {{DeviceChoice::cpu, "cpu"}, {DeviceChoice::sim, "sim"}, {DeviceChoice::cuda, "cuda"}};
 constexpr double kMostRate = 1e15, kLeastClip = 1e-30;
 constexpr std::int64_t kMostGrowth = 100;

@@ -57,14 +57,16 @@ KeyAccess whole_or_auto_at(Field field, std::int64_t low, std::int64_t high) {
 
 // A value of an enumeration. `names` outlive the result and name every value. `key`: the name of the key, if other programs have
 // values of their own for it.
-template <class Field, class Enum, std::size_t n>
-KeyAccess name_at(Field field, const Named<Enum> (&names)[n], std::string_view key = {}) {
+template <class Field, class Names>
+KeyAccess name_at(Field field, const Names& names, std::string_view key = {}) {
   return {[=, &names](Config& c, const Setting& s) {
             std::vector<std::string_view> texts;
             for (const auto& each : names) texts.push_back(each.name);
             field(c) = names[choice_of_key(s, key, texts)].value;
           },
-          [=, &names](const Config& c) { return toml_text(std::ranges::find(names, field(c), &Named<Enum>::value)->name); }};
+          [=, &names](const Config& c) {
+            return toml_text(std::ranges::find(names, field(c), &std::ranges::range_value_t<Names>::value)->name);
+          }};
 }
 
 }  // namespace plimsoll

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/core.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <optional>
@@ -323,15 +324,14 @@ class Tokeniser {
   std::optional<Token> end_;  // of a document
 };
 
-bool is_stream_format(std::string_view format) {
-  return format != "auto" && format != "chat" && std::ranges::find(kDataFormats, format) != kDataFormats.end();
-}
+bool is_stream_format(std::string_view format) { return std::ranges::find(kStreamFormats, format) != kStreamFormats.end(); }
 
 Error unknown_format(const std::string& format) {
-  const std::vector<std::string> names(kDataFormats.begin(), kDataFormats.end() - 1);
+  std::vector<std::string> names{"auto"};
+  names.insert(names.end(), kStreamFormats.begin(), kStreamFormats.end());
   const std::string nearest = nearest_name(format, names);
   return config_error("E-CONFIG-VALUE", "data.format", fmt::format("'{}' is no format of training data", format),
-                      "\"auto\", \"bytes\", \"u16\", \"u32\", \"llmc\" or \"bpe\"",
+                      fmt::format("one of {}", fmt::join(names, ", ")),
                       nearest.empty() ? Remedies{} : Remedies{Change("data.format", nearest)});
 }
 

@@ -42,10 +42,12 @@ struct Sized {
 // The first storage of layers for which everything fits into memory.
 std::optional<Change> smaller_base(InferenceRequest request, const InferenceRoom& room) {
   if (request.source == nullptr || request.base.format != BaseFormat::none) return {};
-  for (const auto& [name, format] : {std::pair("file", BaseFormat::file), {"bf16", BaseFormat::bf16}, {"nf4", BaseFormat::nf4}}) {
+  for (const BaseFormat format : {BaseFormat::file, BaseFormat::bf16, BaseFormat::nf4}) {
     try {
       request.base = base_of(format, request.source->model, request.source->folder);
-      if (Sized(request, request.sizes.back(), room).space().floor() <= room.memory) return Change("quantize.base", name);
+      if (Sized(request, request.sizes.back(), room).space().floor() <= room.memory) {
+        return Change("quantize.base", std::string(name(format)));
+      }
     } catch (const Error& error) {  // the file holds no blocks
       if (error.kind == ErrorKind::internal) throw;
     }

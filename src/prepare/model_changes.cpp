@@ -14,9 +14,7 @@
 namespace plimsoll {
 namespace {
 
-constexpr std::array kBases{
-    std::pair{BaseFormat::none, std::string_view("none")}, std::pair{BaseFormat::bf16, std::string_view("bf16")},
-    std::pair{BaseFormat::int8, std::string_view("int8")}, std::pair{BaseFormat::nf4, std::string_view("nf4")}};
+constexpr std::array kBases{BaseFormat::none, BaseFormat::bf16, BaseFormat::int8, BaseFormat::nf4};
 
 // A regular expression that matches this name alone.
 std::string expression_of(std::string_view name) {
@@ -82,10 +80,10 @@ std::vector<Alternative> other_ranks(const Config& config) {
 std::vector<Alternative> other_bases(const Config& config) {
   if (!config.adapter.active() && config.model.freeze.empty()) return {};
   std::vector<Alternative> list;
-  for (const auto& [format, name] : kBases) {
+  for (const BaseFormat format : kBases) {
     if (format == config.base) continue;
-    list.push_back({fmt::format("frozen layers in {}", format == BaseFormat::none ? "fp32" : name),
-                    {{"quantize.base", std::string(name)}},
+    list.push_back({fmt::format("frozen layers in {}", format == BaseFormat::none ? "fp32" : name(format)),
+                    {{"quantize.base", std::string(name(format))}},
                     true});
   }
   return list;

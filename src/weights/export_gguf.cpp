@@ -98,12 +98,9 @@ GgufExported write(const GgufExport& request, const GgufKeys& keys, const std::v
 }
 
 void put_general(GgufKeys& keys, const char* type, const std::string& architecture, const GgufStorage& storage) {
-  // llama.cpp's file types.
-  constexpr std::pair<std::string_view, std::int64_t> kFileTypes[] = {{"F32", 0}, {"F16", 1}, {"Q8_0", 7}, {"BF16", 32}};
   keys.put("general.architecture", architecture);
   keys.put("general.type", type);
-  keys.put_whole("general.file_type",
-                 std::ranges::find(kFileTypes, storage.name, &std::pair<std::string_view, std::int64_t>::first)->second);
+  keys.put_whole("general.file_type", storage.file_type.value());
   keys.put_whole("general.quantization_version", 2);
 }
 

@@ -14,8 +14,8 @@ struct GgufExport {
   std::filesystem::path base;     // a folder of weights, or a GGUF file
   std::filesystem::path adapter;  // a PEFT folder to write alone; empty: the model is written
   std::filesystem::path out;
-  // The type of matrices: F32, F16, BF16 or Q8_0. Vectors and position embeddings are F32; matrices without whole blocks of Q8_0
-  // in a row are F16.
+  // The format of matrices, one of written_gguf_formats. Vectors and position embeddings are F32; matrices without whole blocks
+  // of Q8_0 in a row are F16.
   const GgufStorage* type = nullptr;
 };
 

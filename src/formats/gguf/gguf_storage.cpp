@@ -8,13 +8,13 @@ namespace {
 
 // All formats of ggml. Those with neither a dtype nor a block format are refused by name.
 constexpr GgufStorage kStorages[] = {
-    {0, "F32", DType::f32},
-    {1, "F16", DType::f16},
+    {0, "F32", DType::f32, {}, 0},
+    {1, "F16", DType::f16, {}, 1},
     {2, "Q4_0", {}, BlockFormat::q4_0},
     {3, "Q4_1", {}, BlockFormat::q4_1},
     {6, "Q5_0", {}, BlockFormat::q5_0},
     {7, "Q5_1", {}, BlockFormat::q5_1},
-    {8, "Q8_0", {}, BlockFormat::q8_0},
+    {8, "Q8_0", {}, BlockFormat::q8_0, 7},
     {9, "Q8_1"},
     {10, "Q2_K"},
     {11, "Q3_K"},
@@ -36,7 +36,7 @@ constexpr GgufStorage kStorages[] = {
     {27, "I64"},
     {28, "F64"},
     {29, "IQ1_M"},
-    {30, "BF16", DType::bf16},
+    {30, "BF16", DType::bf16, {}, 32},
     {34, "TQ1_0"},
     {35, "TQ2_0"},
     {39, "MXFP4"},
@@ -54,6 +54,14 @@ const GgufStorage* gguf_storage(std::uint32_t number) {
 const GgufStorage* gguf_storage(std::string_view name) {
   const auto* found = std::ranges::find(kStorages, name, &GgufStorage::name);
   return found == std::end(kStorages) ? nullptr : found;
+}
+
+std::string written_gguf_formats() {
+  std::string names;
+  for (const GgufStorage& each : kStorages) {
+    if (each.file_type) names += (names.empty() ? "" : ", ") + std::string(each.name);
+  }
+  return names;
 }
 
 Bytes stored_bytes(const GgufStorage& storage, const Shape& shape) {
