@@ -26,6 +26,7 @@ KernelChoice choose_cuda(const KernelRequest& request) {
   const auto found = needs().find(request.op);
   ops::require_on_gpu(found != needs().end(), request, "this op", "on a GPU every op of the model needs one");
   const ops::GpuNeeds& needed = found->second;
+  if (needed.require != nullptr) needed.require(request);
   if (needed.scratch == nullptr) return own_kernel();
   KernelChoice choice = own_kernel(needed.scratch(request));
   if (!needed.cublas) return choice;

@@ -15,8 +15,11 @@ struct CudaKernel {
 // Null if a GPU has no kernel for the op.
 const CudaKernel* find_cuda_kernel(const OpDef& op);
 
-// Implementation and scratch of the kernel that find_cuda_kernel binds.
+// Implementation and scratch of the kernel for a request. Throws E-CUDA-OP if no kernel takes it.
 KernelChoice choose_cuda(const KernelRequest& request);
+
+// Binds that kernel. Throws like choose_cuda.
+std::unique_ptr<Kernel> bind_cuda(const KernelRequest& request);
 
 // True if the kernel of an op with a rule for ranges works on them.
 bool cuda_takes_ranges(const OpDef& op);

@@ -1,5 +1,6 @@
 #include <unordered_map>
 
+#include "base/error.h"
 #include "ops/cuda_kernel.h"
 
 namespace plimsoll {
@@ -21,6 +22,13 @@ const CudaKernel* find_cuda_kernel(const OpDef& op) {
   static const std::unordered_map<const OpDef*, CudaKernel> table = gather();
   const auto found = table.find(&op);
   return found == table.end() ? nullptr : &found->second;
+}
+
+std::unique_ptr<Kernel> bind_cuda(const KernelRequest& request) {
+  choose_cuda(request);
+  const CudaKernel* kernel = find_cuda_kernel(*request.op);
+  ensure(kernel != nullptr, request.op->name, "planning knows of a kernel that the module does not have");
+  return kernel->bind(request);
 }
 
 }  // namespace plimsoll

@@ -46,7 +46,8 @@ namespace plimsoll::ops {
 
 // The needs of an op's kernel on a GPU, known without a GPU.
 struct GpuNeeds {
-  Bytes (*scratch)(const KernelRequest&) = nullptr;  // throws by require_on_gpu; null: no scratch
+  void (*require)(const KernelRequest&) = nullptr;  // throws by require_on_gpu for what the kernel does not take; null: takes all
+  Bytes (*scratch)(const KernelRequest&) = nullptr;  // null: no scratch
   bool cublas = false;                               // cuBLASLt runs the products and need not write all of the scratch
   bool whole = false;                                // the kernel does not work on ranges
 };
@@ -61,7 +62,7 @@ using OpList = std::vector<ListedOp>;
 PLIMSOLL_OP_FAMILIES(PLIMSOLL_DECLARE, PLIMSOLL_DECLARE)
 #undef PLIMSOLL_DECLARE
 
-// Throws E-CUDA-OP "[op] a GPU has no kernel for WHAT; EXPECTED" unless `ok`.
+// Throws E-CUDA-OP "[op] a GPU has no kernel for WHAT; EXPECTED" unless `ok`. WHAT names the attribute or type.
 void require_on_gpu(bool ok, const KernelRequest& request, const std::string& what, const std::string& expected);
 
 // All ops of all families.

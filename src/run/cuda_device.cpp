@@ -92,9 +92,7 @@ void CudaDevice::open_disk(const Program& program, const Plan& plan, const std::
 }
 
 Device::BoundKernel CudaDevice::bind(const KernelRequest& request) {
-  const CudaKernel* kernel = find_cuda_kernel(*request.op);
-  ensure(kernel != nullptr, "device cuda", "an op has no kernel");
-  return {kernel->bind(request), choose_cuda(request).scratch};
+  return {bind_cuda(request), choose_cuda(request).scratch};
 }
 
 std::byte* CudaDevice::resting(const Operand& operand) const { return host_->base() + operand.offset.n; }

@@ -86,17 +86,12 @@ class OnDevice final : public Elsewhere {
   cuda::Stream stream_;
 };
 
-std::unique_ptr<Kernel> bind(const KernelRequest& request) {
-  const CudaKernel* kernel = find_cuda_kernel(*request.op);
-  return kernel == nullptr ? nullptr : kernel->bind(request);
-}
-
 std::unique_ptr<Elsewhere> elsewhere(std::span<const CaseBuffer> buffers) { return std::make_unique<OnDevice>(buffers); }
 
 }  // namespace
 
 void set_device_options(const DeviceOptions& chosen) { options = chosen; }
 
-const Backend kCuda{"cuda on the device", choose_cuda, bind, cuda_takes_ranges, true, nullptr, elsewhere};
+const Backend kCuda{"cuda on the device", choose_cuda, bind_cuda, cuda_takes_ranges, true, nullptr, elsewhere};
 
 }  // namespace plimsoll::test

@@ -38,14 +38,13 @@ const OpDef kDropout{.name = "dropout",
 
 namespace {
 
-Bytes gpu_scratch(const KernelRequest& request) {
+void require_gpu(const KernelRequest& request) {
   require_on_gpu(!name_tokens(request.inputs[1].shape), request, "rows of several samples", "one sample in each row");
-  return {};
 }
 
 }  // namespace
 
-OpList dropout_ops() { return {{&kDropout, {gpu_scratch}}}; }
+OpList dropout_ops() { return {{&kDropout, {.require = require_gpu}}}; }
 
 ValueId dropout(GraphBuilder& builder, ValueId x, ValueId sample_ids, double probability, std::uint64_t seed) {
   if (probability == 0) return x;

@@ -38,10 +38,9 @@ struct CudaTokenGradientLayout {
   static constexpr std::int64_t kCursors = 3;  // after the counts
 };
 
-inline Bytes cuda_embedding_scratch(const KernelRequest& request) {
+inline void require_cuda_embedding(const KernelRequest& request) {
   const auto& attributes = request.attributes->as<ops::EmbeddingAttributes>();
   ops::require_on_gpu(!attributes.blocks, request, "a table in blocks", "a table of fp32 or bf16");
-  return {};
 }
 
 inline Bytes cuda_token_gradient_scratch(const KernelRequest& request) { return CudaTokenGradientLayout(request).all; }

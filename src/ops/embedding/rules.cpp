@@ -183,10 +183,10 @@ const OpDef kAddRows{.name = "add_rows",
                      .ranges = ranges_of_add_rows};
 
 OpList embedding_ops() {
-  return {{&kEmbedding, {cuda_embedding_scratch}},
-          {&kTokenGradient, {cuda_token_gradient_scratch}},
+  return {{&kEmbedding, {.require = require_cuda_embedding}},
+          {&kTokenGradient, {.scratch = cuda_token_gradient_scratch}},
           {&kPositionGradient},
-          {&kTokenSlots, {cuda_token_slots_scratch}},
+          {&kTokenSlots, {.scratch = cuda_token_slots_scratch}},
           {&kAddRows}};
 }
 

@@ -110,9 +110,9 @@ const OpDef kAdafactor{.name = "adafactor",
                        .ranges = ranges_of_update};
 
 OpList factored_ops() {
-  return {{&kUpdateVariance, {cuda_update_variance_scratch}},
-          {&kUpdateSize, {cuda_update_size_scratch}},
-          {&kAdafactor, {cuda_adafactor_scratch}}};
+  return {{&kUpdateVariance, {.scratch = cuda_update_variance_scratch}},
+          {&kUpdateSize, {.scratch = cuda_update_size_scratch}},
+          {&kAdafactor, {.scratch = cuda_adafactor_scratch}}};
 }
 
 }  // namespace plimsoll::ops

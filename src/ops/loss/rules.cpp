@@ -120,17 +120,17 @@ const OpDef kLinearCrossEntropyBackward{.name = "linear_cross_entropy_backward",
 
 namespace {
 
-Bytes gpu_scratch(const KernelRequest& request) {
+void require_gpu(const KernelRequest& request) {
   const bool numbers = request.inputs[1].dtype == DType::f32 || request.inputs[1].dtype == request.inputs[0].dtype;
   require_on_gpu(numbers, request, "a table of " + to_text(request.inputs[1]), "a table of fp32, or of the width of h");
-  return cuda_loss_scratch(request);
 }
 
 }  // namespace
 
 // A GPU needs the whole table in memory, in addition to the tile of logits.
 OpList loss_ops() {
-  return {{&kLinearCrossEntropy, {gpu_scratch, true, true}}, {&kLinearCrossEntropyBackward, {gpu_scratch, true, true}}};
+  const GpuNeeds needs{.require = require_gpu, .scratch = cuda_loss_scratch, .cublas = true, .whole = true};
+  return {{&kLinearCrossEntropy, needs}, {&kLinearCrossEntropyBackward, needs}};
 }
 
 ValueId linear_cross_entropy(GraphBuilder& builder, ValueId h, ValueId w, ValueId targets, ValueId inverse_units,

@@ -156,7 +156,7 @@ void take_few_rows(Graph& graph) {
   }
 }
 
-OpList matmul_ops() { return {{&kMatmul, {cuda_matmul_scratch, true}}}; }
+OpList matmul_ops() { return {{&kMatmul, {.scratch = cuda_matmul_scratch, .cublas = true}}}; }
 
 ValueId matmul(GraphBuilder& builder, ValueId a, ValueId b, MatmulAttributes attributes, std::string name) {
   return builder.add1(kMatmul, attributes, {a, b}, std::move(name));

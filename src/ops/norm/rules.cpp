@@ -106,7 +106,7 @@ const OpDef kLayerNormBackward{.name = "layer_norm_backward",
                                .not_differentiable = kFirstOrderOnly,
                                .aliases = aliases_of_backward};
 
-OpList norm_ops() { return {{&kLayerNorm}, {&kLayerNormBackward, {cuda_layer_norm_scratch}}}; }
+OpList norm_ops() { return {{&kLayerNorm}, {&kLayerNormBackward, {.scratch = cuda_layer_norm_scratch}}}; }
 
 ValueId layer_norm(GraphBuilder& builder, ValueId x, ValueId gamma, ValueId beta, double epsilon) {
   return builder.add(kLayerNorm, LayerNormAttributes{epsilon}, {x, gamma, beta}, {"", "mean", "rstd"}).front();

@@ -89,9 +89,9 @@ const OpDef kCountSmall{.name = "count_small",
 OpList reduce_ops() {
   return {{&kReduce},
           {&kBroadcastLast},
-          {&kSumRows, {cuda_sum_rows_scratch}},
+          {&kSumRows, {.scratch = cuda_sum_rows_scratch}},
           {&kSumLosses},
-          {&kCountSmall, {cuda_count_small_scratch}}};
+          {&kCountSmall, {.scratch = cuda_count_small_scratch}}};
 }
 
 }  // namespace plimsoll::ops

@@ -120,12 +120,12 @@ constinit const OpDef kLion = update_op<LionAttributes, 9>("lion");
 constinit const OpDef kSgd = update_op<SgdAttributes, 6>("sgd");
 
 OpList update_ops() {
-  return {{&kSumOfSquares, {cuda_sum_of_squares_scratch}},
+  return {{&kSumOfSquares, {.scratch = cuda_sum_of_squares_scratch}},
           {&kClip},
           {&kReport},
-          {&kAdamW, {cuda_update_scratch}},
-          {&kLion, {cuda_update_scratch}},
-          {&kSgd, {cuda_update_scratch}}};
+          {&kAdamW, {.scratch = cuda_update_scratch}},
+          {&kLion, {.scratch = cuda_update_scratch}},
+          {&kSgd, {.scratch = cuda_update_scratch}}};
 }
 
 }  // namespace plimsoll::ops

@@ -4,15 +4,6 @@
 #include "ops/cuda_kernel.h"
 
 namespace plimsoll::test {
-namespace {
-
-std::unique_ptr<Kernel> bind(const KernelRequest& request) {
-  const CudaKernel* kernel = find_cuda_kernel(*request.op);
-  return kernel == nullptr ? nullptr : kernel->bind(request);
-}
-
-}  // namespace
-
-const Backend kCuda{"cuda", choose_cuda, bind, cuda_takes_ranges, true, cuda::emulation::reverse_turns};
+const Backend kCuda{"cuda", choose_cuda, bind_cuda, cuda_takes_ranges, true, cuda::emulation::reverse_turns};
 
 }  // namespace plimsoll::test
