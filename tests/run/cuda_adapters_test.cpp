@@ -101,14 +101,13 @@ TEST_P(CudaAdapters, TrainLikeThoseOfTheCpu) {
 TEST_P(CudaAdapters, HaveTheSameBitsWhereverThingsRestInAnyOrderOfStreams) {
   const Outcome resident = CudaSession(config_, plan(round_gpu()), data_.files).train(kUpdates);
   std::uint64_t seed = 0;
-  for (const BlockMode mode : {BlockMode::keep, BlockMode::recompute}) {
-    for (const Residency& residency : {Residency{}, elsewhere(), elsewhere(Bytes{0}), elsewhere(kKiB * 64)}) {
-      const Plan moved = plan(round_gpu(), residency, mode);
-      SCOPED_TRACE(testing::Message() << static_cast<int>(mode) << " " << moved.stored[1].n << " " << moved.stored[2].n);
-      cuda::emulation::draw_order(++seed);
-      EXPECT_EQ(CudaSession(config_, moved, data_.files, CudaPace{static_cast<std::uint8_t>(seed % 3)}).train(kUpdates),
-                resident);
-    }
+  for (const auto& [mode, residency] :
+       {std::pair{BlockMode::keep, elsewhere()}, std::pair{BlockMode::keep, elsewhere(Bytes{0})},
+        std::pair{BlockMode::recompute, Residency{}}, std::pair{BlockMode::recompute, elsewhere(kKiB * 64)}}) {
+    const Plan moved = plan(round_gpu(), residency, mode);
+    SCOPED_TRACE(testing::Message() << static_cast<int>(mode) << " " << moved.stored[1].n << " " << moved.stored[2].n);
+    cuda::emulation::draw_order(++seed);
+    EXPECT_EQ(CudaSession(config_, moved, data_.files, CudaPace{static_cast<std::uint8_t>(seed % 3)}).train(kUpdates), resident);
   }
 }
 
