@@ -77,6 +77,16 @@ const std::vector<Extents>& extents() {
   return list;
 }
 
+// A GPU holds rows of up to 8,192 elements in registers, in pieces of several sizes. It reads wider and odd rows again. Groups of
+// rows may take more than one turn.
+const std::vector<Extents>& wide_extents() {
+  static const std::vector<Extents> list{{{40, 4}, 4},       {{11, 200}, 200},   {{3, 512}, 512},     {{3, 768}, 768},
+                                         {{3, 1024}, 1024},  {{5, 1600}, 1600},  {{2, 2048}, 2048},   {{2, 3600}, 3600},
+                                         {{2, 8192}, 8192},  {{2, 8200}, 8200},  {{3, 1031}, 1031},   {{270, 1021}, 1021},
+                                         {{9, 1280}, 128},   {{1, 500, 80}, 8},  {{140, 3588}, 3588}};
+  return list;
+}
+
 OpCase forward(const Extents& e, DType x, DType output) {
   OpCase result{ops::RmsNormAttributes{kEpsilon, output}, {wanted(e.x, {-2, 3}), wanted({e.width}, {0.5, 1.5})}};
   return x == DType::f32 && output == DType::f32 ? result : with_inputs_of(x, {0}, result);
@@ -116,6 +126,14 @@ std::vector<OpCases> rms_norm_cases() {
     add(e, {kWide, kWide}, {.output = DType::bf16});
     add(e, {kWide, kWide}, {.accumulate = true});
     add(e, {kWide, kWide}, {.accumulate = true}, true);
+  }
+  for (const Extents& e : wide_extents()) {
+    for (const DType x : kDtypes) {
+      forwards.push_back(with_inputs_of(x, {0}, forward(e, x, kWide)));
+      if (e.x.elements() < 10'000) forwards.push_back(with_inputs_of(x, {0}, forward(e, x, x)));
+      add(e, {x, x}, {.accumulate = true, .output = x});
+    }
+    add(e, {kWide, kWide}, {.weight = false});
   }
   const Extents large{{4, 1024, 768}, 768}, heads{{4, 1024, 1024}, 64};
   for (const DType dtype : {DType::f32, DType::bf16}) {
