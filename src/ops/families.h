@@ -31,9 +31,9 @@
   CPU_AND_GPU(cross_entropy)                        \
   CPU_AND_GPU(squared_error)                        \
   CPU_ONLY(statistic)                               \
-  CPU_ONLY(rms_norm)                                \
-  CPU_ONLY(gated)                                   \
-  CPU_ONLY(rotary)                                  \
+  CPU_AND_GPU(rms_norm)                             \
+  CPU_AND_GPU(gated)                                \
+  CPU_AND_GPU(rotary)                               \
   CPU_ONLY(cache)                                   \
   CPU_ONLY(score)                                   \
   CPU_ONLY(block_matmul)                            \
