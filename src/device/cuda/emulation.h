@@ -80,6 +80,7 @@ inline int atomicAdd(int* to, int value) { return std::exchange(*to, *to + value
 inline int atomicMin(int* to, int value) { return std::exchange(*to, value < *to ? value : *to); }
 
 // The intrinsics that kernels call by name. CUDA's results differ in the last bits.
+inline double __dmul_rn(double a, double b) { return a * b; }
 inline float __expf(float x) { return std::exp(x); }
 inline float __fdividef(float a, float b) { return a / b; }
 inline float __fmul_rn(float a, float b) { return a * b; }
