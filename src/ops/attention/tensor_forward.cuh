@@ -149,10 +149,11 @@ __global__ void __launch_bounds__(ForwardTiles<kHead>::kThreads, ForwardTiles<kH
     const KeysAndQueries<Tiles::kKeys, Tiles::kOfWarp, Tiles::kTogether> tile{key, at.mine, at.together};
     if (tile.hidden(e)) continue;
     const T* keys = walk.keys_at(key);
-    unsigned kept[Tiles::kM], seen[Tiles::kM] = {};
+    unsigned kept[Tiles::kM];
     if constexpr (kDropout)
       keep_columns<Tiles::kM, Tiles::kN>(kept, HeadMask(e, call.dropout, computed_here(at.head)), at.mine, key);
-    if (tile.masked(e)) see_columns<Tiles::kM, Tiles::kN>(seen, Visibility(e, computed_here(at.head) / e.heads), at.mine, key);
+    unsigned seen[Tiles::kM] = {};
+    tile.template see<Tiles::kM, Tiles::kN>(seen, e, computed_here(at.head));
     float scores[Tiles::kM][Tiles::kN][4];
     if constexpr (Tiles::kGroups) {
       multiply_rows_together<T>(scores, {queries + (at.together - at.begin) * kHead, own}, keys);
