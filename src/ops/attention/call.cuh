@@ -22,10 +22,10 @@ inline constexpr std::int32_t kNoWindow = 1 << 30;
 // Several heads of queries read one head of keys and values: head h reads head h / group.
 struct AttentionExtents {
   std::int32_t batch, tokens, heads, group, head_size;
-  std::int32_t query_stride, key_stride;    // elements from one token's queries to the next, and of keys and values
-  std::int32_t window = kNoWindow;          // keys that a query sees, its own included
-  const std::int32_t* segments = nullptr;   // [batch, tokens]: a query sees keys with its own number; null: all
-  float scale = 1;                          // factor of the scores
+  std::int32_t query_stride, key_stride;   // elements from one token's queries to the next, and of keys and values
+  std::int32_t window = kNoWindow;         // keys that a query sees, its own included
+  const std::int32_t* segments = nullptr;  // [batch, tokens]: a query sees keys with its own number; null: all
+  float scale = 1;                         // factor of the scores
 
   __host__ __device__ __forceinline__ std::int32_t width() const { return heads * head_size; }
   __host__ __device__ __forceinline__ std::int32_t all_heads() const { return batch * heads; }
@@ -64,7 +64,7 @@ struct OfOperands {
 
 struct AttentionDropout {
   DropoutRule rule;
-  bool tokens = false;                        // sample_ids are [batch, tokens, 3] = {epoch, sample, position}, else [batch, 2]
+  bool tokens = false;  // sample_ids are [batch, tokens, 3] = {epoch, sample, position}, else [batch, 2]
   const std::uint32_t* sample_ids = nullptr;
 };
 

@@ -227,8 +227,8 @@ __global__ void __launch_bounds__(KeyTiles<kHead>::kThreads, KeyTiles<kHead>::bl
   T* own = keys + (at.mine - at.begin) * kHead;
   const RowCopies<kHead, Tiles::kThreads, typename Tiles::Order> copies;
   const auto copy = [&](T* to, const void* from) {
-    copies.template copy<Tiles::kKeys>(
-        to, copies.begin(static_cast<const T*>(from) + head.key_at(e, at.begin), e.key_stride), e.key_stride, e.tokens - at.begin);
+    copies.template copy<Tiles::kKeys>(to, copies.begin(static_cast<const T*>(from) + head.key_at(e, at.begin), e.key_stride),
+                                       e.key_stride, e.tokens - at.begin);
   };
   copy(keys, call.in.keys);
   copy(keys + Tiles::kKeys * kHead, call.in.values);
