@@ -1,11 +1,13 @@
-// The tiles that the blocks of a GPU's attention kernels take, with heads in more than one group.
+// The tiles that the blocks of a GPU's attention kernels take, with heads in more than one group, and products by warpgroups.
 #include <gtest/gtest.h>
 
 #include <set>
 #include <tuple>
 #include <utility>
 
+#include "ops/attention/attention.h"
 #include "ops/attention/call.cuh"
+#include "ops/cases/bound_case.h"
 
 namespace plimsoll::cuda {
 namespace {
@@ -37,6 +39,26 @@ TEST(BlockOrder, HeadsTogetherFitTheCache) {
   EXPECT_EQ(BlockOrder(many, 128).heads_together, 64);
   const AttentionExtents wide{.tokens = 1 << 20, .heads = 1, .head_size = 128, .all_heads = 3, .scale = 1};
   EXPECT_EQ(BlockOrder(wide, 128).heads_together, 1);
+}
+
+// The emulation rounds a product by a warpgroup like one by a warp.
+TEST(EmulatedAttention, HasTheSameBitsByWarpgroupsAndByWarps) {
+  for (const OpDef* op : {&ops::kAttention, &ops::kAttentionBackward}) {
+    int narrow = 0;
+    for (const test::OpCase& a_case : test::find_cases(*op)->cases) {
+      if (a_case.benchmark || a_case.cpu_only || a_case.inputs[0].type.dtype == DType::f32) continue;
+      SCOPED_TRACE(test::describe(*op, a_case));
+      const std::vector<test::Numbers> inputs = test::fill_inputs(a_case, 1);
+      const auto bits = [&](const test::Backend& backend) {
+        test::BoundCase bound(*op, a_case, inputs, {.backend = &backend});
+        bound.run();
+        return bound.output_bytes();
+      };
+      EXPECT_TRUE(bits(test::kCuda) == bits(test::kCudaMma));
+      ++narrow;
+    }
+    EXPECT_GT(narrow, 0);
+  }
 }
 
 }  // namespace

@@ -1,50 +1,100 @@
 // Products of a warpgroup (four consecutive warps) by Hopper's tensor cores (PTX ISA, "wgmma"). Each warp has 16 of 64 rows;
 // fragments are those of mma.cuh. A tile in shared memory has rows of 64 elements of 16 bits, 128 bytes, whose chunks are
-// swizzled by the row modulo eight; its address is a multiple of 1,024 bytes. Without wgmma in the target, and in the emulation,
-// callers use mma instead.
+// swizzled by the row modulo eight; its address is a multiple of 1,024 bytes. Where warpgroups do not multiply together, callers
+// use mma instead.
 #pragma once
 
 #include <type_traits>
 
 #include "device/cuda/mma.cuh"
+#ifndef __CUDACC__
+#include "device/cuda/emulation_products.h"
+#endif
 
 namespace plimsoll::cuda {
 
 inline constexpr int kGroupRows = 64;
 
-// Makes this thread's writes and asynchronous copies into shared memory visible to products after the next barrier.
+// Warpgroups multiply together: on Hopper, and in the emulation unless a test chooses otherwise.
+#ifndef __CUDACC__
+inline bool multiplies_together() { return emulation::multiplies_together(); }
+#elif defined(__CUDA_ARCH_FEAT_SM90_ALL)
+#define PLIMSOLL_WGMMA
+__device__ constexpr bool multiplies_together() { return true; }
+#else
+__device__ constexpr bool multiplies_together() { return false; }
+#endif
+
+// Makes this thread's writes and completed asynchronous copies into shared memory visible to products after the next barrier.
 __device__ __forceinline__ void show_to_products() {
-#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+#ifdef PLIMSOLL_WGMMA
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+#elif !defined(__CUDACC__)
+  emulation::show_to_products();
 #endif
 }
-
-#ifdef __CUDA_ARCH_FEAT_SM90_ALL
 
 // The descriptor of a tile: rows of 128 bytes in groups of eight, 1,024 bytes. From one step of 16 elements of the sum to the
 // next, an operand whose rows run along the sum advances by 32 bytes, any other by 16 rows.
 __device__ __forceinline__ std::uint64_t tile_descriptor(const void* tile) {
   constexpr std::uint64_t kEightRows = std::uint64_t{1024 >> 4} << 32, kNext = std::uint64_t{1} << 16,
                           kSwizzle128 = std::uint64_t{1} << 62;
-  return kSwizzle128 | kEightRows | kNext | (shared_address(tile) & 0x3FFFF) >> 4;
+#ifdef __CUDACC__
+  const std::uint32_t address = shared_address(tile);
+#else
+  const std::uint32_t address = emulation::tile_address(tile);
+#endif
+  return kSwizzle128 | kEightRows | kNext | (address & 0x3FFFF) >> 4;
 }
 
 // Keeps the compiler from moving accesses to the registers of a product across this point.
 template <int kN>
-__device__ __forceinline__ void hold_registers(float (&c)[kN][4]) {
+__device__ __forceinline__ void hold_registers([[maybe_unused]] float (&c)[kN][4]) {
+#ifdef __CUDACC__
 #pragma unroll
   for (int j = 0; j < kN; ++j) {
 #pragma unroll
     for (int e = 0; e < 4; ++e) asm volatile("" : "+f"(c[j][e])::"memory");
   }
+#endif
+}
+__device__ __forceinline__ void hold_registers([[maybe_unused]] Pairs& a) {
+#ifdef __CUDACC__
+#pragma unroll
+  for (Pair& pair : a.at) asm volatile("" : "+r"(pair)::"memory");
+#endif
 }
 
-__device__ __forceinline__ void begin_products() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
-__device__ __forceinline__ void end_products() {
+// Orders accesses of this thread to registers before products that have them.
+__device__ __forceinline__ void begin_products() {
+#ifdef PLIMSOLL_WGMMA
+  asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+#elif !defined(__CUDACC__)
+  emulation::begin_products();
+#endif
+}
+__device__ __forceinline__ void commit_products() {
+#ifdef PLIMSOLL_WGMMA
   asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
-  asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+#elif !defined(__CUDACC__)
+  emulation::commit_products();
+#endif
+}
+// Waits for all groups of products except the latest kPending. Until then nothing touches registers and operands of a product.
+template <int kPending>
+__device__ __forceinline__ void wait_for_products() {
+#ifdef PLIMSOLL_WGMMA
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
+#elif !defined(__CUDACC__)
+  emulation::wait_for_products(kPending);
+#endif
+}
+__device__ __forceinline__ void end_products() {
+  commit_products();
+  wait_for_products<0>();
 }
 
+#ifdef PLIMSOLL_WGMMA
 #define PLIMSOLL_C4(J) "+f"(c[J][0]), "+f"(c[J][1]), "+f"(c[J][2]), "+f"(c[J][3])
 #define PLIMSOLL_C \
   PLIMSOLL_C4(0), PLIMSOLL_C4(1), PLIMSOLL_C4(2), PLIMSOLL_C4(3), PLIMSOLL_C4(4), PLIMSOLL_C4(5), PLIMSOLL_C4(6), PLIMSOLL_C4(7)
@@ -69,21 +119,32 @@ __device__ __forceinline__ void end_products() {
       : PLIMSOLL_C                                                                                                      \
       : "l"(a), "l"(b), "r"(int{adds}))
 
+#endif
+
 template <class T>
-__device__ __forceinline__ void product(float (&c)[8][4], const Pairs& a, std::uint64_t b) {
+__device__ __forceinline__ void product(float (&c)[8][4], Pairs& a, std::uint64_t b) {
+#ifndef __CUDACC__
+  emulation::multiply({.bf16 = std::is_same_v<T, Bf16>, .columns = 64, .a_held = true, .b = b, .b_transposed = true}, c[0], a.at);
+#elif defined(PLIMSOLL_WGMMA)
   if constexpr (std::is_same_v<T, Bf16>) {
     PLIMSOLL_PRODUCT_HELD("bf16");
   } else {
     PLIMSOLL_PRODUCT_HELD("f16");
   }
+#endif
 }
 template <class T>
 __device__ __forceinline__ void product(float (&c)[8][4], std::uint64_t a, std::uint64_t b, bool adds) {
+#ifndef __CUDACC__
+  emulation::multiply({.bf16 = std::is_same_v<T, Bf16>, .columns = 64, .a_held = false, .a = a, .b = b, .adds = adds}, c[0],
+                      nullptr);
+#elif defined(PLIMSOLL_WGMMA)
   if constexpr (std::is_same_v<T, Bf16>) {
     PLIMSOLL_PRODUCT_SHARED("bf16");
   } else {
     PLIMSOLL_PRODUCT_SHARED("f16");
   }
+#endif
 }
 
 #undef PLIMSOLL_PRODUCT_HELD
@@ -129,8 +190,7 @@ __device__ __forceinline__ void group_multiply_pairs(float (&c)[8][4], const Pai
 #pragma unroll
   for (int k = 0; k < 4; ++k) {
     rows[k] = {{a[2 * k][0], a[2 * k][1], a[2 * k + 1][0], a[2 * k + 1][1]}};
-#pragma unroll
-    for (Pair& pair : rows[k].at) asm volatile("" : "+r"(pair)::"memory");
+    hold_registers(rows[k]);
   }
   hold_registers(c);
   begin_products();
@@ -139,7 +199,5 @@ __device__ __forceinline__ void group_multiply_pairs(float (&c)[8][4], const Pai
   end_products();
   hold_registers(c);
 }
-
-#endif
 
 }  // namespace plimsoll::cuda

@@ -176,33 +176,24 @@ struct OwnRows {
 // C = A B^T of a warp's 16 rows and the 64 of a tile, by a warpgroup together.
 template <class T>
 __device__ __forceinline__ void multiply_rows_together(float (&c)[1][8][4], const OwnRows<T>& a, const T* b) {
-#ifdef __CUDA_ARCH_FEAT_SM90_ALL
-  group_multiply_rows(c[0], a.together, b);
-#else
+  if (multiplies_together()) return group_multiply_rows(c[0], a.together, b);
   multiply_rows<64, 4>(c, a.mine, b);
-#endif
 }
 
 // C = A B^T and D = E F^T, likewise.
 template <class T>
 __device__ __forceinline__ void multiply_both(float (&c)[1][8][4], const OwnRows<T>& a, const T* b, float (&d)[1][8][4],
                                               const OwnRows<T>& e, const T* f) {
-#ifdef __CUDA_ARCH_FEAT_SM90_ALL
-  group_multiply_rows(c[0], a.together, b, d[0], e.together, f);
-#else
+  if (multiplies_together()) return group_multiply_rows(c[0], a.together, b, d[0], e.together, f);
   multiply_rows<64, 2>(c, a.mine, b);
   multiply_rows<64, 2>(d, e.mine, f);
-#endif
 }
 
 // C += A B, by a warpgroup together.
 template <class T>
 __device__ __forceinline__ void multiply_pairs_together(float (&c)[1][8][4], const Pair (&a)[1][8][2], const T* b) {
-#ifdef __CUDA_ARCH_FEAT_SM90_ALL
-  group_multiply_pairs(c[0], a[0], b);
-#else
+  if (multiplies_together()) return group_multiply_pairs(c[0], a[0], b);
   multiply_pairs<64>(c, a, b);
-#endif
 }
 
 // Converts weights to operands of the next product.
