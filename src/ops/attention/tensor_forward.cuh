@@ -12,7 +12,7 @@ struct TensorForward {
   AttentionExtents extents;
   AttentionDropout dropout;
   BlockOrder order;
-  const void* qkv;
+  OfOperands<const void*> in;
   void* out;
   bool wide;  // the output is fp32
   float* lse;
@@ -66,7 +66,7 @@ __device__ __forceinline__ void weigh(float (&scores)[kM][kN][4], Gathered<kHead
 #pragma unroll
       for (int j = 0; j < kN; ++j) most = fmaxf(most, fmaxf(scores[i][j][2 * r], scores[i][j][2 * r + 1]));
       most = fmaxf(gathered.most[i][r], quad_max(most));
-      const float shrink = fast_exp2((gathered.most[i][r] - most) * scale), base = most * scale;
+      const float top = finite_top(most), shrink = fast_exp2((gathered.most[i][r] - top) * scale), base = top * scale;
       float sum = gathered.sum[i][r] * shrink;
 #pragma unroll
       for (int j = 0; j < kN; j += 2) {
@@ -131,34 +131,35 @@ __global__ void __launch_bounds__(ForwardTiles<kHead>::kThreads, ForwardTiles<kH
   const HeadRows head(e, at.head);
   T* queries = shared_memory<T>();
   T* own = queries + (at.mine - at.begin) * kHead;
-  const T* rows = static_cast<const T*>(call.qkv);
-  KeyWalk<T, Tiles::kKeys, kHead, Tiles::kThreads> walk(e, queries + Tiles::kQueries * kHead, rows + head.qkv);
-  copy_rows<Tiles::kQueries, kHead, Tiles::kThreads, InOrder>(queries, rows + head.qkv_at(e, at.begin), e.stride(),
-                                                              e.tokens - at.begin);
-  walk.copy(e, 0);
+  const std::int32_t first = first_key<Tiles::kKeys>(e, at.head / e.heads, at.tokens(e)), end = at.tokens(e).end;
+  KeyWalk<T, Tiles::kKeys, kHead, Tiles::kThreads> walk(e, queries + Tiles::kQueries * kHead, head, first);
+  copy_rows<Tiles::kQueries, kHead, Tiles::kThreads, InOrder>(
+      queries, static_cast<const T*>(call.in.queries) + head.query_at(e, at.begin), e.query_stride, e.tokens - at.begin);
+  walk.copy(e, call.in, first);
   commit_copies();
   Gathered<kHead> gathered;
   gathered.clear();
-  const std::int32_t end = at.end(e.tokens);
 #pragma unroll 1
-  for (std::int32_t key = 0; key < end; key += Tiles::kKeys) {
+  for (std::int32_t key = first; key < end; key += Tiles::kKeys) {
     wait_for_copies<0>();
     show_to_products();
     __syncthreads();  // the other stage has been read by all, too
-    if (key + Tiles::kKeys < end) walk.copy(e, key + Tiles::kKeys);
+    if (key + Tiles::kKeys < end) walk.copy(e, call.in, key + Tiles::kKeys);
     commit_copies();
-    if (key >= at.together + Tiles::kTogether || at.together >= e.tokens) continue;
+    const KeysAndQueries<Tiles::kKeys, Tiles::kOfWarp, Tiles::kTogether> tile{key, at.mine, at.together};
+    if (tile.hidden(e)) continue;
     const T* keys = walk.keys_at(key);
-    unsigned kept[Tiles::kM];
+    unsigned kept[Tiles::kM], seen[Tiles::kM] = {};
     if constexpr (kDropout)
       keep_columns<Tiles::kM, Tiles::kN>(kept, HeadMask(e, call.dropout, computed_here(at.head)), at.mine, key);
+    if (tile.masked(e)) see_columns<Tiles::kM, Tiles::kN>(seen, Visibility(e, computed_here(at.head) / e.heads), at.mine, key);
     float scores[Tiles::kM][Tiles::kN][4];
     if constexpr (Tiles::kGroups) {
       multiply_rows_together<T>(scores, {queries + (at.together - at.begin) * kHead, own}, keys);
     } else {
       multiply_rows<kHead, 4>(scores, own, keys);
     }
-    if (key + Tiles::kKeys > at.mine + 1) hide_later_columns(scores, at.mine - key);
+    tile.hide(e, scores, seen);
     weigh<kHead>(scores, gathered, e.scale * kLog2E);
     if constexpr (kDropout) drop_weights(scores, kept);
     Pair weights[Tiles::kM][Tiles::kN][2];

@@ -3,6 +3,7 @@
 
 #include "device/cuda/wgmma.cuh"
 #include "ops/attention/call.cuh"
+#include "ops/attention/masks.cuh"
 
 namespace plimsoll::cuda {
 
@@ -28,8 +29,8 @@ struct TilePlace {
     mine = begin + thread / kWarp * kOfWarp;
     together = begin + thread / (kTogether / kOfWarp * kWarp) * kTogether;
   }
-  __device__ __forceinline__ std::int32_t end(std::int32_t tokens) const {
-    return begin + kTile < tokens ? begin + kTile : tokens;
+  __device__ __forceinline__ Tokens tokens(const AttentionExtents& e) const {
+    return {begin, begin + kTile < e.tokens ? begin + kTile : e.tokens};
   }
 };
 
@@ -98,19 +99,19 @@ struct KeyWalk {
   static constexpr int kElements = kKeys * kHead;
   using Copies = RowCopies<kHead, kThreads, FourInColumns>;
   T* stages;
-  const T* next;  // keys of this thread's share
+  std::int64_t next;  // element of keys, and of values, at which this thread's share begins
 
-  // `rows`: number of rows of qkv.
-  __device__ __forceinline__ KeyWalk(const AttentionExtents& e, T* stages, const T* rows)
-      : stages(stages), next(Copies().begin(rows + e.width(), e.stride())) {}
+  // Begins with the tile of this key.
+  __device__ __forceinline__ KeyWalk(const AttentionExtents& e, T* stages, const HeadRows& head, std::int32_t key)
+      : stages(stages), next(head.key_at(e, key + Copies().row) + Copies().chunk * 8) {}
   __device__ __forceinline__ T* keys_at(std::int32_t key) const { return stages + key / kKeys % 2 * (2 * kElements); }
   // Called for each tile in order.
-  __device__ __forceinline__ void copy(const AttentionExtents& e, std::int32_t key) {
+  __device__ __forceinline__ void copy(const AttentionExtents& e, const OfOperands<const void*>& in, std::int32_t key) {
     T* keys = keys_at(key);
     const Copies copies;
-    copies.template copy<kKeys>(keys, next, e.stride(), e.tokens - key);
-    copies.template copy<kKeys>(keys + kElements, next + e.width(), e.stride(), e.tokens - key);
-    next += kKeys * e.stride();
+    copies.template copy<kKeys>(keys, static_cast<const T*>(in.keys) + next, e.key_stride, e.tokens - key);
+    copies.template copy<kKeys>(keys + kElements, static_cast<const T*>(in.values) + next, e.key_stride, e.tokens - key);
+    next += kKeys * e.key_stride;
   }
 };
 
@@ -224,6 +225,66 @@ __device__ __forceinline__ void hide_later_columns(float (&scores)[kM][kN][4], i
     }
   }
 }
+
+// The scores, with keys in columns (FourInColumns), of keys that the queries of their rows see: bit 16 r + 2 j + e of seen[i] is
+// that of c[i][j][2 r + e]. `query` and `key` are those of the first row and column. Computed before the scores, while registers
+// are free.
+template <int kM, int kN>
+__device__ __forceinline__ void see_columns(unsigned (&seen)[kM], const Visibility& visible, std::int32_t query,
+                                            std::int32_t key) {
+  static_assert(kN <= 8);
+  const int lane = static_cast<int>(lane_of_warp()), row = computed_here(query + lane / 4);
+#pragma unroll
+  for (int i = 0; i < kM; ++i) {
+    seen[i] = 0;
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+#pragma unroll
+      for (int j = 0; j < kN; j += 2) {
+        seen[i] |= visible.keys<4>(row + 16 * i + 8 * r, key + 8 * j + lane % 4 * 4) << (16 * r + 2 * j);
+      }
+    }
+  }
+}
+
+// Sets the other scores to -inf.
+template <int kM, int kN>
+__device__ __forceinline__ void hide_columns(float (&scores)[kM][kN][4], const unsigned (&seen)[kM]) {
+#pragma unroll
+  for (int i = 0; i < kM; ++i) {
+#pragma unroll
+    for (int j = 0; j < kN; ++j) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        if ((seen[i] >> (e / 2 * 16 + 2 * j + e % 2) & 1) == 0) scores[i][j][e] = -INFINITY;
+      }
+    }
+  }
+}
+
+// The tile of keys at `key` and a warp's queries from `mine` on, of those from `together` on that multiply it together.
+template <int kKeys, int kOfWarp, int kTogether>
+struct KeysAndQueries {
+  std::int32_t key, mine, together;
+
+  // True if order or window hide the tile.
+  __device__ __forceinline__ bool hidden(const AttentionExtents& e) const {
+    return key >= together + kTogether || together >= e.tokens || key + kKeys + e.window <= together + 1;
+  }
+  // True if more than order hides scores.
+  __device__ __forceinline__ bool masked(const AttentionExtents& e) const {
+    return e.segments != nullptr || key + e.window < mine + kOfWarp;
+  }
+  // Hides scores; `seen` by see_columns if the tile is masked.
+  template <int kM, int kN>
+  __device__ __forceinline__ void hide(const AttentionExtents& e, float (&scores)[kM][kN][4], const unsigned (&seen)[kM]) const {
+    if (masked(e)) {
+      hide_columns(scores, seen);
+    } else if (key + kKeys > mine + 1) {
+      hide_later_columns(scores, mine - key);
+    }
+  }
+};
 
 // The weights, with keys in columns (FourInColumns), that dropout keeps: bit 16 r + 2 j + e of kept[i] is that of c[i][j][2 r +
 // e]. `query` and `key` are those of the first row and column. Computed before the scores, while registers are free.
