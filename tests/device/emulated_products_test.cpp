@@ -78,8 +78,8 @@ void fill_tiles(const Call<T>& call, T* tiles) {
 // The products c = a b^T up to their wait.
 template <class T>
 void issue_rows(const Call<T>& call, float (&c)[8][4], T* tiles) {
-  std::uint64_t a = tile_descriptor(tiles + (call.has(Fault::shifted_tile) ? 8 : call.has(Fault::shifted_row) ? 64 : 0));
-  const std::uint64_t b = tile_descriptor(tiles + kTile);
+  std::uint64_t a = tile_descriptor<64>(tiles + (call.has(Fault::shifted_tile) ? 8 : call.has(Fault::shifted_row) ? 64 : 0));
+  const std::uint64_t b = tile_descriptor<64>(tiles + kTile);
   if (call.has(Fault::other_swizzle)) a ^= std::uint64_t{3} << 62;
   if (call.has(Fault::other_stride)) a ^= std::uint64_t{(1024 ^ 1536) >> 4} << 32;
   if (call.has(Fault::outside)) a += 3 * kTile * sizeof(T) >> 4;
@@ -122,11 +122,13 @@ void products_kernel(const Call<T> call) {
   if (call.has(Fault::operand_written_early)) {
     Pairs rows{{pairs[0][0], pairs[0][1], pairs[1][0], pairs[1][1]}};
     begin_products();
-    product<T>(d, rows, tile_descriptor(tiles + 2 * kTile));
+    product<T>(d, rows, tile_descriptor<64>(tiles + 2 * kTile));
     rows.at[3] = 0;
     end_products();
   } else {
-    group_multiply_pairs(d, pairs, tiles + 2 * kTile);
+    Pairs rows[4];
+    take_rows(rows, pairs);
+    group_multiply_pairs(d, rows, tiles + 2 * kTile);
   }
   for (unsigned j = 0; j < 8; ++j) {
     for (unsigned e = 0; e < 4; ++e) {

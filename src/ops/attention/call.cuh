@@ -22,10 +22,10 @@ inline constexpr std::int32_t kNoWindow = 1 << 30;
 // Several heads of queries read one head of keys and values: head h reads head h / group.
 struct AttentionExtents {
   std::int32_t batch, tokens, heads, group, head_size;
-  std::int32_t query_stride, key_stride;    // elements from one token's queries to the next, and of keys and values
-  std::int32_t window = kNoWindow;          // keys that a query sees, its own included
-  const std::int32_t* segments = nullptr;   // [batch, tokens]: a query sees keys with its own number; null: all
-  float scale = 1;                          // factor of the scores
+  std::int32_t query_stride, key_stride;   // elements from one token's queries to the next, and of keys and values
+  std::int32_t window = kNoWindow;         // keys that a query sees, its own included
+  const std::int32_t* segments = nullptr;  // [batch, tokens]: a query sees keys with its own number; null: all
+  float scale = 1;                         // factor of the scores
 
   __host__ __device__ __forceinline__ std::int32_t width() const { return heads * head_size; }
   __host__ __device__ __forceinline__ std::int32_t all_heads() const { return batch * heads; }
@@ -64,7 +64,7 @@ struct OfOperands {
 
 struct AttentionDropout {
   DropoutRule rule;
-  bool tokens = false;                        // sample_ids are [batch, tokens, 3] = {epoch, sample, position}, else [batch, 2]
+  bool tokens = false;  // sample_ids are [batch, tokens, 3] = {epoch, sample, position}, else [batch, 2]
   const std::uint32_t* sample_ids = nullptr;
 };
 
@@ -87,12 +87,13 @@ class HeadMask {
     if (of_tokens_ == nullptr) return four(query, key, epoch_, sample_);
     const std::uint32_t* id = of_tokens_ + 3 * static_cast<std::int64_t>(query < tokens_ ? query : tokens_ - 1);
     const auto place = static_cast<std::int32_t>(id[2]), first = key + place - query;  // counted from the begin of the sample
-    const int before = first >= 0 ? 0 : first < -4 ? 4 : -first;  // keys of other samples
+    const int before = first >= 0 ? 0 : first < -4 ? 4 : -first;                       // keys of other samples
     return four(place, first, id[0], id[1]) >> before << before;
   }
 
  private:
-  __device__ __forceinline__ unsigned four(std::int32_t query, std::int32_t key, std::uint32_t epoch, std::uint32_t sample) const {
+  __device__ __forceinline__ unsigned four(std::int32_t query, std::int32_t key, std::uint32_t epoch,
+                                           std::uint32_t sample) const {
     const std::int64_t element = (first_ + query) * tokens_ + key;
     const auto skip = static_cast<unsigned>(element & 3);
     unsigned kept = words(element >> 2, epoch, sample);
