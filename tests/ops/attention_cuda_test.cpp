@@ -114,8 +114,9 @@ struct PackedRows {
 
 TEST(PackedRowsOnAGpu, ADocumentDoesNotChangeTheBitsOfOthers) {
   for (const PackedRows& rows : {PackedRows{8, DType::f32}, PackedRows{64, DType::bf16}, PackedRows{128, DType::f16}}) {
+    const std::vector<Numbers> before = rows.results(0, 0);
     for (std::size_t changed = 0; changed < 3; ++changed) {
-      const std::vector<Numbers> before = rows.results(changed, 0), after = rows.results(changed, 1);
+      const std::vector<Numbers> after = rows.results(changed, 1);
       ASSERT_EQ(before.size(), 4u);
       for (std::size_t i = 0; i < before.size(); ++i) {
         const std::size_t width = before[i].size() / extent(PackedRows::kTokens);

@@ -84,22 +84,24 @@ class HeadMask {
 
   // Bit i is the decision for key + i. Four keys from an element that is a multiple of four need four words, others eight.
   __device__ __forceinline__ unsigned four_keys(std::int32_t query, std::int32_t key) const {
-    if (of_tokens_ == nullptr) return four(query, key, epoch_, sample_);
-    const std::uint32_t* id = of_tokens_ + 3 * static_cast<std::int64_t>(query < tokens_ ? query : tokens_ - 1);
-    const auto place = static_cast<std::int32_t>(id[2]), first = key + place - query;  // counted from the begin of the sample
-    const int before = first >= 0 ? 0 : first < -4 ? 4 : -first;                       // keys of other samples
-    return four(place, first, id[0], id[1]) >> before << before;
-  }
-
- private:
-  __device__ __forceinline__ unsigned four(std::int32_t query, std::int32_t key, std::uint32_t epoch,
-                                           std::uint32_t sample) const {
+    std::uint32_t epoch = epoch_, sample = sample_;
+    int before = 0;  // number of keys that belong to other samples
+    if (of_tokens_ != nullptr) {
+      const std::uint32_t* id = of_tokens_ + 3 * static_cast<std::int64_t>(query < tokens_ ? query : tokens_ - 1);
+      epoch = id[0], sample = id[1];
+      key -= query;
+      query = static_cast<std::int32_t>(id[2]);
+      key += query;
+      before = key >= 0 ? 0 : key < -4 ? 4 : -key;
+    }
     const std::int64_t element = (first_ + query) * tokens_ + key;
     const auto skip = static_cast<unsigned>(element & 3);
     unsigned kept = words(element >> 2, epoch, sample);
     if (skip != 0) kept = (kept | words((element >> 2) + 1, epoch, sample) << 4) >> skip;
-    return kept;
+    return kept >> before << before;
   }
+
+ private:
   __device__ __forceinline__ unsigned words(std::int64_t group, std::uint32_t epoch, std::uint32_t sample) const {
     const PhiloxWords of_group = rule_.words(static_cast<std::uint64_t>(group), epoch, sample);
     unsigned kept = 0;

@@ -164,41 +164,56 @@ __device__ __forceinline__ float row_sum(float x) {
   return x;
 }
 
+// The masks of a thread's scores: bit 4 i + j is that of query + i and key + j.
+struct PlainMasks {
+  unsigned seen = 0, kept = 0xFFFF;  // by order, window and segments; by dropout
+
+  // Made before the scores, while registers are free.
+  __device__ __forceinline__ PlainMasks(const AttentionExtents& e, const AttentionDropout& dropout, std::int32_t any_head,
+                                        std::int32_t query, std::int32_t key) {
+    const Visibility visible(e, any_head / e.heads);
+#pragma unroll 1
+    for (int i = 0; i < 4; ++i) seen |= visible.keys<4>(query + i, key) << 4 * i;
+    if (dropout.rule.threshold == 0) return;
+    const HeadMask mask(e, dropout, any_head);
+    kept = 0;
+#pragma unroll 1
+    for (int i = 0; i < 4; ++i) kept |= (mask.four_keys(query + i, key) & 15) << 4 * i;
+  }
+  __device__ __forceinline__ bool sees(int i, int j) const { return (seen >> (4 * i + j) & 1) != 0; }
+  __device__ __forceinline__ bool keeps(int i, int j) const { return (kept >> (4 * i + j) & 1) != 0; }
+};
+
 template <int kC>
 __global__ void __launch_bounds__(kPlainThreads, 2) plain_attention_kernel(const PlainForward call) {
   const AttentionExtents& e = call.extents;
   const BlockWork work(call.order, blockIdx.x);
   const HeadRows head(e, work.head);
-  const std::int32_t sample = work.head / e.heads;
-  const bool drops = call.dropout.rule.threshold != 0;
   const std::int32_t begin = (call.order.tiles - 1 - work.turn) * kPlainTile, query = begin + 4 * plain_y();
   const int column = static_cast<int>(blockIdx.y) * 16 * kC;
   float* weights = shared_memory<float>();
   float* slices = weights + kPlainTile * kPlainRow;
   float out[4][kC] = {}, most[4] = {-INFINITY, -INFINITY, -INFINITY, -INFINITY}, sum[4] = {};
-  for (std::int32_t key = first_key<kPlainTile>(e, sample, plain_tile(e, begin)); key <= begin; key += kPlainTile) {
+  for (std::int32_t key = first_key<kPlainTile>(e, work.head / e.heads, plain_tile(e, begin)); key <= begin; key += kPlainTile) {
+    const PlainMasks masks(e, call.dropout, computed_here(work.head), query, key + 4 * plain_x());
     float scores[4][4];
     multiply_plain_rows(scores, slices, query_rows(e, call.in.queries, head, begin), key_rows(e, call.in.keys, head, key));
-    const HeadMask mask(e, call.dropout, computed_here(work.head));
-    const Visibility visible(e, sample);
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       const float before = most[i];
-      const unsigned seen = visible.keys<4>(query + i, key + 4 * plain_x());
 #pragma unroll
       for (int j = 0; j < 4; ++j) {
-        scores[i][j] = seen >> j & 1 ? scores[i][j] * e.scale : -INFINITY;
+        scores[i][j] = masks.sees(i, j) ? scores[i][j] * e.scale : -INFINITY;
         most[i] = fmaxf(most[i], scores[i][j]);
       }
       most[i] = row_max(most[i]);
       const float top = finite_top(most[i]), shrink = expf(before - top);
-      const unsigned kept = drops ? mask.four_keys(query + i, key + 4 * plain_x()) : 15;
       sum[i] *= shrink;
 #pragma unroll
       for (int j = 0; j < 4; ++j) {
         const float weight = expf(scores[i][j] - top);
         sum[i] += weight;
-        scores[i][j] = kept >> j & 1 ? weight : 0.0f;
+        scores[i][j] = masks.keeps(i, j) ? weight : 0.0f;
       }
 #pragma unroll
       for (int j = 0; j < kC; ++j) out[i][j] *= shrink;
@@ -210,7 +225,7 @@ __global__ void __launch_bounds__(kPlainThreads, 2) plain_attention_kernel(const
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
     sum[i] = row_sum(sum[i]);
-    factors[i] = (drops ? call.dropout.rule.keep_factor : 1.0f) / sum[i];
+    factors[i] = call.dropout.rule.keep_factor / sum[i];
     if (column == 0 && plain_x() == 0 && query + i < e.tokens) call.lse[head.sums + query + i] = most[i] + logf(sum[i]);
   }
   const PlainTo to{call.out,  call.out_type,    head.out + static_cast<std::int64_t>(begin) * e.width(),
@@ -242,24 +257,19 @@ __device__ __forceinline__ void plain_gradients(const PlainBackward& call, const
                                                 std::int32_t first_query, std::int32_t first_key, float* slices,
                                                 float (&weights)[4][4], float (&d_scores)[4][4]) {
   const AttentionExtents& e = call.extents;
-  const bool drops = call.dropout.rule.threshold != 0;
+  const PlainMasks masks(e, call.dropout, computed_here(any_head), first_query + 4 * plain_y(), first_key + 4 * plain_x());
   multiply_plain_rows(weights, slices, query_rows(e, call.in.queries, head, first_query),
                       key_rows(e, call.in.keys, head, first_key));
   multiply_plain_rows(d_scores, slices, call.rows_of_d_out(head, first_query), key_rows(e, call.in.values, head, first_key));
-  const std::int32_t head_here = computed_here(any_head);
-  const HeadMask mask(e, call.dropout, head_here);
-  const Visibility visible(e, head_here / e.heads);
-  const std::int32_t key = first_key + 4 * plain_x();
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
     const std::int32_t query = first_query + 4 * plain_y() + i;
     const bool there = query < e.tokens;
     const float lse = there ? call.lse[head.sums + query] : 0, dot = there ? call.dots[head.sums + query] : 0;
-    const unsigned kept = drops ? mask.four_keys(query, key) : 15, seen = there ? visible.keys<4>(query, key) : 0;
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
-      const float weight = seen >> j & 1 ? expf(weights[i][j] * e.scale - lse) : 0.0f;
-      const float factor = (kept >> j & 1) == 0 ? 0.0f : drops ? call.dropout.rule.keep_factor : 1.0f;
+      const float weight = there && masks.sees(i, j) ? expf(weights[i][j] * e.scale - lse) : 0.0f;
+      const float factor = masks.keeps(i, j) ? call.dropout.rule.keep_factor : 0.0f;
       weights[i][j] = weight * factor;
       d_scores[i][j] = weight * (d_scores[i][j] * factor - dot);
     }

@@ -362,10 +362,11 @@ __global__ void __launch_bounds__(QueryTiles<kHead>::kThreads, QueryTiles<kHead>
     const KeysAndQueries<Tiles::kKeys> tile{key, at.mine, at.together};
     if (tile.hidden(e)) continue;
     const T* keys = walk.keys_at(key);
-    unsigned kept[Tiles::kM] = {}, seen[Tiles::kM] = {};
+    unsigned kept[Tiles::kM] = {};
     if constexpr (kDropout)
       keep_columns<Tiles::kM, Tiles::kN>(kept, HeadMask(e, call.dropout, computed_here(at.head)), at.mine, key);
-    if (tile.masked(e)) see_columns<Tiles::kM, Tiles::kN>(seen, Visibility(e, computed_here(at.head) / e.heads), at.mine, key);
+    unsigned seen[Tiles::kM] = {};
+    tile.template see<Tiles::kM, Tiles::kN>(seen, e, computed_here(at.head));
     float scores[Tiles::kM][Tiles::kN][4], d_weights[Tiles::kM][Tiles::kN][4];
     const OwnRows<T> own{queries + (at.together - at.begin) * kPartColumns, queries + (at.mine - at.begin) * kPartColumns};
     multiply_both<kHead, Tiles::kQueries, T>(scores, own, keys, d_weights, own.further(Tiles::kQueries * kHead),

@@ -141,8 +141,7 @@ struct ForwardTile {
     const AttentionExtents& e = call.extents;
     if constexpr (kDropout)
       keep_columns<Tiles::kM, Tiles::kN>(kept, HeadMask(e, call.dropout, computed_here(at.head)), at.mine, place.key);
-    if (place.masked(e))
-      see_columns<Tiles::kM, Tiles::kN>(seen, Visibility(e, computed_here(at.head) / e.heads), at.mine, place.key);
+    place.template see<Tiles::kM, Tiles::kN>(seen, e, computed_here(at.head));
   }
   __device__ __forceinline__ void weigh_scores(const TensorForward& call, Gathered<kHead>& gathered) {
     place.hide(call.extents, scores, seen);

@@ -252,38 +252,29 @@ __device__ __forceinline__ void hide_later_columns(float (&scores)[kM][kN][4], i
   }
 }
 
-// The scores, with keys in columns (FourInColumns), of keys that the queries of their rows see: bit 16 r + 2 j + e of seen[i] is
-// that of c[i][j][2 r + e]. `query` and `key` are those of the first row and column. Computed before the scores, while registers
-// are free.
-template <int kM, int kN>
-__device__ __forceinline__ void see_columns(unsigned (&seen)[kM], const Visibility& visible, std::int32_t query,
-                                            std::int32_t key) {
+// The scores of 16 rows, with keys in columns (FourInColumns), whose keys the query of their row sees: bit 16 r + 2 j + e is that
+// of scores[j][2 r + e]. `query` and `key` are those of the first row and column.
+template <int kN>
+__device__ __forceinline__ unsigned see_columns(const Visibility& visible, std::int32_t query, std::int32_t key) {
   static_assert(kN <= 8);
   const int lane = static_cast<int>(lane_of_warp()), row = computed_here(query + lane / 4);
+  unsigned seen = 0;
 #pragma unroll
-  for (int i = 0; i < kM; ++i) {
-    seen[i] = 0;
+  for (int r = 0; r < 2; ++r) {
 #pragma unroll
-    for (int r = 0; r < 2; ++r) {
-#pragma unroll
-      for (int j = 0; j < kN; j += 2) {
-        seen[i] |= visible.keys<4>(row + 16 * i + 8 * r, key + 8 * j + lane % 4 * 4) << (16 * r + 2 * j);
-      }
-    }
+    for (int j = 0; j < kN; j += 2) seen |= visible.keys<4>(row + 8 * r, key + 8 * j + lane % 4 * 4) << (16 * r + 2 * j);
   }
+  return seen;
 }
 
 // Sets the other scores to -inf.
-template <int kM, int kN>
-__device__ __forceinline__ void hide_columns(float (&scores)[kM][kN][4], const unsigned (&seen)[kM]) {
+template <int kN>
+__device__ __forceinline__ void hide_columns(float (&scores)[kN][4], unsigned seen) {
 #pragma unroll
-  for (int i = 0; i < kM; ++i) {
+  for (int j = 0; j < kN; ++j) {
 #pragma unroll
-    for (int j = 0; j < kN; ++j) {
-#pragma unroll
-      for (int e = 0; e < 4; ++e) {
-        if ((seen[i] >> (e / 2 * 16 + 2 * j + e % 2) & 1) == 0) scores[i][j][e] = -INFINITY;
-      }
+    for (int e = 0; e < 4; ++e) {
+      if ((seen >> (e / 2 * 16 + 2 * j + e % 2) & 1) == 0) scores[j][e] = -INFINITY;
     }
   }
 }
@@ -301,11 +292,20 @@ struct KeysAndQueries {
   __device__ __forceinline__ bool masked(const AttentionExtents& e) const {
     return e.segments != nullptr || key + e.window < mine + kWarpRows;
   }
-  // Hides scores; `seen` by see_columns if the tile is masked.
+  // The scores of a masked tile that stay. Computed before the scores, while registers are free.
+  template <int kM, int kN>
+  __device__ __forceinline__ void see(unsigned (&seen)[kM], const AttentionExtents& e, std::int32_t any_head) const {
+    if (!masked(e)) return;
+    const Visibility visible(e, any_head / e.heads);
+#pragma unroll
+    for (int i = 0; i < kM; ++i) seen[i] = see_columns<kN>(visible, mine + 16 * i, key);
+  }
+  // Hides scores. `seen`: by `see`.
   template <int kM, int kN>
   __device__ __forceinline__ void hide(const AttentionExtents& e, float (&scores)[kM][kN][4], const unsigned (&seen)[kM]) const {
     if (masked(e)) {
-      hide_columns(scores, seen);
+#pragma unroll
+      for (int i = 0; i < kM; ++i) hide_columns(scores[i], seen[i]);
     } else if (key + kKeys > mine + 1) {
       hide_later_columns(scores, mine - key);
     }
@@ -318,17 +318,18 @@ template <int kM, int kN>
 __device__ __forceinline__ void keep_columns(unsigned (&kept)[kM], const HeadMask& mask, std::int32_t query, std::int32_t key) {
   static_assert(kN <= 8);
   const int lane = static_cast<int>(lane_of_warp()), row = computed_here(query + lane / 4);
+  std::uint64_t all = 0;
+#pragma unroll(kM == 1 ? 2 : 1)
+  for (int eight = 0; eight < 2 * kM; ++eight) {
+    unsigned of_row = 0;
 #pragma unroll
-  for (int i = 0; i < kM; ++i) {
-    kept[i] = 0;
-#pragma unroll
-    for (int r = 0; r < 2; ++r) {
-#pragma unroll
-      for (int j = 0; j < kN; j += 2) {
-        kept[i] |= (mask.four_keys(row + 16 * i + 8 * r, key + 8 * j + lane % 4 * 4) & 15) << (16 * r + 2 * j);
-      }
+    for (int j = 0; j < kN; j += 2) {
+      of_row |= (mask.four_keys(row + 8 * eight, key + 8 * j + lane % 4 * 4) & 15) << 2 * j;
     }
+    all |= static_cast<std::uint64_t>(of_row) << 16 * eight;
   }
+#pragma unroll
+  for (int i = 0; i < kM; ++i) kept[i] = static_cast<unsigned>(all >> 32 * i);
 }
 
 // Rows of a head that a warp writes.

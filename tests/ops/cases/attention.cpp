@@ -338,8 +338,8 @@ std::vector<OpCases> attention_cases() {
                                              packed(grouped(1, 200, 2, 1, 128, 90, true, 0.3, 0, true))};
   Cases cases;
   for (const Extents& e : of_tensor_cores) cases.add_of_16_bits(e);
-  for (Extents e : {grouped(1, 150, 2, 1, 8, 0, true, 0, 1), grouped(1, 150, 2, 1, 64, 0, true, 0, 0.5),
-                    grouped(1, 150, 2, 1, 128, 0, true, 0, 0.25)}) {
+  for (Extents e : {grouped(1, 150, 2, 1, 8, 0, true, 0, 1), grouped(1, 150, 2, 1, 64, 0, true, 0, 0.25),
+                    grouped(1, 150, 2, 1, 128, 0, true, 0, 0.125)}) {
     e.largest = 40;
     for (const DType dtype : {DType::f32, DType::bf16}) {
       e.dtype = dtype;
