@@ -1,4 +1,4 @@
-// Attention on a GPU: the tiles that blocks take, and documents of packed rows.
+// Attention on a GPU: the tiles that blocks take, products by warpgroups, and documents of packed rows.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -48,6 +48,26 @@ TEST(BlockOrder, HeadsTogetherFitTheCache) {
 
 namespace plimsoll::test {
 namespace {
+
+// The emulation rounds a product by a warpgroup like one by a warp.
+TEST(EmulatedAttention, HasTheSameBitsByWarpgroupsAndByWarps) {
+  for (const OpDef* op : {&ops::kAttention, &ops::kAttentionBackward}) {
+    int narrow = 0;
+    for (const OpCase& a_case : find_cases(*op)->cases) {
+      if (a_case.benchmark || a_case.cpu_only || a_case.inputs[0].type.dtype == DType::f32) continue;
+      SCOPED_TRACE(describe(*op, a_case));
+      const std::vector<Numbers> inputs = fill_inputs(a_case, 1);
+      const auto bits = [&](const Backend& backend) {
+        BoundCase bound(*op, a_case, inputs, {.backend = &backend});
+        bound.run();
+        return bound.output_bytes();
+      };
+      EXPECT_TRUE(bits(kCuda) == bits(kCudaMma));
+      ++narrow;
+    }
+    EXPECT_GT(narrow, 0);
+  }
+}
 
 // Rows of three documents.
 struct PackedRows {

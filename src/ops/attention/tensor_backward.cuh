@@ -44,21 +44,17 @@ __device__ __forceinline__ void scale_all(float (&c)[kM][kN][4], float factor) {
 }
 
 // Gradients of keys and values. A block has 128 keys in shared memory, or 64 for heads of 64, and goes over tiles of queries.
-// Rows of a warp's products are keys, so that weights are operands of the next product without a change. For heads of 64 a
-// warpgroup has 64 keys (wgmma.cuh).
+// Rows of a warp's products are keys, so that weights are operands of the next product without a change.
 template <int kHead>
 struct KeyTiles {
-  static constexpr bool kGroups = kHead == 64;
-  static constexpr int kM = 1, kOfWarp = 16, kWarps = kGroups ? 4 : 8, kThreads = kWarps * kWarp;
-  static constexpr int kTogether = kGroups ? kGroupRows : kOfWarp;
-  static constexpr int kKeys = kWarps * kOfWarp, kQueries = 64, kN = kQueries / 8;
-  static constexpr int kUnroll = 2;
+  static constexpr int kM = 1, kWarps = kHead == 64 ? 4 : 8, kThreads = kWarps * kWarp;
+  static constexpr int kKeys = kWarps * kWarpRows, kQueries = 64, kN = kQueries / 8;
   static constexpr int kHeld = 2 * kM;  // neighbouring keys of a thread
   static constexpr std::size_t kSharedBytes = (2 * kKeys + 2 * 2 * kQueries) * kHead * 2 + 2 * 2 * kQueries * 4;
   using Order = HeldInRows<kHeld>;
-  using Place = TilePlace<kKeys, kOfWarp, kTogether, false>;
+  using Place = TilePlace<kKeys, false>;
 
-  static constexpr int blocks(bool dropout) { return !kGroups ? 1 : dropout ? 2 : 3; }
+  static constexpr int blocks(bool dropout) { return kHead == 128 ? 1 : dropout ? 2 : 3; }
 };
 
 // One of two stages of shared memory: tiles of queries and of the gradients of their outputs, and the numbers of their rows.
@@ -94,7 +90,7 @@ struct QueryTurn {
 template <class T, int kHead>
 struct QueryWalk {
   using Tiles = KeyTiles<kHead>;
-  using Copies = RowCopies<kHead, Tiles::kThreads, InOrder>;
+  using Copies = RowCopies<Tiles::kQueries, kHead, Tiles::kThreads, InOrder>;
   T* stages;
   const T *queries, *d_out;  // this thread's share of the first rows of the group's first head
   std::int64_t sums;         // of that head
@@ -113,8 +109,8 @@ struct QueryWalk {
     const auto from = [&](const T* first, std::int32_t stride) {
       return first + (static_cast<std::int64_t>(turn.query) * stride + turn.member * kHead);
     };
-    copies.template copy<Tiles::kQueries>(stage.queries, from(queries, e.query_stride), e.query_stride, rows);
-    copies.template copy<Tiles::kQueries>(stage.d_out, from(d_out, e.width()), e.width(), rows);
+    copies.copy(stage.queries, from(queries, e.query_stride), e.query_stride, rows);
+    copies.copy(stage.d_out, from(d_out, e.width()), e.width(), rows);
     if (threadIdx.x < 2 * Tiles::kQueries) {
       const int row = static_cast<int>(threadIdx.x) % Tiles::kQueries;
       const float* of_rows = (threadIdx.x < Tiles::kQueries ? call.lse : call.dots) + sums;
@@ -224,11 +220,10 @@ __global__ void __launch_bounds__(KeyTiles<kHead>::kThreads, KeyTiles<kHead>::bl
   const std::int32_t first_head = at.head * e.group, end = end_of_queries(e, first_head / e.heads, at.tokens(e));
   const HeadRows head(e, first_head);
   T* keys = shared_memory<T>();
-  T* own = keys + (at.mine - at.begin) * kHead;
-  const RowCopies<kHead, Tiles::kThreads, typename Tiles::Order> copies;
+  const RowCopies<Tiles::kKeys, kHead, Tiles::kThreads, typename Tiles::Order> copies;
   const auto copy = [&](T* to, const void* from) {
-    copies.template copy<Tiles::kKeys>(to, copies.begin(static_cast<const T*>(from) + head.key_at(e, at.begin), e.key_stride),
-                                       e.key_stride, e.tokens - at.begin);
+    copies.copy(to, copies.begin(static_cast<const T*>(from) + head.key_at(e, at.begin), e.key_stride), e.key_stride,
+                e.tokens - at.begin);
   };
   copy(keys, call.in.keys);
   copy(keys + Tiles::kKeys * kHead, call.in.values);
@@ -249,7 +244,7 @@ __global__ void __launch_bounds__(KeyTiles<kHead>::kThreads, KeyTiles<kHead>::bl
     commit_copies();
     const QueryStage<T, kHead> stage(walk.stages, turn.step);
     const std::int32_t tile = turn.query;
-    if (tile + Tiles::kQueries <= at.together || at.together >= e.tokens || tile >= at.together + Tiles::kTogether - 1 + e.window)
+    if (tile + Tiles::kQueries <= at.together || at.together >= e.tokens || tile >= at.together + kGroupRows - 1 + e.window)
       continue;
     unsigned kept = 0, seen = 0;
     const bool masked = e.segments != nullptr || tile + Tiles::kQueries > at.mine + e.window;
@@ -257,53 +252,41 @@ __global__ void __launch_bounds__(KeyTiles<kHead>::kThreads, KeyTiles<kHead>::bl
     if constexpr (kDropout) kept = keep_rows<Tiles::kN>(HeadMask(e, call.dropout, any_head), tile, at.mine);
     if (masked) seen = see_rows<Tiles::kN>(Visibility(e, any_head / e.heads), tile, at.mine);
     float scores[Tiles::kM][Tiles::kN][4], d_weights[Tiles::kM][Tiles::kN][4];
-    if constexpr (Tiles::kGroups) {
-      const T* group = keys + (at.together - at.begin) * kHead;
-      multiply_both<T>(scores, {group, own}, stage.queries, d_weights, {group + Tiles::kKeys * kHead, own + Tiles::kKeys * kHead},
-                       stage.d_out);
-    } else {
-      multiply_rows<kHead, Tiles::kUnroll>(scores, own, stage.queries);
-      multiply_rows<kHead, Tiles::kUnroll>(d_weights, own + Tiles::kKeys * kHead, stage.d_out);
-    }
+    const OwnRows<T> own{keys + (at.together - at.begin) * kPartColumns, keys + (at.mine - at.begin) * kPartColumns};
+    multiply_both<kHead, Tiles::kKeys, T>(scores, own, stage.queries, d_weights, own.further(Tiles::kKeys * kHead), stage.d_out);
     if (masked) {
       hide_rows<Tiles::kHeld>(scores, seen);
-    } else if (tile < at.mine + Tiles::kOfWarp - 1) {
+    } else if (tile < at.mine + kWarpRows - 1) {
       hide_earlier_columns<Tiles::kHeld>(scores, tile - at.mine);
     }
     Pair weights[Tiles::kM][Tiles::kN][2], d_scores[Tiles::kM][Tiles::kN][2];
     key_gradients<T, kHead, kDropout>(scores, d_weights, weights, d_scores, stage.lse, stage.dots, kept,
                                       call.dropout.rule.keep_factor, e.scale * kLog2E);
-    if constexpr (Tiles::kGroups) {
-      multiply_pairs_together(d_values, weights, stage.d_out);
-      multiply_pairs_together(d_keys, d_scores, stage.queries);
-    } else if (apart(call.order)) {
-      multiply_pairs<kHead>(d_values, weights, stage.d_out);
-      multiply_pairs<kHead>(d_keys, d_scores, stage.queries);
-    }
+    multiply_pairs_together(d_values, weights, stage.d_out);
+    multiply_pairs_together(d_keys, d_scores, stage.queries);
   }
   const typename Tiles::Place to(call.order);
-  if constexpr (Tiles::kGroups) __syncthreads();  // rows of a warpgroup have been read by all of it
+  __syncthreads();  // rows of a warpgroup have been read by all of it
   if (to.mine >= e.tokens) return;
   scale_all(d_keys, e.scale);
   if constexpr (kDropout) scale_all(d_values, call.dropout.rule.keep_factor);
   RowsTo rows{call.out.keys, HeadRows(e, to.head * e.group).key_at(e, to.mine), e.key_stride, e.tokens - to.mine, call.wide};
-  if (rows.data != nullptr) write_rows<kHead>(d_keys, keys + (to.mine - to.begin) * kHead, rows, typename Tiles::Order{});
+  T* own = keys + (to.mine - to.begin) * kPartColumns;
+  if (rows.data != nullptr) write_rows<kHead, Tiles::kKeys>(d_keys, own, rows, typename Tiles::Order{});
   rows.data = call.out.values;
   if (rows.data == nullptr) return;
-  write_rows<kHead>(d_values, keys + (to.mine - to.begin + Tiles::kKeys) * kHead, rows, typename Tiles::Order{});
+  write_rows<kHead, Tiles::kKeys>(d_values, own + Tiles::kKeys * kHead, rows, typename Tiles::Order{});
 }
 
 // Gradients of queries: like forward, with the gradients of outputs next to the queries.
 template <int kHead>
 struct QueryTiles {
-  static constexpr bool kGroups = kHead == 64;
-  static constexpr int kM = kGroups ? 1 : 2, kOfWarp = 16 * kM, kWarps = kGroups ? 8 : 4, kThreads = kWarps * kWarp;
-  static constexpr int kTogether = kGroups ? kGroupRows : kOfWarp, kQueries = kWarps * kOfWarp;
-  static constexpr int kKeys = kGroups ? 64 : 32, kN = kKeys / 8, kUnroll = 4;
+  static constexpr int kM = 1, kWarps = 8, kThreads = kWarps * kWarp;
+  static constexpr int kQueries = kWarps * kWarpRows, kKeys = 64, kN = kKeys / 8;
   static constexpr std::size_t kSharedBytes = (2 * kQueries + 2 * 2 * kKeys) * kHead * 2;
-  using Place = TilePlace<kQueries, kOfWarp, kTogether, true>;
+  using Place = TilePlace<kQueries, true>;
 
-  static constexpr int blocks(bool dropout) { return kGroups && dropout ? 1 : 2; }
+  static constexpr int blocks(bool dropout) { return kHead == 128 || dropout ? 1 : 2; }
 };
 
 // The numbers of a thread's rows; the log-sum-exp is in base 2.
@@ -357,7 +340,6 @@ __global__ void __launch_bounds__(QueryTiles<kHead>::kThreads, QueryTiles<kHead>
   const typename Tiles::Place at(call.order);
   const HeadRows head(e, at.head);
   T* queries = shared_memory<T>();
-  T* own = queries + (at.mine - at.begin) * kHead;
   const std::int32_t first = first_key<Tiles::kKeys>(e, at.head / e.heads, at.tokens(e)), end = at.tokens(e).end;
   KeyWalk<T, Tiles::kKeys, kHead, Tiles::kThreads> walk(e, queries + 2 * Tiles::kQueries * kHead, head, first);
   const auto copy = [&](T* to, const T* from, std::int32_t stride) {
@@ -377,7 +359,7 @@ __global__ void __launch_bounds__(QueryTiles<kHead>::kThreads, QueryTiles<kHead>
     __syncthreads();  // the other stage has been read by all, too
     if (key + Tiles::kKeys < end) walk.copy(e, call.in, key + Tiles::kKeys);
     commit_copies();
-    const KeysAndQueries<Tiles::kKeys, Tiles::kOfWarp, Tiles::kTogether> tile{key, at.mine, at.together};
+    const KeysAndQueries<Tiles::kKeys> tile{key, at.mine, at.together};
     if (tile.hidden(e)) continue;
     const T* keys = walk.keys_at(key);
     unsigned kept[Tiles::kM] = {};
@@ -386,30 +368,21 @@ __global__ void __launch_bounds__(QueryTiles<kHead>::kThreads, QueryTiles<kHead>
     unsigned seen[Tiles::kM] = {};
     tile.template see<Tiles::kM, Tiles::kN>(seen, e, computed_here(at.head));
     float scores[Tiles::kM][Tiles::kN][4], d_weights[Tiles::kM][Tiles::kN][4];
-    if constexpr (Tiles::kGroups) {
-      const T* group = queries + (at.together - at.begin) * kHead;
-      multiply_both<T>(scores, {group, own}, keys, d_weights, {group + Tiles::kQueries * kHead, own + Tiles::kQueries * kHead},
-                       keys + Tiles::kKeys * kHead);
-    } else {
-      multiply_rows<kHead, Tiles::kUnroll>(scores, own, keys);
-      multiply_rows<kHead, Tiles::kUnroll>(d_weights, own + Tiles::kQueries * kHead, keys + Tiles::kKeys * kHead);
-    }
+    const OwnRows<T> own{queries + (at.together - at.begin) * kPartColumns, queries + (at.mine - at.begin) * kPartColumns};
+    multiply_both<kHead, Tiles::kQueries, T>(scores, own, keys, d_weights, own.further(Tiles::kQueries * kHead),
+                                             walk.values_at(key));
     tile.hide(e, scores, seen);
     Pair d_scores[Tiles::kM][Tiles::kN][2];
     query_gradients<T, kHead, kDropout>(scores, d_weights, d_scores, sums, kept, call.dropout.rule.keep_factor, e.scale * kLog2E);
-    if constexpr (Tiles::kGroups) {
-      multiply_pairs_together(d_queries, d_scores, keys);
-    } else if (apart(call.order)) {
-      multiply_pairs<kHead>(d_queries, d_scores, keys);
-    }
+    multiply_pairs_together(d_queries, d_scores, keys);
   }
   const typename Tiles::Place to(call.order);
-  if constexpr (Tiles::kGroups) __syncthreads();  // rows of a warpgroup have been read by all of it
+  __syncthreads();  // rows of a warpgroup have been read by all of it
   if (to.mine >= e.tokens) return;
   scale_all(d_queries, e.scale);
-  write_rows<kHead>(d_queries, queries + (to.mine - to.begin) * kHead,
-                    {call.out.queries, HeadRows(e, to.head).query_at(e, to.mine), e.query_stride, e.tokens - to.mine, call.wide},
-                    InOrder{});
+  write_rows<kHead, Tiles::kQueries>(
+      d_queries, queries + (to.mine - to.begin) * kPartColumns,
+      {call.out.queries, HeadRows(e, to.head).query_at(e, to.mine), e.query_stride, e.tokens - to.mine, call.wide}, InOrder{});
 }
 
 }  // namespace plimsoll::cuda
