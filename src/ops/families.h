@@ -36,7 +36,7 @@
   CPU_ONLY(rotary)                                  \
   CPU_ONLY(cache)                                   \
   CPU_ONLY(score)                                   \
-  CPU_ONLY(block_matmul)                            \
+  CPU_AND_GPU(block_matmul)                         \
   CPU_ONLY(adapter)
 
 // Skips one kind of families in the list.
