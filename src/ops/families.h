@@ -34,10 +34,10 @@
   CPU_AND_GPU(rms_norm)                             \
   CPU_AND_GPU(gated)                                \
   CPU_AND_GPU(rotary)                               \
+  CPU_AND_GPU(block_matmul)                         \
   CPU_AND_GPU(adapter)                              \
   CPU_ONLY(cache)                                   \
-  CPU_ONLY(score)                                   \
-  CPU_ONLY(block_matmul)
+  CPU_ONLY(score)
 
 // Skips one kind of families in the list.
 #define PLIMSOLL_NO_FAMILY(NAME)

@@ -16,6 +16,10 @@
 
 dim3 threadIdx, blockIdx, blockDim, gridDim;
 
+float __fmul_rn(float a, float b) { return a * b; }
+float __fadd_rn(float a, float b) { return a + b; }
+float __fsub_rn(float a, float b) { return a - b; }
+
 namespace plimsoll::cuda::emulation {
 namespace {
 

@@ -91,6 +91,8 @@ inline int atomicMin(int* to, int value) { return std::exchange(*to, value < *to
 inline double __dmul_rn(double a, double b) { return a * b; }
 inline float __expf(float x) { return std::exp(x); }
 inline float __fdividef(float a, float b) { return a / b; }
-inline float __fmul_rn(float a, float b) { return a * b; }
-inline float __fadd_rn(float a, float b) { return a + b; }
 inline float rsqrtf(float x) { return 1.0f / std::sqrt(x); }
+// No compiler contracts these with one another or with other operations.
+float __fmul_rn(float a, float b);
+float __fadd_rn(float a, float b);
+float __fsub_rn(float a, float b);
