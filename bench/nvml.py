@@ -76,8 +76,9 @@ class Sampler:
     with Sampler(gpu) as sampler: ...; sampler.peak: bytes or None; sampler.samples: how many.
     """
 
-    def __init__(self, gpu, seconds=0.005):
-        self._gpu, self._seconds, self._end = gpu, seconds, threading.Event()
+    def __init__(self, gpu):
+        # A call of the program takes longer than the pause.
+        self._gpu, self._seconds, self._end = gpu, 0.005 if gpu.source == "nvml" else 0.05, threading.Event()
         self.before, self.most, self.samples = None, None, 0
 
     def __enter__(self):
