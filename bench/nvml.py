@@ -108,9 +108,14 @@ class Sampler:
             used = later
         return used
 
+    def now(self):
+        """The most so far, with a sample of this moment; None if nothing is known."""
+        used = self._gpu.used()
+        if used is not None:
+            self.most = used if self.most is None else max(self.most, used)
+            self.samples += 1
+        return self.most
+
     def _watch(self):
         while not self._end.wait(self._seconds):
-            used = self._gpu.used()
-            if used is not None:
-                self.most = used if self.most is None else max(self.most, used)
-                self.samples += 1
+            self.now()

@@ -223,7 +223,7 @@ class Session:
                     ended = process.poll() is not None
                     lines = metrics_of(folder)
                     if settled is None and len(lines) >= SETTLED:
-                        settled = sampler.most
+                        settled = sampler.now()
                     if ended:
                         break
                     if self.left() < 0:
@@ -256,7 +256,8 @@ class Session:
         partial.replace(self.out)
 
     def run(self, parts):
-        """Runs the parts' steps that are left, as the time allows."""
+        """Runs the parts' steps that are left, as the time allows. Returns the statuses of all their steps."""
+        found = set()
         for part in parts:
             kept, prepared = self.results_of(part.name), set()
             steps = kept["figures"]["steps"]
@@ -265,7 +266,7 @@ class Session:
                     continue
                 before = steps.get(step.name, {})
                 if step.after and step.after not in prepared:
-                    result = {**before, "status": "cut", "seconds": before.get("seconds", 0), "reason": f"runs after {step.after}"}
+                    result = self._unprepared(step, before, steps)
                 else:
                     result = self._result(step, before)
                 if result["status"] == "passed":
@@ -280,6 +281,15 @@ class Session:
                       flush=True)
             kept["status"] = status_of(steps, part)
             self.write()
+            found |= {steps[step.name]["status"] for step in part.steps}
+        return found
+
+    @staticmethod
+    def _unprepared(step, before, steps):
+        first = steps.get(step.after, {})
+        if first.get("status") == "absent":
+            return {**first, "seconds": 0}
+        return {**before, "status": "cut", "seconds": before.get("seconds", 0), "reason": f"runs after {step.after}"}
 
     def _result(self, step, before):
         seconds = estimate(step, before)

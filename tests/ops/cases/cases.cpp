@@ -4,12 +4,15 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <map>
+#include <string>
 
 #include "base/ceil_div.h"
 #include "base/error.h"
 #include "base/philox.h"
 #include "device/cpu/tiles.h"
 #include "graph/kernel_catalogue.h"
+#include "ops/cases/smallest.h"
 #include "tensor/half.h"
 
 namespace plimsoll::test {
@@ -23,6 +26,39 @@ std::vector<OpCases> gather() {
   }
 #undef PLIMSOLL_CASES
   return all;
+}
+
+std::vector<OpCases>& gathered() {
+  static std::vector<OpCases> all = gather();
+  return all;
+}
+
+std::int64_t elements_of(const OpCase& a_case) {
+  std::int64_t sum = 0;
+  for (const CaseInput& input : a_case.inputs) sum += input.type.shape.elements();
+  return sum;
+}
+
+// Cases with equal texts run the same kernel.
+std::string kernel_text(const OpCase& a_case) {
+  std::string text = a_case.attributes.text_without_noise() + (a_case.overwrite ? " overwrite" : "");
+  for (const CaseInput& input : a_case.inputs) text += " " + std::string(name(input.type.dtype));
+  if (!a_case.inputs.empty() && a_case.inputs[0].type.shape.rank() > 0) {
+    text += " " + std::to_string(a_case.inputs[0].type.shape.last());
+  }
+  return text;
+}
+
+std::vector<OpCase> smallest(const std::vector<OpCase>& cases) {
+  std::map<std::string, const OpCase*> kept;
+  for (const OpCase& each : cases) {
+    if (each.benchmark || each.cpu_only) continue;
+    const OpCase*& least = kept[kernel_text(each)];
+    if (least == nullptr || elements_of(each) < elements_of(*least)) least = &each;
+  }
+  std::vector<OpCase> result;
+  for (const auto& [text, each] : kept) result.push_back(*each);
+  return result;
 }
 
 double uniform(std::uint64_t seed, std::uint64_t index) {
@@ -92,9 +128,10 @@ double sum_error(std::int64_t elements) {
   return static_cast<double>(additions) * 0x1p-24;
 }
 
-const std::vector<OpCases>& all_cases() {
-  static const std::vector<OpCases> all = gather();
-  return all;
+const std::vector<OpCases>& all_cases() { return gathered(); }
+
+void keep_smallest_cases() {
+  for (OpCases& each : gathered()) each.cases = smallest(each.cases);
 }
 
 const OpCases* find_cases(const OpDef& op) {
