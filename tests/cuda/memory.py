@@ -97,9 +97,8 @@ def audited(session, model):
 def refused(session, model):
     config, _, planned, _ = configured(session, model)
     floor = planned["bounds"]["floor_bytes"]
-    budgets = budgets_of(session, model)
-    run = session.work / "refused"
-    done = session.call(session.plimsoll, "train", config, *session.device, *budgets, "--memory", floor - MIB, "--run", run, "--json")
+    words = [config, *session.device, *budgets_of(session, model), "--memory", floor - MIB, "--run", session.work / "refused"]
+    done = session.call(session.plimsoll, "train", *words, "--json")
     code = (done.json().get("infeasible") or {}).get("code")
     if (done.code, code) != (3, "E-PLAN-FIT"):
         raise Failed(f"one MiB below the floor: exit {done.code}, {code}", said=done.last_lines())

@@ -80,8 +80,8 @@ class Training:
         few = {"ample": ample, "without-graphs": [*ample, *single], "floor": floor, "host": beside}
         if self.kind != "gpt2":
             return few
-        return {**few, "again": ample, "recompute": [*ample, "--set", "plan.recompute=all"], "host-without-graphs": [*beside, *single],
-                "disk": [*floor, *host, *disk]}  # fmt: skip
+        return {**few, "again": ample, "recompute": [*ample, "--set", "plan.recompute=all"],
+                "host-without-graphs": [*beside, *single], "disk": [*floor, *host, *disk]}  # fmt: skip
 
     def run(self, label, *more, device=None):
         run = f"{self.name}-{label}"
