@@ -6,7 +6,7 @@ import json
 import random
 import struct
 
-from chat import prepare, sets
+from train_conversations import prepare, sets
 from gguf import text, values
 
 SMALL = dict(layers=1, context=32, batch=4, micro=2)
