@@ -32,7 +32,7 @@ MODELS = (
     Model("gpt2-124m", 4 * GIB, 32, 200, 60),
     Model("gpt2-124m", 8 * GIB, 32, 200, 60),
     Model("gpt2-1.5b", 8 * GIB, 16, 20, 150, host=40 * GIB),
-    Model("qwen2.5-1.5b", 4 * GIB, 16, 200, 120, options=LORA),
+    Model("qwen2.5-1.5b", 4 * GIB, 4, 200, 120, options=LORA),
 )
 
 

@@ -2,7 +2,7 @@
 
 import json
 
-from session import ROOT, Absent, Failed, Step
+from session import ROOT, Absent, Cut, Failed, Step
 
 MODELS = {"gpt2-124m": 40, "smollm2-135m": 40, "qwen2.5-0.5b": 60}  # seconds of a stage
 # Stages of bench/cuda, and whether they need PyTorch.
@@ -25,9 +25,12 @@ def stage(session, model, name):
     figures = {"stages": {key: value for key, value in found.items() if key not in stages}}
     result = found.get(f"{model} {name}")
     if result is None:
-        lines = [line for line in (done.out + done.err).splitlines() if line.startswith("absent")]
-        if lines:
-            raise Absent(lines[0].removeprefix("absent "))
+        lines = (done.out + done.err).splitlines()
+        if any(line.startswith("no time for") for line in lines):
+            raise Cut
+        missing = [line for line in lines if line.startswith("absent")]
+        if missing:
+            raise Absent(missing[0].removeprefix("absent "))
         raise Failed(f"exit {done.code}", said=done.last_lines())
     if "failed" in result:
         raise Failed(result["failed"], machine=found.get("machine", {}).get("name"))
