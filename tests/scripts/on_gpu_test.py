@@ -138,7 +138,7 @@ class OnGpu(unittest.TestCase):
 
     def run_script(self, *words, minutes=60, whole=True, code=0):
         """What the script said; its exit code is demanded. `whole`: with PyTorch and the sanitizers."""
-        command = [ROOT / "scripts" / "on_gpu", *words, "--device", "cpu", "--minutes", minutes]
+        command = [ROOT / "scripts" / "on_gpu", "--device", "cpu", "--minutes", minutes, *words]
         if "--bin" not in words:
             command += ["--bin", self.bin]
         if "--out" not in words and "--from" not in words:
@@ -245,6 +245,14 @@ class OnGpu(unittest.TestCase):
         self.program("path/torch_python", "#!/bin/sh\necho \"ModuleNotFoundError: No module named 'torch'\" >&2\nexit 1\n")
         self.run_script("speed:gpt2-124m round 0 compile", code=6)
         self.assertIn("No module named 'torch'", self.steps("speed")["gpt2-124m round 0 compile"]["reason"])
+
+    def test_a_machine_without_a_gpu(self):
+        self.environment["PATH"] = os.environ["PATH"]
+        if Path("/dev/nvidiactl").exists() or subprocess.run(["sh", "-c", "command -v nvidia-smi"], capture_output=True).stdout:
+            self.skipTest("a GPU is here")
+        self.run_script("cases", "record:qwen", "--device", "cuda", code=6)
+        self.assertEqual([part["status"] for part in self.results()["parts"]], ["absent"] * 2)
+        self.assertIsNone(self.results()["gpu"])
 
     def test_no_time(self):
         said = self.run_script("cases", minutes=0.5, code=6)
