@@ -49,18 +49,6 @@ std::string kernel_text(const OpCase& a_case) {
   return text;
 }
 
-std::vector<OpCase> smallest(const std::vector<OpCase>& cases) {
-  std::map<std::string, const OpCase*> kept;
-  for (const OpCase& each : cases) {
-    if (each.benchmark || each.cpu_only) continue;
-    const OpCase*& least = kept[kernel_text(each)];
-    if (least == nullptr || elements_of(each) < elements_of(*least)) least = &each;
-  }
-  std::vector<OpCase> result;
-  for (const auto& [text, each] : kept) result.push_back(*each);
-  return result;
-}
-
 double uniform(std::uint64_t seed, std::uint64_t index) {
   return static_cast<double>(mix64(mix64(seed) ^ index) >> 11) * 0x1p-53;
 }
@@ -130,8 +118,20 @@ double sum_error(std::int64_t elements) {
 
 const std::vector<OpCases>& all_cases() { return gathered(); }
 
+std::vector<OpCase> smallest_cases(const std::vector<OpCase>& cases) {
+  std::map<std::string, const OpCase*> kept;
+  for (const OpCase& each : cases) {
+    if (each.benchmark || each.cpu_only) continue;
+    const OpCase*& least = kept[kernel_text(each)];
+    if (least == nullptr || elements_of(each) < elements_of(*least)) least = &each;
+  }
+  std::vector<OpCase> result;
+  for (const auto& [text, each] : kept) result.push_back(*each);
+  return result;
+}
+
 void keep_smallest_cases() {
-  for (OpCases& each : gathered()) each.cases = smallest(each.cases);
+  for (OpCases& each : gathered()) each.cases = smallest_cases(each.cases);
 }
 
 const OpCases* find_cases(const OpDef& op) {
