@@ -34,7 +34,8 @@ void avoid_ties(Numbers& x, std::size_t width, DType output) {
     for (bool ties = true; ties;) {
       const Numbers of_row(row, row + static_cast<std::ptrdiff_t>(width));
       const double rstd = rstd_of(of_row, width).front();
-      for (std::size_t i = 0; i < width; ++i) below[i] = of_row[i] * rstd * (1 - kError), above[i] = of_row[i] * rstd * (1 + kError);
+      for (std::size_t i = 0; i < width; ++i)
+        below[i] = of_row[i] * rstd * (1 - kError), above[i] = of_row[i] * rstd * (1 + kError);
       below = round_to(below, output), above = round_to(above, output);
       ties = below != above;
       for (std::size_t i = 0; i < width; ++i) row[static_cast<std::ptrdiff_t>(i)] = below[i] == above[i] ? of_row[i] : 0;
@@ -96,10 +97,10 @@ const std::vector<Extents>& extents() {
 // A GPU holds rows of up to 8,192 elements in registers, in pieces of several sizes. It reads wider and odd rows again. Groups of
 // rows may take more than one turn.
 const std::vector<Extents>& wide_extents() {
-  static const std::vector<Extents> list{{{40, 4}, 4},       {{11, 200}, 200},   {{3, 512}, 512},     {{3, 768}, 768},
-                                         {{3, 1024}, 1024},  {{5, 1600}, 1600},  {{2, 2048}, 2048},   {{2, 3600}, 3600},
-                                         {{2, 8192}, 8192},  {{2, 8200}, 8200},  {{3, 1031}, 1031},   {{270, 1021}, 1021},
-                                         {{9, 1280}, 128},   {{1, 500, 80}, 8},  {{140, 3588}, 3588}};
+  static const std::vector<Extents> list{{{40, 4}, 4},      {{11, 200}, 200},  {{3, 512}, 512},    {{3, 768}, 768},
+                                         {{3, 1024}, 1024}, {{5, 1600}, 1600}, {{2, 2048}, 2048},  {{2, 3600}, 3600},
+                                         {{2, 8192}, 8192}, {{2, 8200}, 8200}, {{3, 1031}, 1031},  {{270, 1021}, 1021},
+                                         {{9, 1280}, 128},  {{1, 500, 80}, 8}, {{140, 3588}, 3588}};
   return list;
 }
 
