@@ -86,7 +86,6 @@ target_compile_options(
           $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra,-Wno-missing-field-initializers>
           $<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wno-missing-field-initializers;-march=x86-64-v2;-ffp-contract=off>)
 target_link_libraries(plimsoll_cuda PRIVATE CUDA::cublasLt)
-set_target_properties(plimsoll PROPERTIES ENABLE_EXPORTS ON)
 if(PLIMSOLL_CUDA_WANTED)
   add_dependencies(plimsoll plimsoll_cuda)
 else()

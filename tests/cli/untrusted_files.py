@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Untrusted files of any size and shape: python3 readers.py path/to/plimsoll
+"""Untrusted files of any size and shape: python3 untrusted_files.py path/to/plimsoll
 
 Reading any file ends soon and within memory in proportion to the file's use, or in a coded error that names the file. Each
 process is measured: its CPU seconds and the highest resident size of all processes that it starts.
@@ -311,7 +311,7 @@ def instances(test):
 
 
 def main():
-    test = Test("readers")
+    test = Test("untrusted_files")
     test.run_parts(prepare, configurations, logs, metadata, claims, patterns, samples, instances)
     test.finish()
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Training on conversations, through the commands: python3 chat.py path/to/plimsoll
+"""Training on conversations, through the commands: python3 train_conversations.py path/to/plimsoll
 
 The input is a file of JSON samples. The samples of an update do not depend on micro-batches, batch.tokens or packing. The last
 update of an epoch has the rest of the data. All budgets have equal bits, every byte as planned. Unusable data are refused by
@@ -457,7 +457,7 @@ def cache(test):
 
 
 def main():
-    test = Test("chat")
+    test = Test("train_conversations")
     test.run_parts(updates_are_equal, budgets, epochs, controls, longest, counts, evaluations, rises, validation, zero_tokens,
                    ends, cache, shown, refused)  # fmt: skip
     test.finish()

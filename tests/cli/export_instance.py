@@ -202,7 +202,7 @@ def lp_bound(test):
 
 
 def main():
-    test = Test("export")
+    test = Test("export_instance")
     test.run_parts(exports, mutations, refusals, suite, lp_bound)
     test.finish()
 

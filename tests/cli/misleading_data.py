@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Misleading data, through the commands: python3 data.py path/to/plimsoll
+"""Misleading data, through the commands: python3 misleading_data.py path/to/plimsoll
 
 Bytes that are no text, texts that a template has already rendered, samples that are cut or misspelt, weights of another
 vocabulary. No case trains silently.
@@ -219,7 +219,7 @@ def vocabularies(test):
 
 
 if __name__ == "__main__":
-    program = Test("data")
+    program = Test("misleading_data")
     measured(program)
     program.run_parts(no_text, rendered, told, roles, vocabularies)
     program.finish()

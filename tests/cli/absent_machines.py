@@ -177,7 +177,7 @@ def shared(test):
 
 
 def main():
-    test = Test("machines")
+    test = Test("absent_machines")
     files = [file.stem for file in sorted(FOLDER.glob("*.toml"))]
     test.equal("files", files, ["gpu-24gib", "gpu-8gib", "h200", "laptop"])
     test.run_parts(laptop, devices, precision, broken, shared)

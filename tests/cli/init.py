@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""`plimsoll init FOLDER DATA`, through the command: python3 beginning.py path/to/plimsoll
+"""`plimsoll init FOLDER DATA`, through the command: python3 init.py path/to/plimsoll
 
 The written configuration trains without changes, within the given budget. All parameters are trained if that fits, to the byte;
 else an adapter over ever smaller layers; else with a disk, or shorter samples. Unusable models and data are refused by name.
@@ -14,7 +14,7 @@ import subprocess
 import tomllib
 
 from _plimsoll import Test
-from chat import conversations, prepare, sets
+from train_conversations import conversations, prepare, sets
 
 
 def write_folder(test):
@@ -263,7 +263,7 @@ def refused(test):
 
 
 def main():
-    test = Test("beginning")
+    test = Test("init")
     test.run_parts(trains, what_fits, with_a_disk, padded, texts, said_of_data, holds_out, measured, odd_data, refused)
     test.finish()
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Optimizer state on a disk, through the commands: python3 disk.py path/to/plimsoll
+"""Optimizer state on a disk, through the commands: python3 disk_tier.py path/to/plimsoll
 
 Below the floor of memory alone a model trains with a disk: within the budget by the kernel's count, with the same bits, and with
 exactly the planned bytes on both tiers. Runs continue across kinds of plan. Neither an end nor a kill leaves a file in the
@@ -148,7 +148,7 @@ def fails_midway(test):
 
 
 def main():
-    test = Test("disk")
+    test = Test("disk_tier")
     disk = ["--disk", f"{test.path('pages')}:1GiB"]
     threads = ["--set", "plan.transfers=threads"]
     plain, low = floor_of(test), floor_of(test, *disk)

@@ -253,7 +253,7 @@ def added(test):
 
 
 def main():
-    test = Test("folders")
+    test = Test("model_folders")
     letters = byte_letters()
     names = ["<|endoftext|>", *letters]
     test.write("vocab.json", json.dumps({name: i for i, name in enumerate(names)}))

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""All commands open models and adapters in one way: python3 opened.py path/to/plimsoll
+"""All commands open models and adapters in one way: python3 opening_models.py path/to/plimsoll
 
 NaN and infinity are refused with file and tensor, and so are incomplete adapters. A merged model talks like the adapter. A run
 continues only over the model and the adapter with which it began, at any place.
@@ -14,7 +14,7 @@ import struct
 import gguf
 from _plimsoll import Test, prose
 from adapters import header_of, logits, sets, write_tensors
-from chat import prepare
+from train_conversations import prepare
 
 NAN, INFINITE = struct.pack("<f", float("nan")), struct.pack("<f", float("-inf"))
 MODEL = {"kind": '"llama"', "layers": 2, "width": 32, "heads": 2, "mlp_width": 64, "context": 32, "vocab": 256}
@@ -427,6 +427,6 @@ def moved_files(test):
 
 
 if __name__ == "__main__":
-    test = Test("opened")
+    test = Test("opening_models")
     test.run_parts(numbers, blocks, checkpoints, incomplete, talks, linked, arithmetic, provenance, moved_files)
     test.finish()

@@ -121,7 +121,7 @@ def generating(test):
 
 
 def main():
-    test = Test("foreign")
+    test = Test("foreign_settings")
     test.run_parts(optimizers, what_is_not_here, all_faults, numbers, sizes, evaluating, generating)
     test.finish()
 

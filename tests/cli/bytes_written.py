@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Bytes written, through the commands: python3 written.py path/to/plimsoll
+"""Bytes written, through the commands: python3 bytes_written.py path/to/plimsoll
 
 The planned bytes written to the disk by loading, by each update and over the run equal the counts of run.json, to the byte.
 Without a disk they are 0. Checkpoints and weights count separately.
@@ -121,7 +121,7 @@ def interrupted(test):
 
 
 def main():
-    test = Test("written")
+    test = Test("bytes_written")
     test.write("config.toml", CONFIG)
     test.run_parts(on_disk, without, interrupted)
     test.finish()

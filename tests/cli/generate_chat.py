@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""generate --chat, through the command: python3 talk.py path/to/plimsoll
+"""generate --chat, through the command: python3 generate_chat.py path/to/plimsoll
 
 The template renders the whole conversation for each answer. Tokens in the caches are not computed again, without effect on the
 results. Turns come from --prompt, from lines, from a terminal. A conversation that outgrows its context loses its oldest turns.
@@ -14,7 +14,7 @@ import subprocess
 import time
 
 from _plimsoll import Test, terminal_pair
-from chat import TEMPLATE, prepare, sets
+from train_conversations import TEMPLATE, prepare, sets
 
 POSITIONS = 4096
 HEAD = "<|im_start|>assistant\n"
@@ -284,7 +284,7 @@ def refused(test):
 
 
 def main():
-    test = Test("talk")
+    test = Test("generate_chat")
     test.that("generation" in TEMPLATE, "the template of these tests has marks")
     test.run_parts(answers, ends, lines, outgrown, budgets, others, terminals, refused)
     test.finish()

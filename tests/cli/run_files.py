@@ -266,7 +266,7 @@ def scrollback(test):
 
 
 def main():
-    test = Test("files")
+    test = Test("run_files")
     test.run_parts(flips, lines, synced, left_behind, links, read_only_home, missing_data, scrollback)
     test.finish()
 

@@ -279,7 +279,7 @@ def no_room(test):
 
 
 def main():
-    test = Test("ending")
+    test = Test("unplanned_ends")
     test.run_parts(
         signals,
         quit_once,

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Text of files, names and models brings no control characters to a terminal: python3 escapes.py path/to/plimsoll
+"""Text of files, names and models brings no control characters to a terminal: python3 terminal_escapes.py path/to/plimsoll
 
 Escape sequences, C1 controls, marks that change the direction of text and bytes that are not UTF-8 are shown as numbers, for
 every source of text. With --json the values are exact, and the JSON text holds no such character either.
@@ -171,7 +171,7 @@ def decoded(test):
 
 
 def main():
-    test = Test("escapes")
+    test = Test("terminal_escapes")
     test.run_parts(samples, ggufs, names, generated, decoded)
     test.finish()
 

@@ -90,7 +90,7 @@ def data(test):
 
 
 def main():
-    test = Test("inference")
+    test = Test("eval_generate")
     train = ["train", "config.toml", "--updates", "1", "--json"]
     test.succeeds(*train, "--run", "bytes")
     tokens = b"".join((i % 250).to_bytes(2, "little") for i in range(4000))

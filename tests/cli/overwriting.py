@@ -269,7 +269,7 @@ def machine_file(test):
 
 
 def main():
-    test = Test("safety")
+    test = Test("overwriting")
     test.run_parts(
         bad_validation,
         lost_validation,
