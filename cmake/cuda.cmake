@@ -1,35 +1,68 @@
 # The CUDA module, plimsoll_cuda.so beside the program: kernels, and the host side of a GPU. It is loaded where a run asks
 # for a GPU, and takes all else from the program that loads it, which exports its symbols for that. It takes a third of the
-# build, so it is part of it only where a driver is installed, or with -D PLIMSOLL_CUDA=ON; elsewhere its targets are built by
-# name.
+# processor time of a build. With PLIMSOLL_CUDA=auto a build makes it where a GPU driver is installed, with on everywhere, or
+# the error names the missing part. Elsewhere a build with tests has its targets for the test cuda.module alone.
+
+set(PLIMSOLL_CUDA auto CACHE STRING "Build the CUDA module: auto (where a GPU driver is installed), on or off")
+set_property(CACHE PLIMSOLL_CUDA PROPERTY STRINGS auto on off)
+string(TOLOWER "${PLIMSOLL_CUDA}" PLIMSOLL_CUDA)
+if(NOT PLIMSOLL_CUDA MATCHES "^(auto|on|off)$")
+  message(FATAL_ERROR "PLIMSOLL_CUDA is ${PLIMSOLL_CUDA}; it is auto, on or off")
+endif()
 
 # The driver's own library: toolkits have a stub of another name.
 find_library(PLIMSOLL_CUDA_DRIVER NAMES libcuda.so.1)
 mark_as_advanced(PLIMSOLL_CUDA_DRIVER)
-if(PLIMSOLL_CUDA_DRIVER)
-  set(driver ON)
+set(PLIMSOLL_CUDA_WANTED OFF)
+if(PLIMSOLL_CUDA STREQUAL on OR (PLIMSOLL_CUDA STREQUAL auto AND PLIMSOLL_CUDA_DRIVER))
+  set(PLIMSOLL_CUDA_WANTED ON)
+endif()
+if(PLIMSOLL_CUDA STREQUAL off OR NOT (PLIMSOLL_CUDA_WANTED OR PLIMSOLL_TESTS))
+  return()
+endif()
+
+# Everything that the module includes and links.
+set(missing)
+find_package(CUDAToolkit 13 QUIET)
+if(CUDAToolkit_FOUND AND CUDAToolkit_NVCC_EXECUTABLE)
+  foreach(header cuda_runtime.h cuda_fp16.h cublasLt.h nvtx3/nvToolsExtMem.h)
+    find_file(PLIMSOLL_CUDA_HEADER ${header} PATHS ${CUDAToolkit_INCLUDE_DIRS} NO_DEFAULT_PATH NO_CACHE)
+    if(NOT PLIMSOLL_CUDA_HEADER)
+      list(APPEND missing "the header ${header}")
+    endif()
+    unset(PLIMSOLL_CUDA_HEADER)
+  endforeach()
+  foreach(library cublasLt cudart_static)
+    if(NOT TARGET CUDA::${library})
+      list(APPEND missing "the library ${library}")
+    endif()
+  endforeach()
+elseif(CUDAToolkit_VERSION)
+  set(missing "nvcc of CUDA 13 (found ${CUDAToolkit_VERSION})")
 else()
-  set(driver OFF)
+  set(missing "nvcc of CUDA 13")
 endif()
-option(PLIMSOLL_CUDA "Build the CUDA module with everything else; by default where a driver is installed" ${driver})
-
-include(CheckLanguage)
-check_language(CUDA)
-if(NOT CMAKE_CUDA_COMPILER)
-  message(STATUS "No nvcc: built without the CUDA module, --device cuda will be refused (E-CUDA-LOAD)")
+if(missing)
+  list(JOIN missing ", " missing)
+  if(PLIMSOLL_CUDA STREQUAL on)
+    message(FATAL_ERROR "The CUDA module needs ${missing}")
+  elseif(PLIMSOLL_CUDA_WANTED)
+    message(STATUS "Built without the CUDA module, which needs ${missing}; --device cuda will be refused (E-CUDA-LOAD)")
+  endif()
   return()
 endif()
 
+set(CMAKE_CUDA_COMPILER ${CUDAToolkit_NVCC_EXECUTABLE} CACHE FILEPATH "nvcc")
 enable_language(CUDA)
-find_package(CUDAToolkit 13)
-if(NOT CUDAToolkit_FOUND OR NOT TARGET CUDA::cublasLt)
-  message(STATUS "No toolkit of CUDA 13 with cuBLASLt: built without the CUDA module")
-  return()
-endif()
 # CMake 3.25 does not know the option.
 set(CMAKE_CUDA_STANDARD 20)
 set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
 set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
+# The driver sets local memory aside for every thread that can be resident.
+set(PLIMSOLL_PTXAS -Xptxas=-warn-spills,-warn-lmem-usage)
+if(PLIMSOLL_TESTS OR PLIMSOLL_WERROR)
+  string(APPEND PLIMSOLL_PTXAS ,-Werror)
+endif()
 
 file(GLOB_RECURSE kernels CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/ops/*.cu ${PROJECT_SOURCE_DIR}/src/device/cuda/*.cu)
 add_library(
@@ -49,13 +82,11 @@ set_target_properties(
 target_compile_options(
   plimsoll_cuda
   PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr;--extended-lambda>
-          # Local memory is the driver's to set aside, for every thread that can be resident.
-          $<$<COMPILE_LANGUAGE:CUDA>:-Xptxas=-warn-spills,-warn-lmem-usage$<$<BOOL:${PLIMSOLL_WERROR}>:,-Werror>>
+          $<$<COMPILE_LANGUAGE:CUDA>:${PLIMSOLL_PTXAS}>
           $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra,-Wno-missing-field-initializers>
           $<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wno-missing-field-initializers;-march=x86-64-v2;-ffp-contract=off>)
 target_link_libraries(plimsoll_cuda PRIVATE CUDA::cublasLt)
-set_target_properties(plimsoll PROPERTIES ENABLE_EXPORTS ON)
-if(PLIMSOLL_CUDA)
+if(PLIMSOLL_CUDA_WANTED)
   add_dependencies(plimsoll plimsoll_cuda)
 else()
   set_target_properties(plimsoll_cuda PROPERTIES EXCLUDE_FROM_ALL TRUE)

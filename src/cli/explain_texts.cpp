@@ -188,7 +188,7 @@ const CodeExplanation kExplanations[] = {
     {"E-CUDA-UNVERIFIED", "Not all tests of the CUDA backend have passed on a GPU.",
      "On an H100 its numbers and bytes were right in every op case and training, but the sanitizers have not passed as a whole "
      "(docs/gpu.md).",
-     "Try it with --unverified; tests/cuda/run and plimsoll verify check your GPU.",
+     "Try it with --unverified; scripts/on_gpu and plimsoll verify check your GPU.",
      "plimsoll train CONFIG --device cuda --unverified"},
     {"E-DATA-CHANGED", "A data file has changed while it was in use.",
      "Another program wrote to it while it was tokenised, or while a training read it. The bytes read may be neither the old "

@@ -27,7 +27,7 @@ const CudaKernel* find_cuda_kernel(const OpDef& op) {
 std::unique_ptr<Kernel> bind_cuda(const KernelRequest& request) {
   choose_cuda(request);
   const CudaKernel* kernel = find_cuda_kernel(*request.op);
-  ensure(kernel != nullptr, "cuda", "planning knows of a kernel that the module does not have");
+  ensure(kernel != nullptr, "device cuda", "planning knows of a kernel that the module does not have");
   return kernel->bind(request);
 }
 

@@ -17,7 +17,7 @@ import tempfile
 from _plimsoll import Test, prose
 from adapters import header_of, write_tensors
 from advice import SMALL, follows, provoked
-from chat import prepare
+from train_conversations import prepare
 
 MARK = "\u2581"
 BASE = "a base, it's new"

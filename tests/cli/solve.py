@@ -9,7 +9,7 @@ import json
 import time
 
 from _plimsoll import CONFIG, Test
-from chat import conversations, prepare, sets
+from train_conversations import conversations, prepare, sets
 
 SIM = ["plan", "config.toml", "--machine", "sim"]
 MIB = 1 << 20

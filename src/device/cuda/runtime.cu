@@ -224,8 +224,11 @@ void Graph::launch(const Stream& stream) const {
 
 #else
 
-DeviceFacts open_device() { return {"emulation", 90, 1, Bytes{64 << 20}, 0, 0}; }
-Bytes free_memory() { return Bytes{64 << 20}; }
+// Room for small models beside the workspace of the products.
+constexpr Bytes kMemory{4LL << 30};
+
+DeviceFacts open_device() { return {"emulation", 90, 1, kMemory, 0, 0}; }
+Bytes free_memory() { return kMemory; }
 Bytes used_memory() { return {}; }
 Bytes process_memory() { return {}; }
 void synchronize_device() { emulation::synchronize_all(); }

@@ -20,11 +20,10 @@ __global__ void __launch_bounds__(Row::kBlock) cross_entropy_kernel(ClassRows c,
     const float* from = logits + row * c.classes;
     const Row x(from, c.classes);
     const float top = max_over(c.classes, x);
+    float below = 0;
+    if (c.smoothing != 0) below = sum_over(c.classes, x, [=](float e) { return e - top; });
     float loss = logf(sum_over(c.classes, x, [=](float e) { return expf(e - top); }));
-    if (c.smoothing != 0) {
-      const float below = sum_over(c.classes, x, [=](float e) { return e - top; });
-      loss -= c.smoothing * below / static_cast<float>(c.classes);
-    }
+    loss -= c.smoothing * below / static_cast<float>(c.classes);
     if (threadIdx.x % Row::kThreads != 0) return;
     loss -= (1 - c.smoothing) * (label < c.classes ? from[label < 0 ? 0 : label] - top : NAN);
     losses[row] = label < 0 ? 0.0f : loss;
