@@ -25,6 +25,10 @@ struct MatrixPart {
 // row by row, as fp32 or 16 bits.
 void decode(void* stream, const FrozenMatrix& matrix, const std::byte* stored, const MatrixPart& part, DType to, void* out);
 
+// The same of blocks in pieces; the part's codes are among them. The codes begin at a multiple of 16 bytes, and their first
+// element at a multiple of 32 and at a block; the parts behind them are aligned as in a whole matrix.
+void decode(void* stream, const FrozenMatrix& matrix, const BlockPieces& pieces, const MatrixPart& part, DType to, void* out);
+
 // The rows which[0], ..., which[count - 1] instead. Numbers outside the matrix leave their row of `out` as it is.
 void decode_rows(void* stream, const FrozenMatrix& matrix, const std::byte* stored, const std::int32_t* which, std::int64_t count,
                  float* out);
