@@ -1,5 +1,5 @@
-// The decoders of a GPU, compiled with contraction of a * b + c as nvcc compiles them. They keep the bits of decode_blocks, because
-// intrinsics stay apart. Only nf4_nested could change: the products of the other formats are exact in fp32.
+// The decoders of a GPU, compiled with contraction of a * b + c as nvcc compiles them. They keep the bits of decode_blocks,
+// because intrinsics stay apart. Only nf4_nested could change: the products of the other formats are exact in fp32.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -132,7 +132,8 @@ TEST(DecodeOnGpu, RefusesRowsOfPartialGgufBlocks) {
 // A small matrix at the place of some rows of a large one: the addresses of the large one's parts, where only those rows exist.
 StoredParts as_if_from(const BlockMatrix& small, const std::byte* stored, std::int64_t origin) {
   const auto before = [&](Bytes part, std::int64_t skipped) {
-    return reinterpret_cast<const Byte*>(reinterpret_cast<std::uintptr_t>(stored + part.n) - static_cast<std::uintptr_t>(skipped));
+    return reinterpret_cast<const Byte*>(reinterpret_cast<std::uintptr_t>(stored + part.n) -
+                                         static_cast<std::uintptr_t>(skipped));
   };
   const BlockParts parts = block_parts(small);
   const std::int64_t codes = code_bytes({small.format, 1, origin}).n, blocks = origin / kNf4Block;
@@ -161,8 +162,8 @@ TEST(DecodeOnGpu, ElementsAndBytesBeyond32Bits) {
         std::vector<float> out(extent(part.rows * part.columns));
         with_decoder(format, [&]<class Decoder>(Decoder) {
           launch_decoder<Decoder>(
-              nullptr, parts,
-              {nullptr, first_row + kRows, first_row + part.row, part.rows, part.column, part.columns, kWidth}, out.data());
+              nullptr, parts, {nullptr, first_row + kRows, first_row + part.row, part.rows, part.column, part.columns, kWidth},
+              out.data());
         });
         EXPECT_EQ(bits_of(out), bits_of(part_of(all, kWidth, part)))
             << name(format) << " at 2^" << exponent << ", columns from " << part.column;

@@ -54,7 +54,8 @@ TEST(CudaBlocks, AMatrixOfSeveralStripsIsMultipliedLikeOneOfAny) {
       double largest = 0, worst = 0;
       for (std::size_t column = 0; column < extent(n); ++column) {
         double sum = inputs[2][column];
-        for (std::size_t i = 0; i < extent(k); ++i) sum += inputs[0][i] * w[transposed ? column * extent(k) + i : i * extent(n) + column];
+        for (std::size_t i = 0; i < extent(k); ++i)
+          sum += inputs[0][i] * w[transposed ? column * extent(k) + i : i * extent(n) + column];
         largest = std::max(largest, std::abs(sum)), worst = std::max(worst, std::abs(sum - y[column]));
       }
       EXPECT_LE(worst, 2 * tolerance(dtype) * largest) << name(dtype) << (transposed ? ", transposed" : "");
@@ -69,7 +70,8 @@ TEST(CudaBlocks, ALossDoesNotDependOnTilesThatItDoesNotFill) {
     const auto losses = [&](std::int64_t tokens, const std::vector<Numbers>& from) {
       const ops::LossAttributes attributes{.blocks = table};
       const OpCase of_tokens = with_blocks(
-          table.format, 1, {attributes, {f32({1, tokens, 8}), f32({vocab, 8}), i32({1, tokens}, 0, static_cast<double>(vocab)), f32({1})}});
+          table.format, 1,
+          {attributes, {f32({1, tokens, 8}), f32({vocab, 8}), i32({1, tokens}, 0, static_cast<double>(vocab)), f32({1})}});
       std::vector<Numbers> inputs = filled(of_tokens);
       for (const std::size_t i : {0, 2}) {
         if (!from.empty()) inputs[i].assign(from[i].end() - std::ssize(inputs[i]), from[i].end());

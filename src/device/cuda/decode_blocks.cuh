@@ -57,8 +57,8 @@ __device__ __forceinline__ T number_at(const Byte* at) {
 }
 __device__ __forceinline__ float half_at(const Byte* at) { return widen(static_cast<F16>(number_at<std::uint16_t>(at))); }
 
-// Decoders have decode<kCount>(parts, place, table, out), where kCount is 8 or, with kSingle, 1. Eight elements begin at a multiple
-// of eight and lie in one row. `table`: the numbers of nf4, in shared memory, if kTable.
+// Decoders have decode<kCount>(parts, place, table, out), where kCount is 8 or, with kSingle, 1. Eight elements begin at a
+// multiple of eight and lie in one row. `table`: the numbers of nf4, in shared memory, if kTable.
 
 template <class T>
 struct Numbers {

@@ -23,7 +23,7 @@ struct DecodedRows {
 
 // Columns of a warp.
 template <int kElements>
-inline constexpr std::int64_t kDecodeSegment = std::int64_t{4} * kWarp * kElements;
+inline constexpr std::int64_t kDecodeSegment = std::int64_t{4} * kWarp* kElements;
 
 // Two elements of 16 bits, as narrow<T> rounds them.
 template <class T>

@@ -13,7 +13,8 @@ namespace {
 
 class BlockMatmul {
  public:
-  explicit BlockMatmul(const KernelRequest& request) : strips_(request), matrix_(matrix_of(request)), whole_(product(strips_.columns)) {
+  explicit BlockMatmul(const KernelRequest& request)
+      : strips_(request), matrix_(matrix_of(request)), whole_(product(strips_.columns)) {
     if (const std::int64_t rest = strips_.shape.n % strips_.columns; rest > 0) last_.emplace(product(rest));
   }
 

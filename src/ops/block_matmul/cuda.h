@@ -1,6 +1,6 @@
-// Products with a frozen matrix on a GPU, known without a GPU. The matrix is decoded in scratch to the type of x, strip by strip of
-// the columns of op(W), each of which cuBLASLt multiplies with all rows of x. A matrix that has the type of x is multiplied as it
-// is.
+// Products with a frozen matrix on a GPU, known without a GPU. The matrix is decoded in scratch to the type of x, strip by strip
+// of the columns of op(W), each of which cuBLASLt multiplies with all rows of x. A matrix that has the type of x is multiplied as
+// it is.
 //
 //   op(W)  k x n:  | strip | strip | rest |      y  m x n:  | strip | strip | rest |
 #pragma once
