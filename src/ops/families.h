@@ -30,14 +30,14 @@
   CPU_AND_GPU(factored)                             \
   CPU_AND_GPU(cross_entropy)                        \
   CPU_AND_GPU(squared_error)                        \
-  CPU_ONLY(statistic)                               \
-  CPU_ONLY(rms_norm)                                \
-  CPU_ONLY(gated)                                   \
-  CPU_ONLY(rotary)                                  \
+  CPU_AND_GPU(statistic)                            \
+  CPU_AND_GPU(rms_norm)                             \
+  CPU_AND_GPU(gated)                                \
+  CPU_AND_GPU(rotary)                               \
+  CPU_AND_GPU(block_matmul)                         \
+  CPU_AND_GPU(adapter)                              \
   CPU_ONLY(cache)                                   \
-  CPU_ONLY(score)                                   \
-  CPU_ONLY(block_matmul)                            \
-  CPU_ONLY(adapter)
+  CPU_ONLY(score)
 
 // Skips one kind of families in the list.
 #define PLIMSOLL_NO_FAMILY(NAME)

@@ -91,9 +91,7 @@ void CudaDevice::open_disk(const Program& program, const Plan& plan, const std::
   staging_.emplace(disk_->staging());
 }
 
-Device::BoundKernel CudaDevice::bind(const KernelRequest& request) {
-  return {bind_cuda(request), choose_cuda(request).scratch};
-}
+Device::BoundKernel CudaDevice::bind(const KernelRequest& request) { return {bind_cuda(request), choose_cuda(request).scratch}; }
 
 std::byte* CudaDevice::resting(const Operand& operand) const { return host_->base() + operand.offset.n; }
 

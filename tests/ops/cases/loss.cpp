@@ -168,7 +168,6 @@ std::vector<OpCases> loss_cases() {
   }
   // A bf16 table under an fp32 h.
   backward_cases.cases.push_back(with_inputs_of(DType::bf16, {1}, backward(small, 1, false, {.w = false})));
-  backward_cases.cases.back().cpu_only = true;
   for (const int chunks : {1, 4}) {
     backward_cases.cases.push_back(timed(narrow(backward({1, 1024, 768, 16384}, chunks, true), DType::bf16)));
     forward_cases.cases.push_back(timed(forward({1, 1024, 768, 16384}, chunks)));
