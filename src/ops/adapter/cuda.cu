@@ -1,6 +1,7 @@
 #include "ops/adapter/cuda.h"
 
 #include "device/cuda/dtypes.cuh"
+#include "ops/adapter/block_row_norms.cuh"
 #include "ops/adapter/row_norms.cuh"
 #include "ops/cuda_kernel.h"
 #include "ops/elementwise/columns.cuh"
@@ -111,6 +112,9 @@ std::unique_ptr<Kernel> bind_magnitude_backward(const KernelRequest& request) {
 }
 
 std::unique_ptr<Kernel> bind_row_norms(const KernelRequest& request) {
+  if (const auto& blocks = request.attributes->as<ops::RowNormAttributes>().blocks) {
+    return make_kernel([norms = cuda::BlockRowNorms(request, *blocks)](const KernelCall& call) { norms.run(call); });
+  }
   const std::int64_t all = request.inputs[1].shape.elements();
   return cuda::with_type(request.inputs[1].dtype, [shape = CudaRowNorms(request), all]<class T>(T) {
     return make_kernel([shape, all](const KernelCall& call) {

@@ -43,6 +43,30 @@ struct CudaRowNorms {
   Bytes scratch() const { return Bytes{kParts * rows * 8}; }
 };
 
-inline Bytes cuda_row_norms_scratch(const KernelRequest& request) { return CudaRowNorms(request).scratch(); }
+// A W in blocks is decoded tile by tile. Tiles are whole lines of W as it is stored; 32 lines begin at a multiple of 16 bytes in
+// every format. If W comes in ranges of bytes, its codes are gathered until a tile is whole, and the parts behind them are kept.
+struct CudaNormTiles {
+  BlockMatrix matrix;
+  std::int64_t lines;  // of a tile; the last may have less
+  Bytes elements, codes, behind,
+      all;  // scratch after the sums: decoded tile, and for ranges the codes of a tile and what follows
+
+  CudaNormTiles(const BlockMatrix& stored, bool in_ranges)
+      : matrix(stored),
+        lines(std::min(matrix.rows, round_up(std::max(std::int64_t{1}, kElements / matrix.columns), 32))),
+        elements(align_up(Bytes{lines * matrix.columns * 4}, kAlign)),
+        codes(in_ranges ? align_up(code_bytes({matrix.format, lines, matrix.columns}), kAlign) : Bytes{}),
+        behind(in_ranges ? stored_bytes(matrix) - code_bytes(matrix) + kAlign : Bytes{}),
+        all(elements + codes + behind) {}
+
+ private:
+  static constexpr std::int64_t kElements = 1 << 20;
+  static constexpr Bytes kAlign{16};
+};
+
+inline Bytes cuda_row_norms_scratch(const KernelRequest& request) {
+  const auto& blocks = request.attributes->as<ops::RowNormAttributes>().blocks;
+  return CudaRowNorms(request).scratch() + (blocks ? CudaNormTiles(*blocks, request.in_ranges).all : Bytes{});
+}
 
 }  // namespace plimsoll

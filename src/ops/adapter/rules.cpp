@@ -78,11 +78,6 @@ RangeRule ranges_of_norms(const Attributes& any, TypeSpan) {
   return {1, {1}, scales_apart(blocks->format) ? 2 : 1};
 }
 
-void require_gpu_norms(const KernelRequest& request) {
-  const auto& blocks = request.attributes->as<RowNormAttributes>().blocks;
-  require_on_gpu(!blocks, request, fmt::format("W in blocks of {}", blocks ? name(blocks->format) : ""), "fp32, bf16 or fp16");
-}
-
 std::vector<Alias> into_last(const Attributes& any) {
   const auto& a = any.as<MagnitudeAttributes>();
   if (!a.accumulate) return {};
@@ -126,7 +121,7 @@ OpList adapter_ops() {
   return {{&kSumPaths},
           {&kMagnitude},
           {&kMagnitudeBackward, {.scratch = cuda_magnitude_scratch}},
-          {&kRowNorms, {.require = require_gpu_norms, .scratch = cuda_row_norms_scratch}}};
+          {&kRowNorms, {.scratch = cuda_row_norms_scratch}}};
 }
 
 ValueId sum_paths(GraphBuilder& builder, ValueId x, ValueId y, std::string name) {

@@ -1,4 +1,5 @@
 #include "ops/cuda_kernel.h"
+#include "ops/elementwise/activations.cuh"
 #include "ops/elementwise/elementwise.h"
 #include "ops/elementwise/map.cuh"
 #include "ops/update/rounding.cuh"
@@ -22,20 +23,11 @@ struct ReluBackward {
   __device__ float operator()(float dy, float x) const { return x > 0 ? dy : 0; }
 };
 
-// sigmoid(2 u), u = sqrt(2/pi) (x + 0.044715 x^3): the tanh form of GELU is x times it.
-__device__ float gelu_gate(float x) {
-  constexpr float kTwice = 1.5957691216057308f, kCubic = 0.044715f;
-  return __fdividef(1.0f, 1.0f + __expf(-kTwice * x * (1.0f + kCubic * x * x)));
-}
 struct Gelu {
-  __device__ float operator()(float x) const { return x * gelu_gate(x); }
+  __device__ float operator()(float x) const { return gelu_tanh(x).value; }
 };
 struct GeluBackward {
-  __device__ float operator()(float dy, float x) const {
-    constexpr float kTwice = 1.5957691216057308f, kCubic3 = 3 * 0.044715f;
-    const float gate = gelu_gate(x);
-    return dy * (gate + x * gate * (1.0f - gate) * kTwice * (1.0f + kCubic3 * x * x));
-  }
+  __device__ float operator()(float dy, float x) const { return dy * gelu_tanh(x).derivative; }
 };
 
 __global__ void __launch_bounds__(kMapThreads)

@@ -1,5 +1,5 @@
-// The rows of a layer norm's backward pass on a GPU. Blocks take `teams` rows each, in turns over all rows, and write their sums
-// for dgamma and dbeta into scratch. Everything depends on the shape alone.
+// The rows of a norm's backward pass on a GPU. Blocks take `teams` rows each, in turns over all rows, and write their sums for
+// the gradients of the weights into scratch. Everything depends on the shape alone.
 #pragma once
 
 #include <algorithm>
@@ -10,8 +10,9 @@
 
 namespace plimsoll {
 
-struct CudaLayerNormLayout {
+struct CudaNormLayout {
   std::int64_t rows, width;
+  std::int64_t sums;    // gradients of weights that are made
   int packs = 0;        // packs of four columns of a row in a thread; 0: rows are too wide for registers, or no multiple of four
   int team = 0;         // threads per row
   int teams = 8;        // rows of a block at a time
@@ -23,13 +24,10 @@ struct CudaLayerNormLayout {
   // Threads of a block; few enough that two blocks of up to two packs share the registers of a multiprocessor.
   static constexpr int most_threads(int packs) { return packs < kMostPacks ? 448 : kMostThreads; }
 
-  std::int64_t sums;  // number of the gradients dgamma and dbeta that are made
-
-  explicit CudaLayerNormLayout(const KernelRequest& backward)
-      : rows(Rows(backward.inputs[1]).rows),
-        width(Rows(backward.inputs[1]).width),
-        sums(backward.attributes->as<ops::LayerNormBackwardAttributes>().sums()) {
-    if (width % 4 == 0 && width <= 4 * kMostPacks * kMostThreads) {
+  // `held`: threads may hold a row in registers.
+  CudaNormLayout(std::int64_t rows, std::int64_t width, std::int64_t sums, bool held = true)
+      : rows(rows), width(width), sums(sums) {
+    if (held && width % 4 == 0 && width <= 4 * kMostPacks * kMostThreads) {
       packs = width <= 128 ? 1 : width <= 8 * most_threads(2) ? 2 : kMostPacks;
       team = static_cast<int>(round_up(ceil_div(width, std::int64_t{4} * packs), std::int64_t{32}));
       teams = most_threads(packs) / team;
@@ -46,6 +44,11 @@ struct CudaLayerNormLayout {
   static constexpr std::int64_t kBlocks = 264, kSmallBlocks = 1056;  // blocks that fill a GPU of 132 multiprocessors
 };
 
-inline Bytes cuda_layer_norm_scratch(const KernelRequest& request) { return CudaLayerNormLayout(request).scratch(); }
+inline CudaNormLayout cuda_layer_norm_layout(const KernelRequest& backward) {
+  const Rows x(backward.inputs[1]);
+  return {x.rows, x.width, backward.attributes->as<ops::LayerNormBackwardAttributes>().sums()};
+}
+
+inline Bytes cuda_layer_norm_scratch(const KernelRequest& request) { return cuda_layer_norm_layout(request).scratch(); }
 
 }  // namespace plimsoll

@@ -1,5 +1,5 @@
-// A row of fp32 that the threads of a warp or of a block share. A row that fits into their registers is read once for any number
-// of passes; any other row is read again in each pass, mostly from the cache.
+// A row that the threads of a warp or of a block share, of fp32 or of a type that is widened to it. A row that fits into their
+// registers is read once for any number of passes; any other row is read again in each pass, mostly from the cache.
 #pragma once
 
 #include <type_traits>
@@ -12,6 +12,23 @@ template <int kElements>
 __device__ __forceinline__ void add_elements(const Pack<float, kElements>& more, Pack<float, kElements>& sum) {
 #pragma unroll
   for (int e = 0; e < kElements; ++e) sum.at[e] += more.at[e];
+}
+
+// Elements of memory as fp32, and back.
+template <int kElements, class T>
+__device__ __forceinline__ Pack<float, kElements> load_floats(const T* from) {
+  const Pack<T, kElements> pack = load_pack<kElements>(from);
+  Pack<float, kElements> floats;
+#pragma unroll
+  for (int e = 0; e < kElements; ++e) floats.at[e] = widen(pack.at[e]);
+  return floats;
+}
+template <class T, int kElements>
+__device__ __forceinline__ void store_floats(const Pack<float, kElements>& floats, T* to) {
+  Pack<T, kElements> pack;
+#pragma unroll
+  for (int e = 0; e < kElements; ++e) pack.at[e] = narrow<T>(floats.at[e]);
+  store_pack(pack, to);
 }
 
 // Calls use(i, load(i)) for i = begin, begin + step ... below end, in this order, with kAhead loads in flight.
@@ -45,8 +62,9 @@ class HeldRow : public RowThreads<kWarpsOfRow> {
   static constexpr bool kHeld = true;
   static constexpr int kElements = 4;
 
-  __device__ __forceinline__ HeldRow(const float* x, std::int64_t width) {
-    for_each(width, [&](int p, int column) { at_[p] = load_pack<kElements>(x + column); });
+  template <class T>
+  __device__ __forceinline__ HeldRow(const T* x, std::int64_t width) {
+    for_each(width, [&](int p, int column) { at_[p] = load_floats<kElements>(x + column); });
   }
 
   // Calls f(p, column) for each pack of the thread, with its first column.
@@ -67,13 +85,13 @@ class HeldRow : public RowThreads<kWarpsOfRow> {
 };
 
 // A row in memory, of any width that is a multiple of kElementsOfPack.
-template <int kWarpsOfRow, int kElementsOfPack = 1>
+template <int kWarpsOfRow, int kElementsOfPack = 1, class T = float>
 class PassedRow : public RowThreads<kWarpsOfRow> {
  public:
   static constexpr bool kHeld = false;
   static constexpr int kElements = kElementsOfPack;
 
-  __device__ __forceinline__ PassedRow(const float* x, std::int64_t) : x_(x) {}
+  __device__ __forceinline__ PassedRow(const T* x, std::int64_t) : x_(x) {}
 
   template <class F>
   static __device__ __forceinline__ void for_each(std::int64_t width, F f) {
@@ -84,11 +102,11 @@ class PassedRow : public RowThreads<kWarpsOfRow> {
     }
   }
   __device__ __forceinline__ Pack<float, kElements> at(int, std::int64_t column) const {
-    return load_pack<kElements>(x_ + column);
+    return load_floats<kElements>(x_ + column);
   }
 
  private:
-  const float* x_;
+  const T* x_;
 };
 
 // The sum over the threads of a row, in all of them.
@@ -133,12 +151,13 @@ Grid grid_of_rows(std::int64_t rows) {
   return grid_over(rows, Row::kBlock, Row::kAtOnce);
 }
 
-// Calls f with the std::type_identity of the row type for a width: that of a warp if a warp has room for the row.
-template <class F>
+// Calls f with the std::type_identity of the row type for a width: that of a warp if a warp has room for the row. T: the type of
+// the elements.
+template <class T = float, class F>
 auto with_row(std::int64_t width, F f) {
   const bool held = width % 4 == 0 && width <= 8192;
-  if (!held && width <= 1024) return f(std::type_identity<PassedRow<1>>{});
-  if (!held) return f(std::type_identity<PassedRow<8>>{});
+  if (!held && width <= 1024) return f(std::type_identity<PassedRow<1, 1, T>>{});
+  if (!held) return f(std::type_identity<PassedRow<8, 1, T>>{});
   if (width <= 256) return f(std::type_identity<HeldRow<1, 2>>{});
   if (width <= 512) return f(std::type_identity<HeldRow<1, 4>>{});
   if (width <= 768) return f(std::type_identity<HeldRow<1, 6>>{});

@@ -1,6 +1,7 @@
 #include <fmt/core.h>
 
 #include "ops/families.h"
+#include "ops/rms_norm/cuda.h"
 #include "ops/rms_norm/rms_norm.h"
 #include "ops/rules.h"
 
@@ -109,7 +110,11 @@ const OpDef kRmsNormWeightGradient{.name = "rms_norm_weight_gradient",
                                    .either = inputs_at<0, 1>,
                                    .again = {kRstd, with_output<RmsNormBackwardAttributes>}};
 
-OpList rms_norm_ops() { return {{&kRmsNorm}, {&kRmsNormBackward}, {&kRmsNormWeightGradient}}; }
+OpList rms_norm_ops() {
+  return {{&kRmsNorm},
+          {&kRmsNormBackward, {.scratch = cuda_rms_norm_scratch}},
+          {&kRmsNormWeightGradient, {.scratch = cuda_rms_norm_scratch}}};
+}
 
 ValueId rms_norm(GraphBuilder& builder, ValueId x, ValueId weight, double epsilon) {
   return builder.add(kRmsNorm, RmsNormAttributes{epsilon}, {x, weight}, {"", "rstd"}).front();

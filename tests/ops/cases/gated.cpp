@@ -74,7 +74,7 @@ std::vector<OpCases> gated_cases() {
     const auto backward = [&](const Shape& shape, bool gate, bool up) {
       return OpCase{ops::GatedBackwardAttributes{activation, gate, up}, {f32(shape), f32(shape, wide), f32(shape)}};
     };
-    for (const Shape& shape : {Shape{1}, Shape{7}, Shape{65, 3}, Shape{2, 7, 65}, Shape{16411}}) {
+    for (const Shape& shape : {Shape{1}, Shape{7}, Shape{65, 3}, Shape{2, 7, 65}, Shape{12}, Shape{3, 40}, Shape{16411}}) {
       add(forwards, forward(shape), {0, 1});
       add(backwards, backward(shape, true, true), {0, 1, 2});
     }

@@ -53,6 +53,13 @@ OpCase one(const Extents& e, bool interleaved, bool positions, bool inverse) {
   return result;
 }
 
+// Positions of long contexts, for operands of any type: an angle in 16 bits would be wrong by whole turns.
+OpCase far(DType dtype, bool interleaved) {
+  OpCase result = one({2, 40, 2, 64, 64}, interleaved, true, false);
+  result.inputs[1].fill = {100'000, 1'050'000};
+  return with_inputs_of(dtype, {0}, result);
+}
+
 OpCase scaled(RotaryAttributes attributes) {
   attributes.head_size = attributes.rotated = 16;
   attributes.positions = true;
@@ -63,9 +70,9 @@ OpCase scaled(RotaryAttributes attributes) {
 
 std::vector<OpCases> rotary_cases() {
   std::vector<OpCase> cases;
-  // Partly rotated heads, more pairs than one table holds, and rows of several tasks.
-  const std::vector<Extents> list{{1, 1, 1, 2, 2},       {2, 7, 3, 16, 16},  {1, 5, 2, 20, 6},   {2, 3, 1, 300, 290},
-                                  {1, 9, 1, 1300, 1300}, {2, 33, 9, 64, 64}, {1, 40, 5, 128, 32}};
+  // Partly rotated heads, more pairs than one table holds, rows of several tasks, and heads of several launches on a GPU.
+  const std::vector<Extents> list{{1, 1, 1, 2, 2},       {2, 7, 3, 16, 16},  {1, 5, 2, 20, 6},    {2, 3, 1, 300, 290},
+                                  {1, 9, 1, 1300, 1300}, {2, 33, 9, 64, 64}, {1, 40, 5, 128, 32}, {2, 3, 5, 304, 264}};
   for (const Extents& e : list) {
     for (const bool interleaved : {false, true}) {
       for (const bool positions : {false, true}) {
@@ -76,6 +83,9 @@ std::vector<OpCases> rotary_cases() {
       }
       cases.push_back(one(e, interleaved, false, true));
     }
+  }
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+    for (const bool interleaved : {false, true}) cases.push_back(far(dtype, interleaved));
   }
   cases.push_back(scaled({.scaling = RotaryScaling::linear, .factor = 4}));
   cases.push_back(scaled({.scaling = RotaryScaling::dynamic, .factor = 2, .most = 100, .length = 300}));
