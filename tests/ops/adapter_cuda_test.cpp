@@ -27,19 +27,5 @@ TEST(CudaRowNorms, HaveTheSameBitsForBothStoragesOfW) {
   EXPECT_TRUE(plain.output_bytes() == transposed.output_bytes());
 }
 
-TEST(CudaRowNorms, OfAMatrixInBlocksAreRefusedByName) {
-  const ops::RowNormAttributes attributes{1, false, BlockMatrix{BlockFormat::nf4, 4, 64}};
-  const Attributes any = attributes;
-  const OpCase a_case{any, {f32({4}), {{DType::u8, Shape{stored_bytes(*attributes.blocks).n}}, {}}, f32({2, 64}), f32({4, 2})}};
-  const std::vector<ValueType> types = input_types(a_case), outputs = output_types(ops::kRowNorms, a_case);
-  try {
-    kCuda.choose({.op = &ops::kRowNorms, .attributes = &any, .inputs = types, .outputs = outputs});
-    FAIL() << "it plans";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code, "E-CUDA-OP");
-    EXPECT_NE(error.message.find("W in blocks of nf4"), std::string::npos) << error.message;
-  }
-}
-
 }  // namespace
 }  // namespace plimsoll::test
