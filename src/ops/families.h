@@ -50,6 +50,7 @@ struct GpuNeeds {
   Bytes (*scratch)(const KernelRequest&) = nullptr;  // null: no scratch
   bool cublas = false;                               // cuBLASLt runs the products and need not write all of the scratch
   bool whole = false;                                // the kernel does not work on ranges
+  bool verified = false;  // all cases have passed on a GPU, under each of compute-sanitizer's tools too (scripts/on_gpu)
 };
 
 struct ListedOp {

@@ -98,7 +98,7 @@ def program(session, *options):
     folder = session.work / "program"
     shutil.rmtree(folder, ignore_errors=True)
     done = session.call(sys.executable, ROOT / "tests" / "cuda" / "program.py", session.plimsoll, "--device", session.args.device,
-                        "--keep", folder, "--figures", figures, *options)  # fmt: skip
+                        "--keep", folder, "--figures", figures, *options, *([] if session.cuda else ["--small"]))  # fmt: skip
     shutil.rmtree(folder, ignore_errors=True)
     found = json.loads(figures.read_text()) if figures.exists() else {}
     if done.code != 0:

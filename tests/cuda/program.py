@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Training on a GPU, through the commands: python3 program.py path/to/plimsoll [--kind K] [--precision P] [--keep FOLDER]
+"""Training on a GPU, through the commands: python3 program.py path/to/plimsoll [--kind K] [--precision P] [--small]
 
 For every kind (kinds.py) and budget, residency and process, with CUDA graphs and without: losses have equal bits, near those of
 the processor; every byte is at its planned place; a killed run is resumed with the same bits. With GPT-2, the driver counts no
 further bytes, and errors have their codes. Without a usable GPU, a line says so, and the script succeeds. With --device cpu the
-processor trains instead, at fewer budgets and for fewer updates.
+processor trains instead, at fewer budgets.
 """
 
 import functools
@@ -60,8 +60,8 @@ class Training:
         self.test, self.kind, self.precision, self.name = test, kind, precision, f"{kind}-{precision}"
         self.gpu = test.arguments.device == "cuda"
         self.device = GPU if self.gpu else ["--device", "cpu"]
-        self.updates, self.save_every, self.killed_after = (20, 5, 8) if self.gpu else (4, 2, 3)
-        config, options = KINDS[kind](test, self.updates, LARGE if self.gpu else SMALL)
+        self.updates, self.save_every, self.killed_after = (4, 2, 3) if test.arguments.small else (20, 5, 8)
+        config, options = KINDS[kind](test, self.updates, SMALL if test.arguments.small else LARGE)
         self.words = [config, *options, "--set", f"precision.compute={precision}"]
 
     def floor(self, *more):
@@ -230,6 +230,7 @@ def crowded(test):
 
 def options(parser):
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
+    parser.add_argument("--small", action="store_true", help="small models for few updates, as for an emulation")
     parser.add_argument("--kind", choices=list(KINDS), help="its bits alone; default: all kinds, and the faults")
     parser.add_argument("--precision", choices=list(NEAR_CPU))
     parser.add_argument("--figures", type=pathlib.Path, metavar="FILE", help="written as JSON at the end")

@@ -134,8 +134,8 @@ __global__ void __launch_bounds__(CudaNormLayout::most_threads(kPacks), kPacks <
   }
 }
 
-// For rows that are not held in registers: dgamma and dbeta come first, because dx may overwrite dy and x. A block has 32 columns.
-// Rows go in turn to the warps of all blocks with these columns.
+// For rows that are not held in registers: dgamma and dbeta come first, because dx may overwrite dy and x. A block has 32
+// columns. Rows go in turn to the warps of all blocks with these columns.
 inline constexpr int kNormWarps = 8;
 
 template <class N, class M>
@@ -179,8 +179,7 @@ __global__ void __launch_bounds__(Row::kBlock) norm_dx_kernel(NormBackward<N> n)
     RowSums means{0, sum_of_threads<Row>(sums.projection) * inverse};
     if constexpr (N::kCentred) means.gradient = sum_of_threads<Row>(sums.gradient) * inverse;
     Row::for_each(n.width, [&](int, std::int64_t column) {
-      const float slope =
-          n.norm.slope(widen(dy[column]) * n.gamma[column], n.norm.z(widen(x[column]), normal), normal, means);
+      const float slope = n.norm.slope(widen(dy[column]) * n.gamma[column], n.norm.z(widen(x[column]), normal), normal, means);
       n.dx[row * n.width + column] = narrow<typename N::X>(slope);
     });
   });

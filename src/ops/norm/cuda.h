@@ -1,5 +1,5 @@
-// The rows of a norm's backward pass on a GPU. Blocks take `teams` rows each, in turns over all rows, and write their sums for the
-// gradients of the weights into scratch. Everything depends on the shape alone.
+// The rows of a norm's backward pass on a GPU. Blocks take `teams` rows each, in turns over all rows, and write their sums for
+// the gradients of the weights into scratch. Everything depends on the shape alone.
 #pragma once
 
 #include <algorithm>

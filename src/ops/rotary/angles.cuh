@@ -10,9 +10,9 @@ struct Turn {
   float cosine, sine;
 };
 
-// Cosine and sine of any angle up to 2^53, within 1.3e-7 of each. The angle is reduced in fp64 to within pi/4 of a multiple of pi/2, which has
-// two parts: the first product cancels without an error, so the remainder is as exact as its own rounding. The polynomials are
-// those of Cephes (Moshier).
+// Cosine and sine of any angle up to 2^53, within 1.3e-7 of each. The angle is reduced in fp64 to within pi/4 of a multiple of
+// pi/2, which has two parts: the first product cancels without an error, so the remainder is as exact as its own rounding. The
+// polynomials are those of Cephes (Moshier).
 __device__ __forceinline__ Turn turn_by(float angle) {
   constexpr double kTwoOverPi = 0.63661977236758134, kHalfPi = 1.5707963267948966, kHalfPiRest = 6.123233995736766e-17;
   const double quarters = rint(angle * kTwoOverPi);

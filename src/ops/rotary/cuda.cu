@@ -70,7 +70,8 @@ __global__ void __launch_bounds__(kThreads) rotary_kernel(const __grid_constant_
   for (std::int64_t i = thread_of_grid(); i < r.rows * of_row; i += threads_of_grid()) {
     const std::int64_t row = i / of_row;
     const int item = static_cast<int>(i - row * of_row), pair = item % packs * kElements, head = item / packs * kHeads;
-    const auto position = static_cast<float>(r.positions == nullptr ? static_cast<std::int32_t>(row % r.tokens) : r.positions[row]);
+    const auto position =
+        static_cast<float>(r.positions == nullptr ? static_cast<std::int32_t>(row % r.tokens) : r.positions[row]);
     Pack<float, kElements> cosine, sine;
 #pragma unroll
     for (int e = 0; e < kElements; ++e) {

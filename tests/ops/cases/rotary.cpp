@@ -71,7 +71,7 @@ OpCase scaled(RotaryAttributes attributes) {
 std::vector<OpCases> rotary_cases() {
   std::vector<OpCase> cases;
   // Partly rotated heads, more pairs than one table holds, rows of several tasks, and heads of several launches on a GPU.
-  const std::vector<Extents> list{{1, 1, 1, 2, 2},       {2, 7, 3, 16, 16},  {1, 5, 2, 20, 6},   {2, 3, 1, 300, 290},
+  const std::vector<Extents> list{{1, 1, 1, 2, 2},       {2, 7, 3, 16, 16},  {1, 5, 2, 20, 6},    {2, 3, 1, 300, 290},
                                   {1, 9, 1, 1300, 1300}, {2, 33, 9, 64, 64}, {1, 40, 5, 128, 32}, {2, 3, 5, 304, 264}};
   for (const Extents& e : list) {
     for (const bool interleaved : {false, true}) {
