@@ -147,7 +147,7 @@ StoredParts as_if_from(const BlockMatrix& small, const std::byte* stored, std::i
   }
 }
 
-// bitsandbytes #1785 failed from 2^31 elements on.
+// Indices of 32 bits would fail from 2^31 elements on.
 TEST(DecodeOnGpu, ElementsAndBytesBeyond32Bits) {
   constexpr std::int64_t kWidth = 2048, kRows = 16;
   for (const BlockFormat format : kBlockFormats) {

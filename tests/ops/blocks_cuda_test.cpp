@@ -3,6 +3,8 @@
 
 #include <cmath>
 
+#include "base/ceil_div.h"
+#include "ops/adapter/cuda.h"
 #include "ops/block_matmul/block_matmul.h"
 #include "ops/block_matmul/cuda.h"
 #include "ops/cases/bound_case.h"
@@ -34,38 +36,36 @@ TEST(CudaBlocks, LookedUpRowsHaveTheBitsOfDecodeBlocks) {
 
 // Strips follow from the shape, and the last one is shorter.
 TEST(CudaBlocks, AMatrixOfSeveralStripsIsMultipliedLikeOneOfAny) {
-  for (const bool transposed : {false, true}) {
-    for (const DType dtype : {DType::f32, DType::bf16}) {
-      const std::int64_t k = dtype == DType::f32 ? 2176 : 4224, n = 4500;
-      const BlockMatrix matrix{BlockFormat::nf4, transposed ? n : k, transposed ? k : n};
-      const ops::BlockMatmulAttributes attributes{.blocks = matrix, .transposed = transposed, .bias = true, .output = dtype};
-      OpCase product = with_blocks(matrix.format, 1, {attributes, {f32({1, k}), f32({matrix.rows, matrix.columns}), f32({n})}});
-      product.inputs[0].type.dtype = dtype;
-      const std::vector<ValueType> in = input_types(product), out = output_types(ops::kBlockMatmul, product);
-      const KernelRequest request{.op = &ops::kBlockMatmul, .attributes = &product.attributes, .inputs = in, .outputs = out};
-      const CudaStrips strips(request);
-      EXPECT_EQ(strips.columns, 2304);
-      EXPECT_LE(k * strips.columns * size_of(dtype), CudaStrips::kMostBytes);
-      const std::vector<Numbers> inputs = filled(product);
-      BoundCase bound(ops::kBlockMatmul, product, inputs, {.backend = &kCuda});
-      bound.run();
-      EXPECT_EQ(bound.faults(), "");
-      const Numbers y = bound.outputs()[0], w = round_to(elements_of(matrix, inputs[1]), dtype);
-      double largest = 0, worst = 0;
-      for (std::size_t column = 0; column < extent(n); ++column) {
-        double sum = inputs[2][column];
-        for (std::size_t i = 0; i < extent(k); ++i)
-          sum += inputs[0][i] * w[transposed ? column * extent(k) + i : i * extent(n) + column];
-        largest = std::max(largest, std::abs(sum)), worst = std::max(worst, std::abs(sum - y[column]));
-      }
-      EXPECT_LE(worst, 2 * tolerance(dtype) * largest) << name(dtype) << (transposed ? ", transposed" : "");
+  for (const auto& [transposed, dtype] : {std::pair{true, DType::f32}, {false, DType::bf16}}) {
+    const std::int64_t k = dtype == DType::f32 ? 2176 : 4224, n = 4500;
+    const BlockMatrix matrix{BlockFormat::nf4, transposed ? n : k, transposed ? k : n};
+    const ops::BlockMatmulAttributes attributes{.blocks = matrix, .transposed = transposed, .bias = true, .output = dtype};
+    OpCase product = with_blocks(matrix.format, 1, {attributes, {f32({1, k}), f32({matrix.rows, matrix.columns}), f32({n})}});
+    product.inputs[0].type.dtype = dtype;
+    const std::vector<ValueType> in = input_types(product), out = output_types(ops::kBlockMatmul, product);
+    const KernelRequest request{.op = &ops::kBlockMatmul, .attributes = &product.attributes, .inputs = in, .outputs = out};
+    const CudaStrips strips(request);
+    EXPECT_EQ(strips.columns, 2304);
+    EXPECT_LE(k * strips.columns * size_of(dtype), CudaStrips::kMostBytes);
+    const std::vector<Numbers> inputs = filled(product);
+    BoundCase bound(ops::kBlockMatmul, product, inputs, {.backend = &kCuda});
+    bound.run();
+    EXPECT_EQ(bound.faults(), "");
+    const Numbers y = bound.outputs()[0], w = round_to(elements_of(matrix, inputs[1]), dtype);
+    double largest = 0, worst = 0;
+    for (std::size_t column = 0; column < extent(n); ++column) {
+      double sum = inputs[2][column];
+      for (std::size_t i = 0; i < extent(k); ++i)
+        sum += inputs[0][i] * w[transposed ? column * extent(k) + i : i * extent(n) + column];
+      largest = std::max(largest, std::abs(sum)), worst = std::max(worst, std::abs(sum - y[column]));
     }
+    EXPECT_LE(worst, 2 * tolerance(dtype) * largest) << name(dtype) << (transposed ? ", transposed" : "");
   }
 }
 
-// Where tokens and words fill no whole tiles, a token's loss is the same as alone (verl #2899).
+// Where tokens and words fill no whole tiles, a token's loss is the same as alone.
 TEST(CudaBlocks, ALossDoesNotDependOnTilesThatItDoesNotFill) {
-  for (const std::int64_t vocab : {64, 67, 129}) {
+  for (const std::int64_t vocab : {64, 67}) {
     const BlockMatrix table{BlockFormat::nf4, vocab, 8};
     const auto losses = [&](std::int64_t tokens, const std::vector<Numbers>& from) {
       const ops::LossAttributes attributes{.blocks = table};
@@ -84,6 +84,31 @@ TEST(CudaBlocks, ALossDoesNotDependOnTilesThatItDoesNotFill) {
     const Numbers last = losses(5, inputs).second;
     EXPECT_EQ(Numbers(all.end() - 5, all.end()), last) << vocab;
     for (const double loss : all) EXPECT_TRUE(std::isfinite(loss) && loss > 0);
+  }
+}
+
+// A tile begins at a multiple of 32 lines; ranges of bytes end anywhere in it.
+TEST(CudaBlocks, RowNormsOfSeveralTilesDoNotDependOnRanges) {
+  constexpr std::int64_t kLines = 33, kWidth = 131'200;
+  for (const auto& [format, inputs_first] : {std::pair{BlockFormat::nf4_nested, false}, {BlockFormat::q6_k, true}}) {
+    const std::int64_t width = round_up(kWidth, block_elements(format)), rows = inputs_first ? width : kLines;
+    const BlockMatrix matrix{format, kLines, width};
+    ASSERT_EQ(CudaNormTiles(matrix, true).lines, 32);
+    const std::int64_t columns = inputs_first ? kLines : width;
+    const OpCase norms = with_blocks(format, 1,
+                                     {ops::RowNormAttributes{0.75, inputs_first, matrix},
+                                      {f32({rows}), f32({kLines, width}), f32({1, columns}), f32({rows, 1})}});
+    const std::vector<Numbers> inputs = filled(norms);
+    BoundCase whole(ops::kRowNorms, norms, inputs, {.backend = &kCuda}),
+        ranged(ops::kRowNorms, norms, inputs, {.backend = &kCuda, .in_ranges = true});
+    whole.run();
+    ranged.run_in_ranges(1'000'003);
+    EXPECT_EQ(whole.faults() + ranged.faults(), "");
+    EXPECT_TRUE(whole.output_bytes() == ranged.output_bytes()) << name(format);
+    const Numbers actual = whole.outputs()[0], expected = reference_outputs(*find_cases(ops::kRowNorms), norms, inputs)[0];
+    for (std::size_t row = 0; row < expected.size(); ++row) {
+      ASSERT_NEAR(actual[row], expected[row], tolerance(DType::f32) * expected[row]) << name(format) << " row " << row;
+    }
   }
 }
 

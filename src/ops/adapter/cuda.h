@@ -60,7 +60,7 @@ struct CudaNormTiles {
         all(elements + codes + behind) {}
 
  private:
-  static constexpr std::int64_t kElements = 1 << 20;
+  static constexpr std::int64_t kElements = 1 << 22;
   static constexpr Bytes kAlign{16};
 };
 
