@@ -315,6 +315,7 @@ std::vector<OpCases> attention_cases() {
                                        grouped(1, 65, 4, 1, 8, 20),
                                        grouped(1, 230, 2, 1, 8, 100),
                                        grouped(1, 310, 1, 1, 8, 97),
+                                       grouped(1, 140, 1, 1, 8, 66),
                                        grouped(1, 200, 2, 2, 8, 300),
                                        grouped(4, 70, 2, 1, 8, 0, true),
                                        grouped(4, 210, 2, 1, 8, 0, true),
@@ -327,11 +328,14 @@ std::vector<OpCases> attention_cases() {
   const std::vector<Extents> of_packed_groups{packed(grouped(2, 65, 4, 2, 16)), packed(grouped(1, 230, 2, 1, 8, 100)),
                                               packed(grouped(3, 9, 2, 2, 4, 0, true, 0.4, 0, true)),
                                               packed(grouped(2, 230, 2, 2, 8, 0, true, 0.3, 0, true))};
-  // Heads with kernels for tensor cores: groups, windows within a tile and across some, segments in runs and scattered.
+  // Heads with kernels for tensor cores: groups, windows within a tile and across some, segments in runs and scattered. With a
+  // window of 66, the last query that sees a tile of 64 keys is the first of its own tile.
   const std::vector<Extents> of_tensor_cores{grouped(1, 150, 4, 2, 64),
                                              grouped(1, 70, 6, 2, 128, 5),
                                              grouped(1, 270, 2, 1, 64, 20),
                                              grouped(1, 300, 1, 1, 128, 70),
+                                             grouped(1, 200, 1, 1, 64, 66),
+                                             grouped(1, 200, 1, 1, 128, 66),
                                              grouped(4, 135, 2, 1, 64, 0, true),
                                              grouped(4, 135, 1, 1, 128, 0, true),
                                              packed(grouped(1, 200, 4, 2, 64, 90, true, 0.3, 0.2, true)),
