@@ -179,16 +179,15 @@ const CodeExplanation kExplanations[] = {
     {"E-CUDA-LOAD", "The CUDA module cannot be loaded.",
      "This build has none (it was made without a GPU driver or without nvcc), or libcublasLt.so.13 is not where the loader "
      "looks.",
-     "Build it where CUDA 13 is installed (scripts/build plimsoll_cuda), or name the folder of its libraries: of a toolkit, or "
+     "Build it where CUDA 13 is installed (scripts/build --cuda), or name the folder of its libraries: of a toolkit, or "
      "of PyTorch's packages (VENV/lib/python3.X/site-packages/nvidia/cu13/lib).",
      "LD_LIBRARY_PATH=/usr/local/cuda/lib64 plimsoll train CONFIG --device cuda"},
     {"E-CUDA-OP", "A GPU has no kernel for an op of the model.",
      "The model has an op that only the CPU runs, and a plan for a GPU was asked for.", "Train it on the CPU.",
      "plimsoll train CONFIG --device cpu"},
-    {"E-CUDA-UNVERIFIED", "Not all tests of the CUDA backend have passed on a GPU.",
-     "On an H100 its numbers and bytes were right in every op case and training, but the sanitizers have not passed as a whole "
-     "(docs/gpu.md).",
-     "Try it with --unverified; tests/cuda/run and plimsoll verify check your GPU.",
+    {"E-CUDA-UNVERIFIED", "Kernels of the model have not passed all of their tests on a GPU.",
+     "The tests of a kernel are its op cases on a GPU, and the same under each tool of compute-sanitizer (docs/gpu.md).",
+     "Try it with --unverified; scripts/on_gpu and plimsoll verify check your GPU.",
      "plimsoll train CONFIG --device cuda --unverified"},
     {"E-DATA-CHANGED", "A data file has changed while it was in use.",
      "Another program wrote to it while it was tokenised, or while a training read it. The bytes read may be neither the old "

@@ -1,9 +1,11 @@
 #include "cli/settings.h"
 
 #include <fmt/core.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
+#include <set>
 #include <span>
 
 #include "base/error.h"
@@ -11,8 +13,11 @@
 #include "cli/say.h"
 #include "cli/spelling.h"
 #include "config/config_keys.h"
+#include "ops/cuda_kernel.h"
+#include "ops/families.h"
 #include "prepare/epochs.h"
 #include "prepare/token_place.h"
+#include "prepare/training_graph.h"
 #include "settings/setting.h"
 
 namespace plimsoll {
@@ -99,18 +104,41 @@ void settle(const Config& config) {
   }
 }
 
-void demand_verified(const Config& config) {
-  if (config.device != DeviceChoice::cuda || config.unverified) return;
+namespace {
+
+bool asks_for_proof(const Config& config) { return config.device == DeviceChoice::cuda && !config.unverified; }
+
+// E-CUDA-UNVERIFIED if one of these ops has not passed its tests on a GPU.
+void demand_verified(const std::set<const OpDef*>& ops) {
+  std::set<std::string_view> unproved;
+  for (const OpDef* op : ops) {
+    if (!cuda_verified(*op)) unproved.insert(op->name);
+  }
+  if (unproved.empty()) return;
+  constexpr std::size_t kNamed = 4;
+  std::vector<std::string_view> named(unproved.begin(), unproved.end());
+  named.resize(std::min(named.size(), kNamed));
   throw config_error(
-      "E-CUDA-UNVERIFIED", "--device cuda", "it runs on an H100, but not all of its tests have passed there (docs/gpu.md)",
+      "E-CUDA-UNVERIFIED", "--device cuda",
+      fmt::format("the kernels of {} ops have not passed all of their tests on a GPU (docs/gpu.md): {}{}", unproved.size(),
+                  fmt::join(named, ", "), unproved.size() > kNamed ? ", ..." : ""),
       "--unverified, to try it all the same",
       {Remedy::of_changes({{"machine.device", "cuda"}, {"machine.unverified", "true"}}), Change("machine.device", "cpu")});
+}
+
+}  // namespace
+
+void demand_verified(const Config& config) {
+  if (!asks_for_proof(config)) return;
+  std::set<const OpDef*> ops;
+  for (const Node& node : build_training_graph(config, {}, 1).graph.nodes) ops.insert(node.op);
+  demand_verified(ops);
 }
 
 bool wants_gpu(const ConfigArguments& arguments) {
   constexpr std::array<std::string_view, 2> kDeviceKeys{"machine.device", "machine.unverified"};
   const Config config = with_keys(arguments.changes, kDeviceKeys, "machine without CONFIG", "CONFIG, or --device alone");
-  demand_verified(config);
+  if (asks_for_proof(config)) demand_verified(std::set(ops::all_ops().begin(), ops::all_ops().end()));
   return config.device == DeviceChoice::cuda;
 }
 

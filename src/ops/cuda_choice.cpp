@@ -35,6 +35,11 @@ KernelChoice choose_cuda(const KernelRequest& request) {
   return choice;
 }
 
+bool cuda_verified(const OpDef& op) {
+  const auto found = needs().find(&op);
+  return op.view || found == needs().end() || found->second.verified;
+}
+
 bool cuda_takes_ranges(const OpDef& op) {
   const auto found = needs().find(&op);
   return found == needs().end() || !found->second.whole;

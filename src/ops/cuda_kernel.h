@@ -21,6 +21,9 @@ KernelChoice choose_cuda(const KernelRequest& request);
 // Binds that kernel. Throws like choose_cuda.
 std::unique_ptr<Kernel> bind_cuda(const KernelRequest& request);
 
+// True if the kernel has passed its tests on a GPU, and for an op without one.
+bool cuda_verified(const OpDef& op);
+
 // True if the kernel of an op with a rule for ranges works on them.
 bool cuda_takes_ranges(const OpDef& op);
 

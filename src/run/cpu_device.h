@@ -18,6 +18,7 @@ class CpuDevice : public Device {
 
   BoundKernel bind(const KernelRequest& request) override;
   std::byte* address(const Operand& operand) const override { return arena_.base() + operand.offset.n; }
+  bool on_host() const override { return true; }
   void start(const StartCopy& copy) override;
   void wait(const WaitCopy& copy) override;
   std::byte* host(const Operand& operand) const override { return address(operand); }

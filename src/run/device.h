@@ -33,6 +33,8 @@ class Device {
   virtual BoundKernel bind(const KernelRequest& request) = 0;
   // The address of an operand of tier 0 for kernels.
   virtual std::byte* address(const Operand& operand) const = 0;
+  // True if kernels run on the host, so that host() has an address for every operand of tier 0.
+  virtual bool on_host() const { return false; }
   // The stream of the kernels, for KernelCall::stream.
   virtual void* stream() const { return nullptr; }
 

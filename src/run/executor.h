@@ -46,6 +46,8 @@ class Executor {
   TensorView view(ValueId value) const;
   // True if the value rests in tier 0.
   bool here(ValueId value) const { return program_.operands[value].tier == 0; }
+  // True if view() shows this value, fed or not.
+  bool visible(ValueId value) const { return here(value) && device_.on_host(); }
   // The bytes of a persistent value on any tier, in order and in one or more parts; only between the runs of sections.
   void read(ValueId value, const Device::Sink& sink) const { device_.read(program_.operands[value], sink); }
   void write(ValueId value, const Device::Source& source) { device_.write(program_.operands[value], source); }

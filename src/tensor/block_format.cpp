@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "tensor/block_scales.h"
 #include "tensor/half.h"
 
 namespace plimsoll {
@@ -169,9 +170,6 @@ void decode_range(const Byte* stored, std::int64_t first, std::span<float> out) 
   for (; left >= kElements; to += kElements, left -= kElements, block += Block::kBytes) Block::decode(block, to);
   if (left > 0) part(0, left);
 }
-
-// bitsandbytes multiplies by the reciprocal of 127, after the row's absmax.
-constexpr float kInverse127 = 7.874015718698502e-3f;
 
 // `codes` begins with the code of element `origin`.
 void decode_int8(const BlockMatrix& matrix, const Byte* codes, std::int64_t origin, const Byte* scales, std::int64_t first,

@@ -89,11 +89,11 @@ void check_tensors(const Graph& graph, const ModelConfig& config, const Safetens
   }
 }
 
-// The fp32 numbers of a value in place, or a copy.
+// The fp32 numbers of a value: in place if the host sees it, else a copy.
 class Numbers {
  public:
   Numbers(const Executor& executor, ValueId id) {
-    if (executor.here(id)) {
+    if (executor.visible(id)) {
       all_ = executor.view(id).as<float>();
       return;
     }
@@ -127,18 +127,18 @@ cpu::RowNorms row_norms_of(const Graph& graph, const std::string& module, double
   return {b[0], a[1], a[0], scale, weight.parameter->inputs_first, {weight.type.dtype, weight.parameter->blocks}};
 }
 
-// Uses the kernel of the update, so the bits are the same on every tier.
+// Uses the kernel of the CPU's update, so the bits are the same on every tier and device.
 void fill_norms(const Graph& graph, const AdaptedLayer& layer, bool new_magnitudes, Executor& executor) {
   const ValueId weight = graph.find(layer.module + ".weight");
   const Numbers of_a(executor, graph.find(layer.module + ".lora_A.weight")),
       of_b(executor, graph.find(layer.module + ".lora_B.weight"));
   cpu::RowNorms norms = row_norms_of(graph, layer.module, layer.scale);
   norms.a = of_a.data(), norms.b = of_b.data();
-  const bool here = executor.here(weight);
-  std::vector<std::byte> scratch(static_cast<std::size_t>(norms.scratch(!here).n));
+  const bool visible = executor.visible(weight);
+  std::vector<std::byte> scratch(static_cast<std::size_t>(norms.scratch(!visible).n));
   norms.begin(scratch.data());
-  if (here) norms.add(executor.view(weight).as_pointer<std::byte>(), scratch.data());
-  for (int pass = 0; !here && pass < norms.passes(); ++pass) {
+  if (visible) norms.add(executor.view(weight).as_pointer<std::byte>(), scratch.data());
+  for (int pass = 0; !visible && pass < norms.passes(); ++pass) {
     std::int64_t at = 0;
     executor.read(weight, [&](std::span<const std::byte> part) {
       norms.add_part(pass, at, part, scratch.data());

@@ -91,12 +91,15 @@ class Result:
 class Test:
     """A scratch folder with config.toml, train.txt and validation.txt; the binary; failures so far."""
 
-    def __init__(self, name):
+    def __init__(self, name, options=None):
+        """`options` adds those of a script to the parser; `arguments` has their values."""
         parser = argparse.ArgumentParser()
         parser.add_argument("binary", type=pathlib.Path)
         parser.add_argument("--keep", type=pathlib.Path, help="work in this folder, empty or new, and leave it")
         parser.add_argument("--only", action="append", metavar="PART", help="of the parts; may be repeated")
-        arguments = parser.parse_args()
+        if options:
+            options(parser)
+        self.arguments = arguments = parser.parse_args()
         self.binary, self.keep = str(arguments.binary.resolve()), arguments.keep is not None
         self.only = arguments.only
         self.failures, self.checks = 0, 0

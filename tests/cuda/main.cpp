@@ -1,7 +1,7 @@
 // The op cases' kernels on this machine's GPU. Without a GPU it prints a line and succeeds.
 //
-//   test_cuda [--apart] [--captured] [GoogleTest's options]      see on_device.h; the CPU's own cases run where a filter names
-//   them
+//   test_cuda [--apart] [--captured] [--smallest] [GoogleTest's options]      see on_device.h and ops/cases/smallest.h; the CPU's
+//   own cases run where a filter names them
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "cuda/on_device.h"
 #include "device/cuda/runtime.h"
+#include "ops/cases/smallest.h"
 
 namespace plimsoll::test {
 namespace {
@@ -40,8 +41,10 @@ int run(int argc, char** argv) {
       options.apart = true;
     } else if (std::strcmp(argv[i], "--captured") == 0) {
       options.captured = true;
+    } else if (std::strcmp(argv[i], "--smallest") == 0) {
+      keep_smallest_cases();
     } else {
-      std::fprintf(stderr, "test_cuda: '%s' is no option; there are --apart, --captured and GoogleTest's\n", argv[i]);
+      std::fprintf(stderr, "test_cuda: '%s' is no option; there are --apart, --captured, --smallest and GoogleTest's\n", argv[i]);
       return kUsage;
     }
   }

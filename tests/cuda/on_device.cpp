@@ -92,6 +92,6 @@ std::unique_ptr<Elsewhere> elsewhere(std::span<const CaseBuffer> buffers) { retu
 
 void set_device_options(const DeviceOptions& chosen) { options = chosen; }
 
-const Backend kCuda{"cuda on the device", choose_cuda, bind_cuda, cuda_takes_ranges, true, nullptr, elsewhere};
+const Backend kCuda{"cuda on the device", choose_cuda, bind_cuda, cuda_takes_ranges, true, nullptr, elsewhere}, kCudaMma{};
 
 }  // namespace plimsoll::test

@@ -1,4 +1,4 @@
-// Faults on purpose, which compute-sanitizer has to find: hidden tests, one for each of its tools, run by scripts/sanitize alone.
+// Faults on purpose, which compute-sanitizer has to find: hidden tests, one for each of its tools, run by scripts/on_gpu alone.
 #include <gtest/gtest.h>
 
 #include <memory>

@@ -6,6 +6,7 @@
 #include <ostream>
 
 #include "base/ceil_div.h"
+#include "ops/attention/attention.h"
 #include "ops/cases/bound_case.h"
 #include "ops/cuda_kernel.h"
 #include "ops/families.h"
@@ -181,9 +182,16 @@ std::vector<OpOn> all_on(const Backend& backend) {
   return ops;
 }
 
+// Ops of which warpgroups or warps multiply.
+std::vector<OpOn> by_mma() {
+  if (kCudaMma.bind == nullptr) return {};
+  return {{&ops::kAttention, &kCudaMma}, {&ops::kAttentionBackward, &kCudaMma}};
+}
+
 const auto kNameOfOp = [](const auto& each) { return std::string(each.param.op->name); };
 INSTANTIATE_TEST_SUITE_P(Ops, OpCasesTest, testing::ValuesIn(all_on(kCpu)), kNameOfOp);
 INSTANTIATE_TEST_SUITE_P(CudaOps, OpCasesTest, testing::ValuesIn(all_on(kCuda)), kNameOfOp);
+INSTANTIATE_TEST_SUITE_P(CudaMmaOps, OpCasesTest, testing::ValuesIn(by_mma()), kNameOfOp);
 
 }  // namespace
 }  // namespace plimsoll::test

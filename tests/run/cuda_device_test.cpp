@@ -7,8 +7,7 @@
 #include "device/cuda/emulation_streams.h"
 #include "device/cuda/rates.h"
 #include "plan/tiers/pinned.h"
-#include "run/cuda_device.h"
-#include "run/session.h"
+#include "run/cuda_session.h"
 
 namespace plimsoll {
 
@@ -18,42 +17,6 @@ namespace {
 
 constexpr int kUpdates = 2;
 const ModelShape kSmall{3, 32, 2, 9, 70};
-
-class CudaSession {
- public:
-  CudaSession(const Config& config, const Plan& plan, const DataFiles& data, CudaPace pace = CudaPace::graphs, Bytes beyond = {})
-      : model_(build_training_graph(config, data.facts(), plan.decisions.micro_batch)),
-        program_(lower(plan)),
-        device_(program_, plan, {std::filesystem::temp_directory_path(), pace, beyond}),
-        executor_(plan.graph, program_, device_, plan.threads, plan.decisions.loss_chunks),
-        sources_(config, data),
-        trainer_(config, model_, plan, executor_, sources_.data()) {}
-
-  Outcome train(int updates) {
-    Outcome outcome;
-    trainer_.load(nullptr);
-    for (int i = 0; i < updates; ++i) {
-      const Metrics metrics = trainer_.update();
-      outcome.losses.push_back(std::bit_cast<std::uint64_t>(metrics.loss));
-      outcome.norms.push_back(std::bit_cast<std::uint64_t>(metrics.grad_norm));
-    }
-    outcome.parameters = trainer_.hash_parameters();
-    return outcome;
-  }
-
-  Program& program() { return program_; }
-  CudaDevice& device() { return device_; }
-  Executor& executor() { return executor_; }
-  Trainer& trainer() { return trainer_; }
-
- private:
-  TrainingGraph model_;
-  Program program_;
-  CudaDevice device_;
-  Executor executor_;
-  DataSources sources_;
-  Trainer trainer_;
-};
 
 class CudaDeviceTest : public testing::TestWithParam<DType> {
  protected:

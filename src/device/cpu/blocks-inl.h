@@ -14,6 +14,7 @@
 #include "device/cpu/narrow-inl.h"
 #include "device/cpu/stored_matrix.h"
 #include "hwy/highway.h"
+#include "tensor/block_scales.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace plimsoll::cpu::HWY_NAMESPACE {
@@ -26,9 +27,6 @@ using I8 = hn::Rebind<std::int8_t, F32>;
 using Words = hn::Vec<U32>;
 
 static_assert(kLanes == 8 || kLanes == 16);
-
-// bitsandbytes multiplies by the reciprocal of 127, after the row's absmax.
-inline constexpr float kReciprocal127 = 7.874015718698502e-3f;
 
 template <class T>
 HWY_INLINE T read_at(const Byte* at) {
@@ -293,7 +291,7 @@ struct UnitsInt8 {
   }
   HWY_INLINE void unit(int u, Floats* v) const {
     for (int j = 0; j < kUnit; ++j) {
-      v[j] = hn::Mul(hn::Mul(signed_at(codes + 32 * u + j * kLanes), scale), hn::Set(F32(), kReciprocal127));
+      v[j] = hn::Mul(hn::Mul(signed_at(codes + 32 * u + j * kLanes), scale), hn::Set(F32(), kInverse127));
     }
   }
 };

@@ -12,8 +12,13 @@
 #include <vector>
 
 #include "base/error.h"
+#include "device/cuda/emulation_products.h"
 
 dim3 threadIdx, blockIdx, blockDim, gridDim;
+
+float __fmul_rn(float a, float b) { return a * b; }
+float __fadd_rn(float a, float b) { return a + b; }
+float __fsub_rn(float a, float b) { return a - b; }
 
 namespace plimsoll::cuda::emulation {
 namespace {
@@ -28,6 +33,7 @@ enum class State : std::uint8_t { fresh, ready, at_block, at_warp, done };
 struct Warp {
   alignas(16) std::array<std::byte, 2 * kLanes * kLaneBytes> slots;
   unsigned arrived = 0;
+  bool exchanges = true;  // the arrived lanes; otherwise they meet for other work
 };
 
 struct Copy {
@@ -155,7 +161,21 @@ void release(std::size_t begin, std::size_t end, State where) {
 void release_block() {
   if (launch.at_block == 0 || launch.at_block + launch.done < launch.threads.size()) return;
   launch.at_block = 0;
+  pass_barrier();
   release(0, launch.threads.size(), State::at_block);
+}
+
+// The last lane of a warp to arrive calls `work`, and all go on.
+template <class F>
+void arrive(bool exchanges, F work) {
+  const std::size_t first = launch.current - launch.current % kLanes;
+  Warp& warp = launch.warps[first / kLanes];
+  if (warp.arrived == 0) warp.exchanges = exchanges;
+  ensure(warp.exchanges == exchanges, "emulation", "lanes of a warp wait for each other at different places");
+  if (++warp.arrived < kLanes) return wait(State::at_warp);
+  warp.arrived = 0;
+  work();
+  release(first, first + kLanes, State::at_warp);
 }
 
 void run_block() {
@@ -163,6 +183,7 @@ void run_block() {
   std::fill(launch.threads.begin(), launch.threads.end(), Thread{});
   for (Warp& warp : launch.warps) warp.arrived = 0;
   std::fill(launch.shared.begin(), launch.shared.end(), kPoison);
+  begin_products_of_block();
   while (launch.done < launch.threads.size()) {
     bool ran = false;
     for (std::size_t turn = 0; turn < launch.threads.size(); ++turn) {
@@ -186,6 +207,7 @@ void run_block() {
       launch.error = std::make_exception_ptr(internal_error("emulation", "threads of a block wait for others that never come"));
   }
   if (launch.error) std::rethrow_exception(std::exchange(launch.error, nullptr));
+  end_products_of_block();
 }
 
 }  // namespace
@@ -225,6 +247,9 @@ void run(dim3 grid, dim3 block, std::size_t shared_bytes, const std::function<vo
 }
 
 std::byte* shared_memory() { return launch.shared.data(); }
+std::span<std::byte> shared_bytes() { return launch.shared; }
+std::size_t thread_of_block() { return launch.current; }
+std::size_t threads_of_block() { return launch.threads.size(); }
 unsigned lane() { return static_cast<unsigned>(launch.current % kLanes); }
 void reverse_turns(bool reversed) { reversed_turns = reversed; }
 
@@ -252,18 +277,13 @@ void wait_for_copies(unsigned pending) {
 }
 
 const std::byte* exchange(const void* mine, std::size_t bytes) {
-  const std::size_t self = launch.current, first = self - self % kLanes;
-  Warp& warp = launch.warps[self / kLanes];
-  Thread& thread = launch.threads[self];
-  std::byte* slots = warp.slots.data() + (thread.exchanges++ % 2) * kLanes * kLaneBytes;
+  const std::size_t self = launch.current;
+  std::byte* slots = launch.warps[self / kLanes].slots.data() + (launch.threads[self].exchanges++ % 2) * kLanes * kLaneBytes;
   std::memcpy(slots + self % kLanes * kLaneBytes, mine, bytes);
-  if (++warp.arrived == kLanes) {
-    warp.arrived = 0;
-    release(first, first + kLanes, State::at_warp);
-  } else {
-    wait(State::at_warp);
-  }
+  arrive(true, [] {});
   return slots;
 }
+
+void meet_in_warp(const std::function<void()>& work) { arrive(false, work); }
 
 }  // namespace plimsoll::cuda::emulation

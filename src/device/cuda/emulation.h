@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstring>
 #include <functional>
+#include <span>
 #include <utility>
 
 #define __global__
@@ -37,12 +38,19 @@ void run(dim3 grid, dim3 block, std::size_t shared_bytes, const std::function<vo
 
 // Shared memory of the running launch, poisoned before each block.
 std::byte* shared_memory();
+std::span<std::byte> shared_bytes();
 void sync_threads();
 // Exchanges at most kLaneBytes per lane within a warp. Returns the bytes of all 32 lanes, valid until the thread's next but one
 // exchange.
 inline constexpr std::size_t kLaneBytes = 32;
 const std::byte* exchange(const void* mine, std::size_t bytes);
 unsigned lane();
+
+// The number of the running thread in its block, and of the block's threads.
+std::size_t thread_of_block();
+std::size_t threads_of_block();
+// Lanes of a warp wait for each other; the last one does the work first.
+void meet_in_warp(const std::function<void()>& work);
 
 // Asynchronous copies of the running thread into shared memory. The destination is poisoned until the thread waits for all but
 // the latest `pending` groups. A null `from` means zeros.
@@ -80,8 +88,11 @@ inline int atomicAdd(int* to, int value) { return std::exchange(*to, *to + value
 inline int atomicMin(int* to, int value) { return std::exchange(*to, value < *to ? value : *to); }
 
 // The intrinsics that kernels call by name. CUDA's results differ in the last bits.
+inline double __dmul_rn(double a, double b) { return a * b; }
 inline float __expf(float x) { return std::exp(x); }
 inline float __fdividef(float a, float b) { return a / b; }
-inline float __fmul_rn(float a, float b) { return a * b; }
-inline float __fadd_rn(float a, float b) { return a + b; }
 inline float rsqrtf(float x) { return 1.0f / std::sqrt(x); }
+// No compiler contracts these with one another or with other operations.
+float __fmul_rn(float a, float b);
+float __fadd_rn(float a, float b);
+float __fsub_rn(float a, float b);

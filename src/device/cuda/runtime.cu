@@ -179,9 +179,10 @@ Stream::Stream() {
   handle_ = stream;
 }
 Stream::~Stream() { forget(cudaStreamDestroy(stream_of(handle_))); }
-void Stream::copy(std::byte* to, const std::byte* from, std::size_t bytes) const {
-  check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream_of(handle_)), "a copy");
+void copy(void* stream, std::byte* to, const std::byte* from, std::size_t bytes) {
+  check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream_of(stream)), "a copy");
 }
+void Stream::copy(std::byte* to, const std::byte* from, std::size_t bytes) const { cuda::copy(handle_, to, from, bytes); }
 void Stream::wait(const Event& event) const {
   check(cudaStreamWaitEvent(stream_of(handle_), event_of(event.handle_), 0), "waiting for an event");
 }
@@ -261,9 +262,10 @@ double TimedEvent::seconds_since(const TimedEvent& other) const {
 
 Stream::Stream() : handle_(emulation::make_stream()) {}
 Stream::~Stream() { emulation::destroy_stream(handle_); }
-void Stream::copy(std::byte* to, const std::byte* from, std::size_t bytes) const {
-  emulation::submit(handle_, [=] { std::memcpy(to, from, bytes); });
+void copy(void* stream, std::byte* to, const std::byte* from, std::size_t bytes) {
+  emulation::submit(stream, [=] { std::memcpy(to, from, bytes); });
 }
+void Stream::copy(std::byte* to, const std::byte* from, std::size_t bytes) const { cuda::copy(handle_, to, from, bytes); }
 void Stream::wait(const Event& event) const { emulation::wait(handle_, event.handle_); }
 void Stream::hold(double) const {}
 void Stream::synchronize() const { emulation::synchronize(handle_); }

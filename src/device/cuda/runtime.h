@@ -115,6 +115,9 @@ class Stream {
   void* handle_ = nullptr;
 };
 
+// Stream::copy for a kernel, which has the handle of its stream.
+void copy(void* stream, std::byte* to, const std::byte* from, std::size_t bytes);
+
 // Captured work of streams that is launched as a whole. It begins on `stream`, which waits for all of it at the end; nothing in
 // it waits on the host or allocates.
 class Graph {

@@ -1,6 +1,7 @@
 #include <fmt/core.h>
 
 #include "ops/adapter/adapter.h"
+#include "ops/adapter/cuda.h"
 #include "ops/families.h"
 #include "ops/rules.h"
 
@@ -116,7 +117,12 @@ const OpDef kRowNorms{.name = "row_norms",
                       .either = inputs_at<1>,
                       .replayable = false};
 
-OpList adapter_ops() { return {{&kSumPaths}, {&kMagnitude}, {&kMagnitudeBackward}, {&kRowNorms}}; }
+OpList adapter_ops() {
+  return {{&kSumPaths},
+          {&kMagnitude},
+          {&kMagnitudeBackward, {.scratch = cuda_magnitude_scratch}},
+          {&kRowNorms, {.scratch = cuda_row_norms_scratch}}};
+}
 
 ValueId sum_paths(GraphBuilder& builder, ValueId x, ValueId y, std::string name) {
   return builder.add1(kSumPaths, NoAttributes{}, {x, y}, std::move(name));

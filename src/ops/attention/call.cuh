@@ -16,81 +16,117 @@ __device__ __forceinline__ int computed_here(int x) {
   return x;
 }
 
+// The window of queries that see all keys up to their own.
+inline constexpr std::int32_t kNoWindow = 1 << 30;
+
+// Several heads of queries read one head of keys and values: head h reads head h / group.
 struct AttentionExtents {
-  std::int32_t tokens, heads, head_size;
-  std::int32_t all_heads;  // heads of all samples
-  float scale;             // factor of the scores
+  std::int32_t batch, tokens, heads, group, head_size;
+  std::int32_t query_stride, key_stride;   // elements from one token's queries to the next, and of keys and values
+  std::int32_t window = kNoWindow;         // keys that a query sees, its own included
+  const std::int32_t* segments = nullptr;  // [batch, tokens]: a query sees keys with its own number; null: all
+  float scale = 1;                         // factor of the scores
 
   __host__ __device__ __forceinline__ std::int32_t width() const { return heads * head_size; }
-  __host__ __device__ __forceinline__ std::int32_t stride() const { return 3 * heads * head_size; }  // of rows of qkv
+  __host__ __device__ __forceinline__ std::int32_t all_heads() const { return batch * heads; }
 };
 
-// The elements at which the rows of one head of one sample begin.
+// The elements at which the rows begin that belong to one head of queries of one sample.
 struct HeadRows {
-  std::int64_t qkv, out, sums;  // `sums` and the like have one number for each row
+  std::int64_t queries, keys, out, sums;  // `sums` and the like have one number for each row
 
-  // The elements at which a token's row begins, in qkv and in out.
-  __device__ __forceinline__ std::int64_t qkv_at(const AttentionExtents& e, std::int32_t token) const {
-    return qkv + static_cast<std::int64_t>(token) * e.stride();
+  // The elements at which a token's row begins, in queries, in keys and values, and in out.
+  __device__ __forceinline__ std::int64_t query_at(const AttentionExtents& e, std::int32_t token) const {
+    return queries + static_cast<std::int64_t>(token) * e.query_stride;
+  }
+  __device__ __forceinline__ std::int64_t key_at(const AttentionExtents& e, std::int32_t token) const {
+    return keys + static_cast<std::int64_t>(token) * e.key_stride;
   }
   __device__ __forceinline__ std::int64_t out_at(const AttentionExtents& e, std::int32_t token) const {
     return out + static_cast<std::int64_t>(token) * e.width();
   }
 
+  // `any_head`: number among the heads of queries of all samples.
   __device__ __forceinline__ HeadRows(const AttentionExtents& e, std::int32_t any_head) {
     const std::int64_t sample = any_head / e.heads, head = any_head % e.heads;
-    qkv = (sample * e.tokens * 3 * e.heads + head) * e.head_size;
+    queries = sample * e.tokens * e.query_stride + head * e.head_size;
+    keys = sample * e.tokens * e.key_stride + head / e.group * e.head_size;
     out = (sample * e.tokens * e.heads + head) * e.head_size;
     sums = static_cast<std::int64_t>(any_head) * e.tokens;
   }
 };
 
+// Queries, keys and values, or their gradients.
+template <class P>
+struct OfOperands {
+  P queries, keys, values;
+};
+
 struct AttentionDropout {
   DropoutRule rule;
+  bool tokens = false;  // sample_ids are [batch, tokens, 3] = {epoch, sample, position}, else [batch, 2]
   const std::uint32_t* sample_ids = nullptr;
 };
 
-// The probabilities of one head that dropout keeps.
+// The probabilities of one head that dropout keeps. With ids of tokens, query and key count from the begin of the query's sample.
 class HeadMask {
  public:
   __device__ __forceinline__ HeadMask(const AttentionExtents& e, const AttentionDropout& dropout, std::int32_t any_head)
-      : rule_(dropout.rule),
-        epoch_(dropout.sample_ids[any_head / e.heads * 2]),
-        sample_(dropout.sample_ids[any_head / e.heads * 2 + 1]),
-        tokens_(static_cast<std::uint64_t>(e.tokens)),
-        first_(static_cast<std::uint64_t>(any_head % e.heads) * tokens_) {}
+      : rule_(dropout.rule), tokens_(e.tokens), first_(static_cast<std::int64_t>(any_head % e.heads) * e.tokens) {
+    const std::int64_t sample = any_head / e.heads;
+    const std::uint32_t* id = dropout.sample_ids + (dropout.tokens ? 3 * e.tokens : 2) * sample;
+    if (dropout.tokens) {
+      of_tokens_ = id;
+    } else {
+      epoch_ = id[0], sample_ = id[1];
+    }
+  }
 
   // Bit i is the decision for key + i. Four keys from an element that is a multiple of four need four words, others eight.
   __device__ __forceinline__ unsigned four_keys(std::int32_t query, std::int32_t key) const {
-    const std::uint64_t element = (first_ + static_cast<std::uint64_t>(query)) * tokens_ + static_cast<std::uint64_t>(key);
-    const auto skip = static_cast<unsigned>(element % 4);
-    unsigned kept = group(element / 4);
-    if (skip != 0) kept = (kept | group(element / 4 + 1) << 4) >> skip;
-    return kept;
+    std::uint32_t epoch = epoch_, sample = sample_;
+    int before = 0;  // number of keys that belong to other samples
+    if (of_tokens_ != nullptr) {
+      const std::uint32_t* id = of_tokens_ + 3 * static_cast<std::int64_t>(query < tokens_ ? query : tokens_ - 1);
+      epoch = id[0], sample = id[1];
+      key -= query;
+      query = static_cast<std::int32_t>(id[2]);
+      key += query;
+      before = key >= 0 ? 0 : key < -4 ? 4 : -key;
+    }
+    const std::int64_t element = (first_ + query) * tokens_ + key;
+    const auto skip = static_cast<unsigned>(element & 3);
+    unsigned kept = words(element >> 2, epoch, sample);
+    if (skip != 0) kept = (kept | words((element >> 2) + 1, epoch, sample) << 4) >> skip;
+    return kept >> before << before;
   }
 
  private:
-  __device__ __forceinline__ unsigned group(std::uint64_t index) const {
-    const PhiloxWords words = rule_.words(index, epoch_, sample_);
+  __device__ __forceinline__ unsigned words(std::int64_t group, std::uint32_t epoch, std::uint32_t sample) const {
+    const PhiloxWords of_group = rule_.words(static_cast<std::uint64_t>(group), epoch, sample);
     unsigned kept = 0;
 #pragma unroll
-    for (unsigned i = 0; i < 4; ++i) kept |= (words[i] >> 8 >= rule_.threshold ? 1u : 0u) << i;
+    for (unsigned i = 0; i < 4; ++i) kept |= (of_group[i] >> 8 >= rule_.threshold ? 1u : 0u) << i;
     return kept;
   }
 
   DropoutRule rule_;
-  std::uint32_t epoch_, sample_;
-  std::uint64_t tokens_, first_;
+  std::uint32_t epoch_ = 0, sample_ = 0;
+  const std::uint32_t* of_tokens_ = nullptr;
+  std::int32_t tokens_;
+  std::int64_t first_;
 };
 
-// The order of blocks. Heads go in groups whose rows fit into the cache. Within a group, the tiles with most work of all heads
-// come first, so that no long tile comes last.
+// The order of blocks. Heads go together whose rows fit into the cache. Among these, the tiles with most work of all heads come
+// first, so that no long tile comes last.
 struct BlockOrder {
   std::int32_t all_heads, heads_together, tiles;
 
-  BlockOrder(const AttentionExtents& e, std::int32_t tile) : all_heads(e.all_heads), tiles((e.tokens + tile - 1) / tile) {
+  // `of_block`: heads of queries in a block, which are one head here.
+  BlockOrder(const AttentionExtents& e, std::int32_t tile, std::int32_t of_block = 1)
+      : all_heads(e.all_heads() / of_block), tiles((e.tokens + tile - 1) / tile) {
     constexpr std::int64_t kCached = 16 << 20;
-    const std::int64_t most = kCached / (std::int64_t{4} * e.tokens * e.head_size);  // two operands of 16 bits
+    const std::int64_t most = kCached / (std::int64_t{4} * e.tokens * e.head_size * of_block);  // two operands of 16 bits
     heads_together = static_cast<std::int32_t>(most < 1 ? 1 : most < all_heads ? most : all_heads);
   }
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "ops/attention/call.cuh"
+#include "ops/attention/masks.cuh"
 
 namespace plimsoll::cuda {
 
@@ -131,17 +132,24 @@ struct PlainForward {
   AttentionExtents extents;
   AttentionDropout dropout;
   BlockOrder order;
-  Elements qkv;
+  OfOperands<Elements> in;
   void* out;
   DType out_type;
   float* lse;
 };
 
-// Rows of a part of a head of qkv: 0 queries, 1 keys, 2 values.
-__device__ __forceinline__ PlainRows rows_of_part(const AttentionExtents& e, const Elements& qkv, const HeadRows& head, int part,
-                                                  std::int32_t token) {
-  const std::int32_t stride = 3 * e.width();
-  return {qkv, head.qkv + static_cast<std::int64_t>(token) * stride + part * e.width(), stride, e.tokens - token, e.head_size};
+__device__ __forceinline__ PlainRows query_rows(const AttentionExtents& e, const Elements& queries, const HeadRows& head,
+                                                std::int32_t token) {
+  return {queries, head.query_at(e, token), e.query_stride, e.tokens - token, e.head_size};
+}
+// `keys`: keys or values.
+__device__ __forceinline__ PlainRows key_rows(const AttentionExtents& e, const Elements& keys, const HeadRows& head,
+                                              std::int32_t token) {
+  return {keys, head.key_at(e, token), e.key_stride, e.tokens - token, e.head_size};
+}
+
+__device__ __forceinline__ Tokens plain_tile(const AttentionExtents& e, std::int32_t begin) {
+  return {begin, begin + kPlainTile < e.tokens ? begin + kPlainTile : e.tokens};
 }
 
 // The maximum and the sum over the 16 threads that share rows.
@@ -156,50 +164,68 @@ __device__ __forceinline__ float row_sum(float x) {
   return x;
 }
 
+// The masks of a thread's scores: bit 4 i + j is that of query + i and key + j.
+struct PlainMasks {
+  unsigned seen = 0, kept = 0xFFFF;  // by order, window and segments; by dropout
+
+  // Made before the scores, while registers are free.
+  __device__ __forceinline__ PlainMasks(const AttentionExtents& e, const AttentionDropout& dropout, std::int32_t any_head,
+                                        std::int32_t query, std::int32_t key) {
+    const Visibility visible(e, any_head / e.heads);
+#pragma unroll 1
+    for (int i = 0; i < 4; ++i) seen |= visible.keys<4>(query + i, key) << 4 * i;
+    if (dropout.rule.threshold == 0) return;
+    const HeadMask mask(e, dropout, any_head);
+    kept = 0;
+#pragma unroll 1
+    for (int i = 0; i < 4; ++i) kept |= (mask.four_keys(query + i, key) & 15) << 4 * i;
+  }
+  __device__ __forceinline__ bool sees(int i, int j) const { return (seen >> (4 * i + j) & 1) != 0; }
+  __device__ __forceinline__ bool keeps(int i, int j) const { return (kept >> (4 * i + j) & 1) != 0; }
+};
+
 template <int kC>
 __global__ void __launch_bounds__(kPlainThreads, 2) plain_attention_kernel(const PlainForward call) {
   const AttentionExtents& e = call.extents;
   const BlockWork work(call.order, blockIdx.x);
   const HeadRows head(e, work.head);
-  const bool drops = call.dropout.rule.threshold != 0;
   const std::int32_t begin = (call.order.tiles - 1 - work.turn) * kPlainTile, query = begin + 4 * plain_y();
   const int column = static_cast<int>(blockIdx.y) * 16 * kC;
   float* weights = shared_memory<float>();
   float* slices = weights + kPlainTile * kPlainRow;
   float out[4][kC] = {}, most[4] = {-INFINITY, -INFINITY, -INFINITY, -INFINITY}, sum[4] = {};
-  for (std::int32_t key = 0; key <= begin; key += kPlainTile) {
+  for (std::int32_t key = first_key<kPlainTile>(e, work.head / e.heads, plain_tile(e, begin)); key <= begin; key += kPlainTile) {
+    const PlainMasks masks(e, call.dropout, computed_here(work.head), query, key + 4 * plain_x());
     float scores[4][4];
-    multiply_plain_rows(scores, slices, rows_of_part(e, call.qkv, head, 0, begin), rows_of_part(e, call.qkv, head, 1, key));
-    const HeadMask mask(e, call.dropout, computed_here(work.head));
+    multiply_plain_rows(scores, slices, query_rows(e, call.in.queries, head, begin), key_rows(e, call.in.keys, head, key));
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       const float before = most[i];
 #pragma unroll
       for (int j = 0; j < 4; ++j) {
-        scores[i][j] = key + 4 * plain_x() + j <= query + i ? scores[i][j] * e.scale : -INFINITY;
+        scores[i][j] = masks.sees(i, j) ? scores[i][j] * e.scale : -INFINITY;
         most[i] = fmaxf(most[i], scores[i][j]);
       }
       most[i] = row_max(most[i]);
-      const float shrink = expf(before - most[i]);
-      const unsigned kept = drops ? mask.four_keys(query + i, key + 4 * plain_x()) : 15;
+      const float top = finite_top(most[i]), shrink = expf(before - top);
       sum[i] *= shrink;
 #pragma unroll
       for (int j = 0; j < 4; ++j) {
-        const float weight = expf(scores[i][j] - most[i]);
+        const float weight = expf(scores[i][j] - top);
         sum[i] += weight;
-        scores[i][j] = kept >> j & 1 ? weight : 0.0f;
+        scores[i][j] = masks.keeps(i, j) ? weight : 0.0f;
       }
 #pragma unroll
       for (int j = 0; j < kC; ++j) out[i][j] *= shrink;
     }
     store_weights<true>(scores, weights);
-    multiply_plain_weights(out, slices, weights, rows_of_part(e, call.qkv, head, 2, key), column);
+    multiply_plain_weights(out, slices, weights, key_rows(e, call.in.values, head, key), column);
   }
   float factors[4];
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
     sum[i] = row_sum(sum[i]);
-    factors[i] = (drops ? call.dropout.rule.keep_factor : 1.0f) / sum[i];
+    factors[i] = call.dropout.rule.keep_factor / sum[i];
     if (column == 0 && plain_x() == 0 && query + i < e.tokens) call.lse[head.sums + query + i] = most[i] + logf(sum[i]);
   }
   const PlainTo to{call.out,  call.out_type,    head.out + static_cast<std::int64_t>(begin) * e.width(),
@@ -211,18 +237,18 @@ struct PlainBackward {
   AttentionExtents extents;
   AttentionDropout dropout;
   BlockOrder order;
-  Elements qkv, d_out;
+  OfOperands<Elements> in;
+  Elements d_out;
   const float *lse, *dots;  // dots: dot products of the rows of the output and of its gradient
-  void* d_qkv;
-  DType d_qkv_type;
+  OfOperands<void*> out;    // null: a gradient that is not made
+  DType out_type;
 
   __device__ __forceinline__ PlainRows rows_of_d_out(const HeadRows& head, std::int32_t token) const {
-    const std::int32_t stride = extents.width();
-    return {d_out, head.out + static_cast<std::int64_t>(token) * stride, stride, extents.tokens - token, extents.head_size};
+    return {d_out, head.out_at(extents, token), extents.width(), extents.tokens - token, extents.head_size};
   }
-  __device__ __forceinline__ PlainTo to_part(const HeadRows& head, int part, std::int32_t token) const {
-    const PlainRows rows = rows_of_part(extents, {}, head, part, token);
-    return {d_qkv, d_qkv_type, rows.first, rows.stride, rows.rows, rows.columns};
+  // The rows `to` of a gradient that are places `rows` of its operand.
+  __device__ __forceinline__ PlainTo to_rows(void* to, const PlainRows& rows) const {
+    return {to, out_type, rows.first, rows.stride, rows.rows, rows.columns};
   }
 };
 
@@ -231,49 +257,52 @@ __device__ __forceinline__ void plain_gradients(const PlainBackward& call, const
                                                 std::int32_t first_query, std::int32_t first_key, float* slices,
                                                 float (&weights)[4][4], float (&d_scores)[4][4]) {
   const AttentionExtents& e = call.extents;
-  const bool drops = call.dropout.rule.threshold != 0;
-  multiply_plain_rows(weights, slices, rows_of_part(e, call.qkv, head, 0, first_query),
-                      rows_of_part(e, call.qkv, head, 1, first_key));
-  multiply_plain_rows(d_scores, slices, call.rows_of_d_out(head, first_query), rows_of_part(e, call.qkv, head, 2, first_key));
-  const HeadMask mask(e, call.dropout, computed_here(any_head));
-  const std::int32_t key = first_key + 4 * plain_x();
+  const PlainMasks masks(e, call.dropout, computed_here(any_head), first_query + 4 * plain_y(), first_key + 4 * plain_x());
+  multiply_plain_rows(weights, slices, query_rows(e, call.in.queries, head, first_query),
+                      key_rows(e, call.in.keys, head, first_key));
+  multiply_plain_rows(d_scores, slices, call.rows_of_d_out(head, first_query), key_rows(e, call.in.values, head, first_key));
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
     const std::int32_t query = first_query + 4 * plain_y() + i;
     const bool there = query < e.tokens;
     const float lse = there ? call.lse[head.sums + query] : 0, dot = there ? call.dots[head.sums + query] : 0;
-    const unsigned kept = drops ? mask.four_keys(query, key) : 15;
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
-      const float weight = there && key + j <= query ? expf(weights[i][j] * e.scale - lse) : 0.0f;
-      const float factor = (kept >> j & 1) == 0 ? 0.0f : drops ? call.dropout.rule.keep_factor : 1.0f;
+      const float weight = there && masks.sees(i, j) ? expf(weights[i][j] * e.scale - lse) : 0.0f;
+      const float factor = masks.keeps(i, j) ? call.dropout.rule.keep_factor : 0.0f;
       weights[i][j] = weight * factor;
       d_scores[i][j] = weight * (d_scores[i][j] * factor - dot);
     }
   }
 }
 
-// Gradients of keys and values, over tiles of queries in ascending order.
+// Gradients of keys and values, over the heads of their group and tiles of queries in ascending order.
 template <int kC>
 __global__ void __launch_bounds__(kPlainThreads, kC <= 4 ? 2 : 1) plain_keys_kernel(const PlainBackward call) {
   const AttentionExtents& e = call.extents;
   const BlockWork work(call.order, blockIdx.x);
-  const HeadRows head(e, work.head);
-  const std::int32_t key = work.turn * kPlainTile;
+  const std::int32_t key = work.turn * kPlainTile, first = work.head * e.group;
   const int column = static_cast<int>(blockIdx.y) * 16 * kC;
   float* shared = shared_memory<float>();
   float* slices = shared + kPlainTile * kPlainRow;
   float d_keys[4][kC] = {}, d_values[4][kC] = {};
-  for (std::int32_t query = key; query < e.tokens; query += kPlainTile) {
-    float weights[4][4], d_scores[4][4];
-    plain_gradients(call, head, work.head, query, key, slices, weights, d_scores);
-    store_weights<false>(weights, shared);
-    multiply_plain_weights(d_values, slices, shared, call.rows_of_d_out(head, query), column);
-    store_weights<false>(d_scores, shared);
-    multiply_plain_weights(d_keys, slices, shared, rows_of_part(e, call.qkv, head, 0, query), column);
+  const std::int32_t end = end_of_queries(e, first / e.heads, plain_tile(e, key));
+  for (std::int32_t any_head = first; any_head < first + e.group; ++any_head) {
+    const HeadRows head(e, any_head);
+    for (std::int32_t query = key; query < end; query += kPlainTile) {
+      float weights[4][4], d_scores[4][4];
+      plain_gradients(call, head, any_head, query, key, slices, weights, d_scores);
+      store_weights<false>(weights, shared);
+      multiply_plain_weights(d_values, slices, shared, call.rows_of_d_out(head, query), column);
+      store_weights<false>(d_scores, shared);
+      multiply_plain_weights(d_keys, slices, shared, query_rows(e, call.in.queries, head, query), column);
+    }
   }
-  write_plain_rows(d_keys, {e.scale, e.scale, e.scale, e.scale}, call.to_part(head, 1, key), column);
-  write_plain_rows(d_values, {1, 1, 1, 1}, call.to_part(head, 2, key), column);
+  const PlainRows rows = key_rows(e, {}, HeadRows(e, first), key);
+  if (call.out.keys != nullptr) {
+    write_plain_rows(d_keys, {e.scale, e.scale, e.scale, e.scale}, call.to_rows(call.out.keys, rows), column);
+  }
+  if (call.out.values != nullptr) write_plain_rows(d_values, {1, 1, 1, 1}, call.to_rows(call.out.values, rows), column);
 }
 
 // Gradients of queries, over tiles of keys in ascending order.
@@ -287,13 +316,15 @@ __global__ void __launch_bounds__(kPlainThreads, 2) plain_queries_kernel(const P
   float* shared = shared_memory<float>();
   float* slices = shared + kPlainTile * kPlainRow;
   float d_queries[4][kC] = {};
-  for (std::int32_t key = 0; key <= query; key += kPlainTile) {
+  std::int32_t key = first_key<kPlainTile>(e, work.head / e.heads, plain_tile(e, query));
+  for (; key <= query; key += kPlainTile) {
     float weights[4][4], d_scores[4][4];
     plain_gradients(call, head, work.head, query, key, slices, weights, d_scores);
     store_weights<true>(d_scores, shared);
-    multiply_plain_weights(d_queries, slices, shared, rows_of_part(e, call.qkv, head, 1, key), column);
+    multiply_plain_weights(d_queries, slices, shared, key_rows(e, call.in.keys, head, key), column);
   }
-  write_plain_rows(d_queries, {e.scale, e.scale, e.scale, e.scale}, call.to_part(head, 0, query), column);
+  write_plain_rows(d_queries, {e.scale, e.scale, e.scale, e.scale},
+                   call.to_rows(call.out.queries, query_rows(e, {}, head, query)), column);
 }
 
 }  // namespace plimsoll::cuda

@@ -12,7 +12,7 @@ inline constexpr int kDotThreads = 256;
 template <bool kEights>
 __global__ void __launch_bounds__(kDotThreads)
     row_dots_kernel(AttentionExtents e, int lanes, Elements out, Elements d_out, float* dots) {
-  const std::int64_t rows = static_cast<std::int64_t>(e.all_heads) * e.tokens, together = threads_of_grid() / lanes;
+  const std::int64_t rows = static_cast<std::int64_t>(e.all_heads()) * e.tokens, together = threads_of_grid() / lanes;
   const int lane = static_cast<int>(threadIdx.x) % lanes;
   for (std::int64_t first = 0; first < rows; first += together) {  // all threads take part, because they exchange numbers
     const std::int64_t row = first + thread_of_grid() / lanes, begin = row * e.head_size;
@@ -38,7 +38,7 @@ inline void row_dots(const AttentionExtents& e, const Elements& out, const Eleme
   const int units = eights ? e.head_size / 8 : e.head_size;
   int lanes = 1;
   while (lanes < units && lanes < kWarp) lanes *= 2;
-  const Grid grid = grid_over(static_cast<std::int64_t>(e.all_heads) * e.tokens, kDotThreads, kDotThreads / lanes);
+  const Grid grid = grid_over(static_cast<std::int64_t>(e.all_heads()) * e.tokens, kDotThreads, kDotThreads / lanes);
   launch(eights ? row_dots_kernel<true> : row_dots_kernel<false>, grid, stream, e, lanes, out, d_out, dots);
 }
 

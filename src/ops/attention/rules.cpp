@@ -133,10 +133,7 @@ const OpDef kAttentionBackward{.name = kBackward,
                                .costly = true,
                                .random = true};
 
-OpList attention_ops() {
-  return {{&kAttention, {.require = require_cuda_attention}},
-          {&kAttentionBackward, {.require = require_cuda_attention, .scratch = cuda_attention_backward_scratch}}};
-}
+OpList attention_ops() { return {{&kAttention}, {&kAttentionBackward, {.scratch = cuda_attention_backward_scratch}}}; }
 
 void QkvLayout::require(TypeSpan inputs, std::size_t more, std::string_view where) const {
   require_inputs(inputs, operands() + more, where);

@@ -12,10 +12,11 @@ struct TensorBackward {
   AttentionExtents extents;
   AttentionDropout dropout;
   BlockOrder order;
-  const void *qkv, *d_out;
+  OfOperands<const void*> in;
+  const void* d_out;
   const float *lse, *dots;  // dots: dot products of the rows of the output and of its gradient
-  void* d_qkv;
-  bool wide;  // the result is fp32
+  OfOperands<void*> out;    // null: a gradient that is not made
+  bool wide;                // the results are fp32
 };
 
 // The weight of a score, and the gradient of that score.
@@ -43,21 +44,17 @@ __device__ __forceinline__ void scale_all(float (&c)[kM][kN][4], float factor) {
 }
 
 // Gradients of keys and values. A block has 128 keys in shared memory, or 64 for heads of 64, and goes over tiles of queries.
-// Rows of a warp's products are keys, so that weights are operands of the next product without a change. For heads of 64 a
-// warpgroup has 64 keys (wgmma.cuh).
+// Rows of a warp's products are keys, so that weights are operands of the next product without a change.
 template <int kHead>
 struct KeyTiles {
-  static constexpr bool kGroups = kHead == 64;
-  static constexpr int kM = 1, kOfWarp = 16, kWarps = kGroups ? 4 : 8, kThreads = kWarps * kWarp;
-  static constexpr int kTogether = kGroups ? kGroupRows : kOfWarp;
-  static constexpr int kKeys = kWarps * kOfWarp, kQueries = 64, kN = kQueries / 8;
-  static constexpr int kUnroll = 2;
+  static constexpr int kM = 1, kWarps = kHead == 64 ? 4 : 8, kThreads = kWarps * kWarp;
+  static constexpr int kKeys = kWarps * kWarpRows, kQueries = 64, kN = kQueries / 8;
   static constexpr int kHeld = 2 * kM;  // neighbouring keys of a thread
   static constexpr std::size_t kSharedBytes = (2 * kKeys + 2 * 2 * kQueries) * kHead * 2 + 2 * 2 * kQueries * 4;
   using Order = HeldInRows<kHeld>;
-  using Place = TilePlace<kKeys, kOfWarp, kTogether, false>;
+  using Place = TilePlace<kKeys, false>;
 
-  static constexpr int blocks(bool dropout) { return !kGroups ? 1 : dropout ? 2 : 3; }
+  static constexpr int blocks(bool dropout) { return kHead == 128 ? 1 : dropout ? 2 : 3; }
 };
 
 // One of two stages of shared memory: tiles of queries and of the gradients of their outputs, and the numbers of their rows.
@@ -68,8 +65,9 @@ struct QueryStage {
   T *queries, *d_out;
   float *lse, *dots;
 
-  __device__ __forceinline__ QueryStage(T* stages, std::int32_t query) {
-    const int stage = query / Tiles::kQueries % 2;
+  // `step`: number of the tile.
+  __device__ __forceinline__ QueryStage(T* stages, std::int32_t step) {
+    const int stage = step % 2;
     queries = stages + stage * 2 * kElements;
     d_out = queries + kElements;
     lse = reinterpret_cast<float*>(stages + 4 * kElements) + stage * 2 * Tiles::kQueries;
@@ -77,38 +75,48 @@ struct QueryStage {
   }
 };
 
-// The tiles of queries that see a tile of keys, one after the other through these stages.
+// A turn of a walk over the heads of a group and, for each, the tiles of queries [begin, end) that see a tile of keys.
+struct QueryTurn {
+  std::int32_t query, member = 0, step = 0;  // first query of the tile, number of the head in its group, number of the turn
+
+  template <int kQueries>
+  __device__ __forceinline__ QueryTurn following(std::int32_t begin, std::int32_t end) const {
+    const bool last = query + kQueries >= end;
+    return {last ? begin : query + kQueries, last ? member + 1 : member, step + 1};
+  }
+};
+
+// The tiles of such a walk, one after the other through these stages.
 template <class T, int kHead>
 struct QueryWalk {
   using Tiles = KeyTiles<kHead>;
-  using Copies = RowCopies<kHead, Tiles::kThreads, InOrder>;
+  using Copies = RowCopies<Tiles::kQueries, kHead, Tiles::kThreads, InOrder>;
   T* stages;
-  const T *next_queries, *next_d_out;  // of this thread's share
-  std::int64_t sums;                   // of the head
+  const T *queries, *d_out;  // this thread's share of the first rows of the group's first head
+  std::int64_t sums;         // of that head
 
-  __device__ __forceinline__ QueryWalk(const TensorBackward& call, const HeadRows& head, T* stages, std::int32_t query)
-      : stages(stages) {
-    const AttentionExtents& e = call.extents;
-    next_queries = Copies().begin(static_cast<const T*>(call.qkv) + head.qkv_at(e, query), e.stride());
-    next_d_out = Copies().begin(static_cast<const T*>(call.d_out) + head.out_at(e, query), e.width());
-    sums = head.sums;
-  }
+  __device__ __forceinline__ QueryWalk(const TensorBackward& call, const HeadRows& head, T* stages)
+      : stages(stages),
+        queries(Copies().begin(static_cast<const T*>(call.in.queries) + head.queries, call.extents.query_stride)),
+        d_out(Copies().begin(static_cast<const T*>(call.d_out) + head.out, call.extents.width())),
+        sums(head.sums) {}
 
-  // Called for each tile in order.
-  __device__ __forceinline__ void copy(const TensorBackward& call, std::int32_t query) {
+  __device__ __forceinline__ void copy(const TensorBackward& call, const QueryTurn& turn) const {
     const AttentionExtents& e = call.extents;
-    const QueryStage<T, kHead> stage(stages, query);
+    const QueryStage<T, kHead> stage(stages, turn.step);
     const Copies copies;
-    const int rows = e.tokens - query;
-    copies.template copy<Tiles::kQueries>(stage.queries, next_queries, e.stride(), rows);
-    copies.template copy<Tiles::kQueries>(stage.d_out, next_d_out, e.width(), rows);
+    const int rows = e.tokens - turn.query;
+    const auto from = [&](const T* first, std::int32_t stride) {
+      return first + (static_cast<std::int64_t>(turn.query) * stride + turn.member * kHead);
+    };
+    copies.copy(stage.queries, from(queries, e.query_stride), e.query_stride, rows);
+    copies.copy(stage.d_out, from(d_out, e.width()), e.width(), rows);
     if (threadIdx.x < 2 * Tiles::kQueries) {
       const int row = static_cast<int>(threadIdx.x) % Tiles::kQueries;
-      const float* from = (threadIdx.x < Tiles::kQueries ? call.lse : call.dots) + sums + query + row;
-      copy_later<4>(stage.lse + threadIdx.x, from, row >= rows);
+      const float* of_rows = (threadIdx.x < Tiles::kQueries ? call.lse : call.dots) + sums;
+      copy_later<4>(stage.lse + threadIdx.x, of_rows + static_cast<std::int64_t>(turn.member) * e.tokens + turn.query + row,
+                    row >= rows);
     }
-    next_queries += Tiles::kQueries * e.stride();
-    next_d_out += Tiles::kQueries * e.width();
   }
 };
 
@@ -126,6 +134,35 @@ __device__ __forceinline__ unsigned keep_rows(const HeadMask& mask, std::int32_t
   const unsigned other = __shfl_xor_sync(kAllLanes, kept, 4), of_first = g % 2 == 0 ? kept : other,
                  of_second = g % 2 == 0 ? other : kept;
   return (of_first >> g % 2 * 2 & kEveryOtherTwo) | (of_second >> g % 2 * 2 & kEveryOtherTwo) << 2;
+}
+
+// The scores, with keys in rows, of keys that the queries of their columns see, in the order of keep_rows.
+template <int kN>
+__device__ __forceinline__ unsigned see_rows(const Visibility& visible, std::int32_t query, std::int32_t key) {
+  static_assert(4 * kN <= 32);
+  const int lane = static_cast<int>(lane_of_warp()), first = computed_here(query + lane % 4 * 2), row = key + lane / 4 * 2;
+  unsigned seen = 0;
+#pragma unroll
+  for (int j = 0; j < kN; ++j) {
+#pragma unroll
+    for (int e = 0; e < 2; ++e) seen |= visible.keys<2>(first + 8 * j + e, row) << (2 * (2 * j + e));
+  }
+  return seen;
+}
+
+// Sets the other scores to -inf.
+template <int kHeld, int kM, int kN>
+__device__ __forceinline__ void hide_rows(float (&scores)[kM][kN][4], unsigned seen) {
+#pragma unroll
+  for (int i = 0; i < kM; ++i) {
+#pragma unroll
+    for (int j = 0; j < kN; ++j) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        if ((seen >> (kHeld * (2 * j + e % 2) + 2 * i + e / 2) & 1) == 0) scores[i][j][e] = -INFINITY;
+      }
+    }
+  }
 }
 
 // Scores and gradients of weights become the operands of the next products. `kept`: by keep_rows.
@@ -180,75 +217,76 @@ __global__ void __launch_bounds__(KeyTiles<kHead>::kThreads, KeyTiles<kHead>::bl
   using Tiles = KeyTiles<kHead>;
   const AttentionExtents& e = call.extents;
   const typename Tiles::Place at(call.order);
-  const HeadRows head(e, at.head);
+  const std::int32_t first_head = at.head * e.group, end = end_of_queries(e, first_head / e.heads, at.tokens(e));
+  const HeadRows head(e, first_head);
   T* keys = shared_memory<T>();
-  T* own = keys + (at.mine - at.begin) * kHead;
-  const T* from = static_cast<const T*>(call.qkv) + head.qkv_at(e, at.begin) + e.width();
-  const RowCopies<kHead, Tiles::kThreads, typename Tiles::Order> copies;
-  from = copies.begin(from, e.stride());
-  copies.template copy<Tiles::kKeys>(keys, from, e.stride(), e.tokens - at.begin);
-  copies.template copy<Tiles::kKeys>(keys + Tiles::kKeys * kHead, from + e.width(), e.stride(), e.tokens - at.begin);
-  QueryWalk<T, kHead> walk(call, head, keys + 2 * Tiles::kKeys * kHead, at.begin);
-  walk.copy(call, at.begin);
+  const RowCopies<Tiles::kKeys, kHead, Tiles::kThreads, typename Tiles::Order> copies;
+  const auto copy = [&](T* to, const void* from) {
+    copies.copy(to, copies.begin(static_cast<const T*>(from) + head.key_at(e, at.begin), e.key_stride), e.key_stride,
+                e.tokens - at.begin);
+  };
+  copy(keys, call.in.keys);
+  copy(keys + Tiles::kKeys * kHead, call.in.values);
+  QueryTurn turn{at.begin};
+  const QueryWalk<T, kHead> walk(call, head, keys + 2 * Tiles::kKeys * kHead);
+  walk.copy(call, turn);
   commit_copies();
   float d_keys[Tiles::kM][kHead / 8][4], d_values[Tiles::kM][kHead / 8][4];
   set_zero(d_keys);
   set_zero(d_values);
 #pragma unroll 1
-  for (std::int32_t tile = at.begin; tile < e.tokens; tile += Tiles::kQueries) {
+  for (; turn.member < e.group; turn = turn.template following<Tiles::kQueries>(at.begin, end)) {
     wait_for_copies<0>();
     show_to_products();
     __syncthreads();  // the other stage has been read by all, too
-    const std::int32_t next = tile + Tiles::kQueries;
-    if (next < e.tokens) walk.copy(call, next);
+    const QueryTurn next = turn.template following<Tiles::kQueries>(at.begin, end);
+    if (next.member < e.group) walk.copy(call, next);
     commit_copies();
-    const QueryStage<T, kHead> stage(walk.stages, tile);
-    if (next <= at.together || at.together >= e.tokens) continue;
-    unsigned kept = 0;
-    if constexpr (kDropout) kept = keep_rows<Tiles::kN>(HeadMask(e, call.dropout, computed_here(at.head)), tile, at.mine);
+    const QueryStage<T, kHead> stage(walk.stages, turn.step);
+    const std::int32_t tile = turn.query;
+    if (tile + Tiles::kQueries <= at.together || at.together >= e.tokens || tile >= at.together + kGroupRows - 1 + e.window)
+      continue;
+    unsigned kept = 0, seen = 0;
+    const bool masked = e.segments != nullptr || tile + Tiles::kQueries > at.mine + e.window;
+    const std::int32_t any_head = computed_here(at.head) * e.group + turn.member;
+    if constexpr (kDropout) kept = keep_rows<Tiles::kN>(HeadMask(e, call.dropout, any_head), tile, at.mine);
+    if (masked) seen = see_rows<Tiles::kN>(Visibility(e, any_head / e.heads), tile, at.mine);
     float scores[Tiles::kM][Tiles::kN][4], d_weights[Tiles::kM][Tiles::kN][4];
-    if constexpr (Tiles::kGroups) {
-      const T* group = keys + (at.together - at.begin) * kHead;
-      multiply_both<T>(scores, {group, own}, stage.queries, d_weights, {group + Tiles::kKeys * kHead, own + Tiles::kKeys * kHead},
-                       stage.d_out);
-    } else {
-      multiply_rows<kHead, Tiles::kUnroll>(scores, own, stage.queries);
-      multiply_rows<kHead, Tiles::kUnroll>(d_weights, own + Tiles::kKeys * kHead, stage.d_out);
+    const OwnRows<T> own{keys + (at.together - at.begin) * kPartColumns, keys + (at.mine - at.begin) * kPartColumns};
+    multiply_both<kHead, Tiles::kKeys, T>(scores, own, stage.queries, d_weights, own.further(Tiles::kKeys * kHead), stage.d_out);
+    if (masked) {
+      hide_rows<Tiles::kHeld>(scores, seen);
+    } else if (tile < at.mine + kWarpRows - 1) {
+      hide_earlier_columns<Tiles::kHeld>(scores, tile - at.mine);
     }
-    if (tile < at.mine + Tiles::kOfWarp - 1) hide_earlier_columns<Tiles::kHeld>(scores, tile - at.mine);
     Pair weights[Tiles::kM][Tiles::kN][2], d_scores[Tiles::kM][Tiles::kN][2];
     key_gradients<T, kHead, kDropout>(scores, d_weights, weights, d_scores, stage.lse, stage.dots, kept,
                                       call.dropout.rule.keep_factor, e.scale * kLog2E);
-    if constexpr (Tiles::kGroups) {
-      multiply_pairs_together(d_values, weights, stage.d_out);
-      multiply_pairs_together(d_keys, d_scores, stage.queries);
-    } else if (apart(call.order)) {
-      multiply_pairs<kHead>(d_values, weights, stage.d_out);
-      multiply_pairs<kHead>(d_keys, d_scores, stage.queries);
-    }
+    multiply_pairs_together(d_values, weights, stage.d_out);
+    multiply_pairs_together(d_keys, d_scores, stage.queries);
   }
   const typename Tiles::Place to(call.order);
-  if constexpr (Tiles::kGroups) __syncthreads();  // rows of a warpgroup have been read by all of it
+  __syncthreads();  // rows of a warpgroup have been read by all of it
   if (to.mine >= e.tokens) return;
   scale_all(d_keys, e.scale);
   if constexpr (kDropout) scale_all(d_values, call.dropout.rule.keep_factor);
-  RowsTo rows{call.d_qkv, HeadRows(e, to.head).qkv_at(e, to.mine) + e.width(), e.stride(), e.tokens - to.mine, call.wide};
-  write_rows<kHead>(d_keys, keys + (to.mine - to.begin) * kHead, rows, typename Tiles::Order{});
-  rows.first += e.width();
-  write_rows<kHead>(d_values, keys + (to.mine - to.begin + Tiles::kKeys) * kHead, rows, typename Tiles::Order{});
+  RowsTo rows{call.out.keys, HeadRows(e, to.head * e.group).key_at(e, to.mine), e.key_stride, e.tokens - to.mine, call.wide};
+  T* own = keys + (to.mine - to.begin) * kPartColumns;
+  if (rows.data != nullptr) write_rows<kHead, Tiles::kKeys>(d_keys, own, rows, typename Tiles::Order{});
+  rows.data = call.out.values;
+  if (rows.data == nullptr) return;
+  write_rows<kHead, Tiles::kKeys>(d_values, own + Tiles::kKeys * kHead, rows, typename Tiles::Order{});
 }
 
 // Gradients of queries: like forward, with the gradients of outputs next to the queries.
 template <int kHead>
 struct QueryTiles {
-  static constexpr bool kGroups = kHead == 64;
-  static constexpr int kM = kGroups ? 1 : 2, kOfWarp = 16 * kM, kWarps = kGroups ? 8 : 4, kThreads = kWarps * kWarp;
-  static constexpr int kTogether = kGroups ? kGroupRows : kOfWarp, kQueries = kWarps * kOfWarp;
-  static constexpr int kKeys = kGroups ? 64 : 32, kN = kKeys / 8, kUnroll = 4;
+  static constexpr int kM = 1, kWarps = 8, kThreads = kWarps * kWarp;
+  static constexpr int kQueries = kWarps * kWarpRows, kKeys = 64, kN = kKeys / 8;
   static constexpr std::size_t kSharedBytes = (2 * kQueries + 2 * 2 * kKeys) * kHead * 2;
-  using Place = TilePlace<kQueries, kOfWarp, kTogether, true>;
+  using Place = TilePlace<kQueries, true>;
 
-  static constexpr int blocks(bool dropout) { return kGroups && dropout ? 1 : 2; }
+  static constexpr int blocks(bool dropout) { return kHead == 128 || dropout ? 1 : 2; }
 };
 
 // The numbers of a thread's rows; the log-sum-exp is in base 2.
@@ -302,56 +340,49 @@ __global__ void __launch_bounds__(QueryTiles<kHead>::kThreads, QueryTiles<kHead>
   const typename Tiles::Place at(call.order);
   const HeadRows head(e, at.head);
   T* queries = shared_memory<T>();
-  T* own = queries + (at.mine - at.begin) * kHead;
-  const T* rows = static_cast<const T*>(call.qkv);
-  KeyWalk<T, Tiles::kKeys, kHead, Tiles::kThreads> walk(e, queries + 2 * Tiles::kQueries * kHead, rows + head.qkv);
-  copy_rows<Tiles::kQueries, kHead, Tiles::kThreads, InOrder>(queries, rows + head.qkv_at(e, at.begin), e.stride(),
-                                                              e.tokens - at.begin);
-  copy_rows<Tiles::kQueries, kHead, Tiles::kThreads, InOrder>(queries + Tiles::kQueries * kHead,
-                                                              static_cast<const T*>(call.d_out) + head.out_at(e, at.begin),
-                                                              e.width(), e.tokens - at.begin);
-  walk.copy(e, 0);
+  const std::int32_t first = first_key<Tiles::kKeys>(e, at.head / e.heads, at.tokens(e)), end = at.tokens(e).end;
+  KeyWalk<T, Tiles::kKeys, kHead, Tiles::kThreads> walk(e, queries + 2 * Tiles::kQueries * kHead, head, first);
+  const auto copy = [&](T* to, const T* from, std::int32_t stride) {
+    copy_rows<Tiles::kQueries, kHead, Tiles::kThreads, InOrder>(to, from, stride, e.tokens - at.begin);
+  };
+  copy(queries, static_cast<const T*>(call.in.queries) + head.query_at(e, at.begin), e.query_stride);
+  copy(queries + Tiles::kQueries * kHead, static_cast<const T*>(call.d_out) + head.out_at(e, at.begin), e.width());
+  walk.copy(e, call.in, first);
   commit_copies();
   const RowSums<Tiles::kM> sums(call.lse + head.sums + at.mine, call.dots + head.sums + at.mine, e.tokens - at.mine);
   float d_queries[Tiles::kM][kHead / 8][4];
   set_zero(d_queries);
-  const std::int32_t end = at.end(e.tokens);
 #pragma unroll 1
-  for (std::int32_t key = 0; key < end; key += Tiles::kKeys) {
+  for (std::int32_t key = first; key < end; key += Tiles::kKeys) {
     wait_for_copies<0>();
     show_to_products();
     __syncthreads();  // the other stage has been read by all, too
-    if (key + Tiles::kKeys < end) walk.copy(e, key + Tiles::kKeys);
+    if (key + Tiles::kKeys < end) walk.copy(e, call.in, key + Tiles::kKeys);
     commit_copies();
-    if (key >= at.together + Tiles::kTogether || at.together >= e.tokens) continue;
+    const KeysAndQueries<Tiles::kKeys> tile{key, at.mine, at.together};
+    if (tile.hidden(e)) continue;
     const T* keys = walk.keys_at(key);
     unsigned kept[Tiles::kM] = {};
     if constexpr (kDropout)
       keep_columns<Tiles::kM, Tiles::kN>(kept, HeadMask(e, call.dropout, computed_here(at.head)), at.mine, key);
+    unsigned seen[Tiles::kM] = {};
+    tile.template see<Tiles::kM, Tiles::kN>(seen, e, computed_here(at.head));
     float scores[Tiles::kM][Tiles::kN][4], d_weights[Tiles::kM][Tiles::kN][4];
-    if constexpr (Tiles::kGroups) {
-      const T* group = queries + (at.together - at.begin) * kHead;
-      multiply_both<T>(scores, {group, own}, keys, d_weights, {group + Tiles::kQueries * kHead, own + Tiles::kQueries * kHead},
-                       keys + Tiles::kKeys * kHead);
-    } else {
-      multiply_rows<kHead, Tiles::kUnroll>(scores, own, keys);
-      multiply_rows<kHead, Tiles::kUnroll>(d_weights, own + Tiles::kQueries * kHead, keys + Tiles::kKeys * kHead);
-    }
-    if (key + Tiles::kKeys > at.mine + 1) hide_later_columns(scores, at.mine - key);
+    const OwnRows<T> own{queries + (at.together - at.begin) * kPartColumns, queries + (at.mine - at.begin) * kPartColumns};
+    multiply_both<kHead, Tiles::kQueries, T>(scores, own, keys, d_weights, own.further(Tiles::kQueries * kHead),
+                                             walk.values_at(key));
+    tile.hide(e, scores, seen);
     Pair d_scores[Tiles::kM][Tiles::kN][2];
     query_gradients<T, kHead, kDropout>(scores, d_weights, d_scores, sums, kept, call.dropout.rule.keep_factor, e.scale * kLog2E);
-    if constexpr (Tiles::kGroups) {
-      multiply_pairs_together(d_queries, d_scores, keys);
-    } else if (apart(call.order)) {
-      multiply_pairs<kHead>(d_queries, d_scores, keys);
-    }
+    multiply_pairs_together(d_queries, d_scores, keys);
   }
   const typename Tiles::Place to(call.order);
-  if constexpr (Tiles::kGroups) __syncthreads();  // rows of a warpgroup have been read by all of it
+  __syncthreads();  // rows of a warpgroup have been read by all of it
   if (to.mine >= e.tokens) return;
   scale_all(d_queries, e.scale);
-  write_rows<kHead>(d_queries, queries + (to.mine - to.begin) * kHead,
-                    {call.d_qkv, HeadRows(e, to.head).qkv_at(e, to.mine), e.stride(), e.tokens - to.mine, call.wide}, InOrder{});
+  write_rows<kHead, Tiles::kQueries>(
+      d_queries, queries + (to.mine - to.begin) * kPartColumns,
+      {call.out.queries, HeadRows(e, to.head).query_at(e, to.mine), e.query_stride, e.tokens - to.mine, call.wide}, InOrder{});
 }
 
 }  // namespace plimsoll::cuda

@@ -1,23 +1,11 @@
 #include "device/cpu/few_rows.h"
 #include "device/cpu/gemm.h"
 #include "device/cpu/stored_gemm.h"
-#include "ops/block_matmul/block_matmul.h"
+#include "ops/block_matmul/gemm_shape.h"
 #include "ops/kernel.h"
 
 namespace plimsoll {
 namespace {
-
-GemmShape shape_of(const KernelRequest& request) {
-  const auto& attributes = request.attributes->as<ops::BlockMatmulAttributes>();
-  const ops::BlockMatmulExtents e = ops::block_matmul_extents(attributes, request.inputs);
-  return {.m = e.m,
-          .n = e.n,
-          .k = e.k,
-          .transpose_b = attributes.transposed,
-          .bias = attributes.bias,
-          .operands = request.inputs[0].dtype,
-          .result = request.outputs[0].dtype};
-}
 
 cpu::StoredMatrix matrix_of(const KernelRequest& request) {
   return {request.inputs[1].dtype, request.attributes->as<ops::BlockMatmulAttributes>().blocks};
@@ -27,12 +15,12 @@ cpu::StoredMatrix matrix_of(const KernelRequest& request) {
 bool is_plain(const KernelRequest& request) { return request.inputs[0].dtype == request.inputs[1].dtype; }
 
 bool has_few_rows(const KernelRequest& request) {
-  return request.attributes->as<ops::BlockMatmulAttributes>().few_rows && cpu::has_few_rows(shape_of(request));
+  return request.attributes->as<ops::BlockMatmulAttributes>().few_rows && cpu::has_few_rows(block_gemm_shape(request));
 }
 
 KernelChoice choose(const KernelRequest& request) {
   if (has_few_rows(request)) return {.implementation = cpu::few_rows_name(matrix_of(request))};
-  const GemmShape shape = shape_of(request);
+  const GemmShape shape = block_gemm_shape(request);
   const cpu::GemmPlan plan = is_plain(request)
                                  ? cpu::plan_gemm(shape, request.threads, request.with_library)
                                  : cpu::plan_stored_gemm(shape, matrix_of(request), request.threads, request.with_library);
@@ -41,7 +29,7 @@ KernelChoice choose(const KernelRequest& request) {
 
 std::unique_ptr<Kernel> bind(const KernelRequest& request) {
   const bool bias = request.attributes->as<ops::BlockMatmulAttributes>().bias;
-  const GemmShape shape = shape_of(request);
+  const GemmShape shape = block_gemm_shape(request);
   if (has_few_rows(request)) {
     return make_kernel([shape = cpu::FewRows(shape, matrix_of(request)), bias](const KernelCall& call) {
       cpu::multiply_few_rows(shape, call.in(0), call.in<std::byte>(1), bias ? call.in(2) : nullptr, call.out(0));

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "ops/block_matmul/block_matmul.h"
+#include "ops/block_matmul/cuda.h"
 #include "ops/families.h"
 #include "ops/reduce/reduce.h"
 #include "ops/rules.h"
@@ -80,6 +81,6 @@ const OpDef kBlockMatmul{.name = "block_matmul",
                          .rounded = with_output<BlockMatmulAttributes>,
                          .costly = true};
 
-OpList block_matmul_ops() { return {{&kBlockMatmul}}; }
+OpList block_matmul_ops() { return {{&kBlockMatmul, {.scratch = cuda_block_matmul_scratch, .cublas = true}}}; }
 
 }  // namespace plimsoll::ops

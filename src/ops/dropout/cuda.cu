@@ -9,22 +9,26 @@ namespace {
 
 constexpr int kThreads = 256;
 
-// A thread takes the four elements of a group of words. `kWhole`: samples are multiples of four elements.
+// A thread takes the elements of a row that share a group of words. Element i of a token counts as element position * elements +
+// i of its sample. `kWhole`: rows are multiples of four elements, so that groups begin with a row.
 template <bool kWhole>
-__global__ void __launch_bounds__(kThreads) dropout_kernel(std::int64_t batch, std::int64_t elements, DropoutRule rule,
-                                                           const std::uint32_t* sample_ids, const float* x, float* y) {
-  const std::int64_t groups = (elements + 3) / 4;
-  for (std::int64_t i = thread_of_grid(); i < batch * groups; i += threads_of_grid()) {
+__global__ void __launch_bounds__(kThreads) dropout_kernel(std::int64_t rows, std::int64_t elements, std::int64_t groups,
+                                                           DropoutRule rule, SampleIds ids, const float* x, float* y) {
+  for (std::int64_t i = thread_of_grid(); i < rows * groups; i += threads_of_grid()) {
     const std::int64_t row = i / groups, group = i % groups;
-    const PhiloxWords words = rule.words(static_cast<std::uint64_t>(group), sample_ids[2 * row], sample_ids[2 * row + 1]);
+    const RowNoise noise = ids.of(row);
+    const std::uint64_t begin = noise.position * static_cast<std::uint64_t>(elements);
+    const PhiloxWords words = rule.words(begin / 4 + static_cast<std::uint64_t>(group), noise.epoch, noise.sample);
     if constexpr (kWhole) {
       Pack<float> four = load_pack(x + 4 * i);
 #pragma unroll
       for (int e = 0; e < 4; ++e) four.at[e] *= rule.factor(words[e]);
       store_pack(four, y + 4 * i);
     } else {
-      for (int e = 0; e < 4 && 4 * group + e < elements; ++e) {
-        const std::int64_t at = row * elements + 4 * group + e;
+      const std::int64_t first = 4 * group - static_cast<std::int64_t>(begin % 4);  // the element of the first word
+      for (int e = 0; e < 4; ++e) {
+        if (first + e < 0 || first + e >= elements) continue;
+        const std::int64_t at = row * elements + first + e;
         y[at] = rule.factor(word_of(words, static_cast<std::uint32_t>(e))) * x[at];
       }
     }
@@ -38,11 +42,15 @@ namespace {
 
 std::unique_ptr<Kernel> bind(const KernelRequest& request) {
   const auto& attributes = request.attributes->as<ops::DropoutAttributes>();
-  const std::int64_t batch = request.inputs[0].shape[0], elements = request.inputs[0].shape.elements() / batch;
-  return make_kernel([batch, elements, rule = cuda::DropoutRule(attributes.probability, attributes.key)](const KernelCall& call) {
-    const auto kernel = elements % 4 == 0 ? cuda::dropout_kernel<true> : cuda::dropout_kernel<false>;
-    cuda::launch(kernel, cuda::grid_over(batch * ((elements + 3) / 4), cuda::kThreads, cuda::kThreads), call.stream, batch,
-                 elements, rule, call.in<std::uint32_t>(1), call.in(0), call.out(0));
+  const Shape& x = request.inputs[0].shape;
+  const bool tokens = ops::name_tokens(request.inputs[1].shape);
+  const std::int64_t rows = tokens ? x[0] * x[1] : x[0], elements = x.elements() / rows;
+  const bool whole = elements % 4 == 0;
+  const std::int64_t groups = whole ? elements / 4 : (elements + 6) / 4;  // that a row touches at most
+  return make_kernel([=, rule = cuda::DropoutRule(attributes.probability, attributes.key)](const KernelCall& call) {
+    const auto kernel = whole ? cuda::dropout_kernel<true> : cuda::dropout_kernel<false>;
+    cuda::launch(kernel, cuda::grid_over(rows * groups, cuda::kThreads, cuda::kThreads), call.stream, rows, elements, groups,
+                 rule, cuda::SampleIds{call.in<std::uint32_t>(1), tokens}, call.in(0), call.out(0));
   });
 }
 

@@ -28,4 +28,21 @@ struct DropoutRule {
   }
 };
 
+// The noise of a row of x: of its sample, from a position on.
+struct RowNoise {
+  std::uint32_t epoch, sample;
+  std::uint64_t position;
+};
+
+// The sample ids of rows of x. A row is a sample, or with `tokens` one token of it.
+struct SampleIds {
+  const std::uint32_t* ids = nullptr;  // [rows, 2] = {epoch, sample}; of tokens [rows, 3] = {epoch, sample, position}
+  bool tokens = false;
+
+  __device__ __forceinline__ RowNoise of(std::int64_t row) const {
+    const std::uint32_t* const mine = ids + (tokens ? 3 : 2) * row;
+    return {mine[0], mine[1], tokens ? mine[2] : std::uint64_t{0}};
+  }
+};
+
 }  // namespace plimsoll::cuda

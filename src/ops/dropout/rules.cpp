@@ -36,15 +36,7 @@ const OpDef kDropout{.name = "dropout",
                      .elementwise = true,
                      .random = true};
 
-namespace {
-
-void require_gpu(const KernelRequest& request) {
-  require_on_gpu(!name_tokens(request.inputs[1].shape), request, "rows of several samples", "one sample in each row");
-}
-
-}  // namespace
-
-OpList dropout_ops() { return {{&kDropout, {.require = require_gpu}}}; }
+OpList dropout_ops() { return {{&kDropout}}; }
 
 ValueId dropout(GraphBuilder& builder, ValueId x, ValueId sample_ids, double probability, std::uint64_t seed) {
   if (probability == 0) return x;

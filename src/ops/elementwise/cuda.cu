@@ -9,9 +9,6 @@ namespace plimsoll {
 namespace cuda {
 namespace {
 
-struct Add {
-  __device__ float operator()(float a, float b) const { return a + b; }
-};
 struct Multiply {
   __device__ float operator()(float a, float b) const { return a * b; }
 };

@@ -47,5 +47,8 @@ void map(std::int64_t n, F f, void* stream, Out* out, const In*... in) {
 struct Same {
   __device__ float operator()(float x) const { return x; }
 };
+struct Add {
+  __device__ float operator()(float a, float b) const { return a + b; }
+};
 
 }  // namespace plimsoll::cuda

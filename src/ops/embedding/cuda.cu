@@ -2,6 +2,7 @@
 
 #include <type_traits>
 
+#include "device/cuda/decode_blocks.h"
 #include "ops/cuda_kernel.h"
 #include "ops/elementwise/map.cuh"
 #include "ops/embedding/token_gradient.cuh"
@@ -140,7 +141,15 @@ std::unique_ptr<Kernel> bind_tables(const KernelRequest& request) {
   });
 }
 
+std::unique_ptr<Kernel> bind_blocks(const KernelRequest& request, const BlockMatrix& blocks) {
+  const cuda::FrozenMatrix table{request.inputs[1].dtype, blocks, blocks.rows, blocks.columns};
+  return make_kernel([table, tokens = request.inputs[0].shape.elements()](const KernelCall& call) {
+    cuda::decode_rows(call.stream, table, call.in<std::byte>(1), call.in<std::int32_t>(0), tokens, call.out(0));
+  });
+}
+
 std::unique_ptr<Kernel> bind(const KernelRequest& request) {
+  if (const auto& blocks = request.attributes->as<ops::EmbeddingAttributes>().blocks) return bind_blocks(request, *blocks);
   return with_type(request.inputs[1].dtype, [&]<class T>(T) {
     if (request.inputs.size() == 2) return bind_tables<T, cuda::NoPositions>(request);
     return with_type(request.inputs[2].dtype, [&]<class P>(P) { return bind_tables<T, P>(request); });

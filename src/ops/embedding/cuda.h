@@ -38,11 +38,6 @@ struct CudaTokenGradientLayout {
   static constexpr std::int64_t kCursors = 3;  // after the counts
 };
 
-inline void require_cuda_embedding(const KernelRequest& request) {
-  const auto& attributes = request.attributes->as<ops::EmbeddingAttributes>();
-  ops::require_on_gpu(!attributes.blocks, request, "a table in blocks", "a table of fp32 or bf16");
-}
-
 inline Bytes cuda_token_gradient_scratch(const KernelRequest& request) { return CudaTokenGradientLayout(request).all; }
 
 // The first position of each row of the table.

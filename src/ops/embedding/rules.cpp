@@ -183,7 +183,7 @@ const OpDef kAddRows{.name = "add_rows",
                      .ranges = ranges_of_add_rows};
 
 OpList embedding_ops() {
-  return {{&kEmbedding, {.require = require_cuda_embedding}},
+  return {{&kEmbedding},
           {&kTokenGradient, {.scratch = cuda_token_gradient_scratch}},
           {&kPositionGradient},
           {&kTokenSlots, {.scratch = cuda_token_slots_scratch}},

@@ -6,8 +6,9 @@
 
 #include "base/hash.h"
 #include "device/cuda/cublas_gemm.h"
+#include "device/cuda/decode_blocks.h"
+#include "device/cuda/kernels.cuh"
 #include "ops/cuda_kernel.h"
-#include "ops/elementwise/map.cuh"
 
 namespace plimsoll {
 namespace cuda {
@@ -138,6 +139,7 @@ class Loss {
         backward_(backward),
         adds_(backward && accumulates<ops::LossAttributes>(request)),
         attributes_(request.attributes->as<ops::LossAttributes>()),
+        table_{request.inputs[1].dtype, attributes_.blocks, layout_.vocab, layout_.width},
         terms_(terms_of(attributes_, layout_.vocab)),
         whole_(products(layout_.tile)),
         last_(layout_.tokens % layout_.tile == 0 ? whole_ : products(layout_.tokens % layout_.tile)) {}
@@ -191,10 +193,10 @@ class Loss {
 
   template <class T>
   const T* table(const KernelCall& call) const {
-    if (!layout_.rounds_table) return call.in<T>(1);
-    T* rounded = reinterpret_cast<T*>(call.scratch + layout_.logits.n);
-    cuda::map(layout_.vocab * layout_.width, cuda::Same{}, call.stream, rounded, call.in(1));
-    return rounded;
+    if (!layout_.converts_table) return call.in<T>(1);
+    T* converted = reinterpret_cast<T*>(call.scratch + layout_.logits.n);
+    cuda::decode(call.stream, table_, call.in<std::byte>(1), {0, table_.rows, 0, table_.columns}, layout_.operands, converted);
+    return converted;
   }
 
   template <class T>
@@ -220,6 +222,7 @@ class Loss {
   CudaLossLayout layout_;
   bool backward_, adds_;
   ops::LossAttributes attributes_;
+  cuda::FrozenMatrix table_;
   cuda::LossTerms terms_;
   Products whole_, last_;
 };

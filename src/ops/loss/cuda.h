@@ -1,5 +1,6 @@
 // Scratch of the loss on a GPU, known without a GPU. It holds the logits of one canonical tile of tokens over the whole
-// vocabulary. The number of chunks changes neither bytes nor bits, and the table has no ranges.
+// vocabulary, and all of a table that is converted. The number of chunks changes neither bytes nor bits, and the table has no
+// ranges.
 #pragma once
 
 #include <algorithm>
@@ -15,19 +16,19 @@ struct CudaLossLayout {
   std::int64_t tokens, width, vocab, tile;
   std::int64_t row;  // elements from one token's logits to the next
   DType operands;
-  bool rounds_table;  // w is fp32 and the operands are not, so that a narrow copy of w is made
+  bool converts_table;  // w is in blocks or of another type than the operands, so that a copy in their type is made
   Bytes logits, table, all;
 
   explicit CudaLossLayout(const KernelRequest& request)
       : tokens(request.inputs[0].shape[0] * request.inputs[0].shape[1]),
         width(request.inputs[0].shape[2]),
-        vocab(request.inputs[1].shape[0]),
+        vocab(ops::table_shape(request.attributes->as<ops::LossAttributes>().blocks, request.inputs[1], "loss")[0]),
         tile(std::min(tokens, kCudaLossTile)),
         row((vocab + 63) / 64 * 64),
         operands(request.inputs[0].dtype),
-        rounds_table(operands != DType::f32 && request.inputs[1].dtype == DType::f32),
+        converts_table(operands != request.inputs[1].dtype),
         logits(align_up(Bytes{tile * row * size_of(operands)}, kAlign)),
-        table(rounds_table ? align_up(Bytes{vocab * width * size_of(operands)}, kAlign) : Bytes{}),
+        table(converts_table ? align_up(Bytes{vocab * width * size_of(operands)}, kAlign) : Bytes{}),
         all(logits + table + kGemmWorkspace) {}
 
  private:

@@ -118,18 +118,9 @@ const OpDef kLinearCrossEntropyBackward{.name = "linear_cross_entropy_backward",
                                         .costly = true,
                                         .chunked = true};
 
-namespace {
-
-void require_gpu(const KernelRequest& request) {
-  const bool numbers = request.inputs[1].dtype == DType::f32 || request.inputs[1].dtype == request.inputs[0].dtype;
-  require_on_gpu(numbers, request, "a table of " + to_text(request.inputs[1]), "a table of fp32, or of the width of h");
-}
-
-}  // namespace
-
 // A GPU needs the whole table in memory, in addition to the tile of logits.
 OpList loss_ops() {
-  const GpuNeeds needs{.require = require_gpu, .scratch = cuda_loss_scratch, .cublas = true, .whole = true};
+  const GpuNeeds needs{.scratch = cuda_loss_scratch, .cublas = true, .whole = true};
   return {{&kLinearCrossEntropy, needs}, {&kLinearCrossEntropyBackward, needs}};
 }
 

@@ -166,13 +166,12 @@ struct Extents {
   std::int64_t window = 0;
   double scale = 0;
   bool segments = false, token_noise = false;
+  double largest = 2;  // magnitude of the operands
 
   AttentionAttributes attributes() const {
     return {{heads, kv_heads == 0 ? heads : kv_heads, separate}, window, scale, segments, dropout,
             dropout > 0 ? philox_key(7, 11) : NoiseKey{},        dtype};
   }
-  // True if a GPU has kernels for the case.
-  bool has_kernels() const { return kv_heads == 0 && !separate && window == 0 && scale == 0 && !segments; }
   Shape out() const { return {batch, tokens, heads * size}; }
   std::vector<Shape> operands() const {
     const std::int64_t kv = attributes().layout.kv_heads;
@@ -211,10 +210,9 @@ void derive_masks(const Extents& e, std::vector<Numbers>& values) {
 
 OpCase forward(const Extents& e) {
   OpCase result{e.attributes(), {}};
-  for (const Shape& operand : e.operands()) result.inputs.push_back(e.numbers(wanted(operand, {-2, 2})));
+  for (const Shape& operand : e.operands()) result.inputs.push_back(e.numbers(wanted(operand, {-e.largest, e.largest})));
   result.inputs.push_back(e.noise());
   if (e.segments) result.inputs.push_back(i32({e.batch, e.tokens}, -1, 2));
-  result.cpu_only = !e.has_kernels();
   result.derive = [e](std::vector<Numbers>& values) { derive_masks(e, values); };
   return result;
 }
@@ -241,6 +239,24 @@ OpCase backward(const Extents& e, bool q = true, bool k = true, bool v = true) {
 
 struct Cases {
   std::vector<OpCase> forwards, backwards;
+
+  // Operands of 16 bits with results of 16 bits and of fp32, as tensor cores multiply them.
+  void add_of_16_bits(Extents e) {
+    const std::size_t operands = e.attributes().layout.operands();
+    std::vector<std::size_t> multiplied;
+    for (std::size_t i = 0; i < operands; ++i) multiplied.push_back(i);
+    for (const DType dtype : {DType::bf16, DType::f16}) {
+      e.dtype = DType::f32;
+      forwards.push_back(with_inputs_of(dtype, multiplied, forward(e)));
+      multiplied.push_back(operands + 3);
+      backwards.push_back(with_inputs_of(dtype, multiplied, backward(e)));
+      multiplied.pop_back();
+      e.dtype = dtype;
+      forwards.push_back(with_inputs_of(dtype, {}, forward(e)));
+      backwards.push_back(with_inputs_of(dtype, {}, backward(e)));
+      backwards.back().rounds_within = dtype;
+    }
+  }
 
   void add(const Extents& e) {
     forwards.push_back(forward(e));
@@ -270,6 +286,14 @@ struct Cases {
     }
   }
 };
+
+// Scores of thousands, whose log-sum-exp in fp32 is off by more than a weight's rounding; finite differences would cross from one
+// key to another.
+OpCase with_large_scores(OpCase a_case) {
+  a_case.rounds_within = DType::bf16;
+  for (CaseInput& input : a_case.inputs) input.differentiable = false;
+  return a_case;
+}
 
 }  // namespace
 
@@ -303,7 +327,26 @@ std::vector<OpCases> attention_cases() {
   const std::vector<Extents> of_packed_groups{packed(grouped(2, 65, 4, 2, 16)), packed(grouped(1, 230, 2, 1, 8, 100)),
                                               packed(grouped(3, 9, 2, 2, 4, 0, true, 0.4, 0, true)),
                                               packed(grouped(2, 230, 2, 2, 8, 0, true, 0.3, 0, true))};
+  // Heads with kernels for tensor cores: groups, windows within a tile and across some, segments in runs and scattered.
+  const std::vector<Extents> of_tensor_cores{grouped(1, 150, 4, 2, 64),
+                                             grouped(1, 70, 6, 2, 128, 5),
+                                             grouped(1, 270, 2, 1, 64, 20),
+                                             grouped(1, 300, 1, 1, 128, 70),
+                                             grouped(4, 135, 2, 1, 64, 0, true),
+                                             grouped(4, 135, 1, 1, 128, 0, true),
+                                             packed(grouped(1, 200, 4, 2, 64, 90, true, 0.3, 0.2, true)),
+                                             packed(grouped(1, 200, 2, 1, 128, 90, true, 0.3, 0, true))};
   Cases cases;
+  for (const Extents& e : of_tensor_cores) cases.add_of_16_bits(e);
+  for (Extents e : {grouped(1, 150, 2, 1, 8, 0, true, 0, 1), grouped(1, 150, 2, 1, 64, 0, true, 0, 0.25),
+                    grouped(1, 150, 2, 1, 128, 0, true, 0, 0.125)}) {
+    e.largest = 40;
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      e.dtype = dtype;
+      cases.forwards.push_back(with_large_scores(forward(e)));
+      cases.backwards.push_back(with_large_scores(backward(e)));
+    }
+  }
   for (const auto& list : {plain, of_groups, of_packed_groups}) {
     for (const Extents& e : list) {
       cases.add(e);

@@ -114,7 +114,7 @@ void BoundCase::run_in_ranges(std::int64_t elements) {
 }
 
 void BoundCase::run_calls(const std::function<void()>& calls) {
-  if (backend_.reverse_turns != nullptr) backend_.reverse_turns(reversed_);
+  if (backend_.set_emulation != nullptr) backend_.set_emulation(reversed_);
   if (backend_.elsewhere == nullptr) return calls();
   elsewhere_ = backend_.elsewhere(as_begun_);
   elsewhere_->run(calls);

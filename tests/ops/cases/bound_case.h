@@ -61,11 +61,12 @@ struct Backend {
   std::unique_ptr<Kernel> (*bind)(const KernelRequest&);  // null: no kernel for the op
   bool (*takes_ranges)(const OpDef&);                     // for ops with a rule for ranges
   bool rounds_between;                                    // values between two products of 16-bit operands are rounded to 16 bits
-  void (*reverse_turns)(bool reversed) = nullptr;
+  void (*set_emulation)(bool reversed) = nullptr;
   std::unique_ptr<Elsewhere> (*elsewhere)(std::span<const CaseBuffer>) = nullptr;  // null: kernels work on the buffers themselves
 };
-// kCuda is the linked one: the emulation (emulated_cuda.cpp) or the device (tests/cuda/on_device.cpp).
-extern const Backend kCpu, kCuda;
+// kCuda is the linked one: the emulation (emulated_cuda.cpp) or the device (tests/cuda/on_device.cpp). kCudaMma is the emulation
+// of a GPU whose warpgroups do not multiply together; on the device, it has no kernels.
+extern const Backend kCpu, kCuda, kCudaMma;
 
 struct RunOptions {
   const Backend* backend = &kCpu;

@@ -2,14 +2,19 @@
 
 #include <algorithm>
 #include <bit>
+#include <cctype>
 #include <cmath>
 #include <cstring>
+#include <map>
+#include <string>
+#include <utility>
 
 #include "base/ceil_div.h"
 #include "base/error.h"
 #include "base/philox.h"
 #include "device/cpu/tiles.h"
 #include "graph/kernel_catalogue.h"
+#include "ops/cases/smallest.h"
 #include "tensor/half.h"
 
 namespace plimsoll::test {
@@ -23,6 +28,48 @@ std::vector<OpCases> gather() {
   }
 #undef PLIMSOLL_CASES
   return all;
+}
+
+constexpr std::int64_t kTile = 64;
+
+std::vector<OpCases>& gathered() {
+  static std::vector<OpCases> all = gather();
+  return all;
+}
+
+std::int64_t elements_of(const OpCase& a_case) {
+  std::int64_t sum = 0;
+  for (const CaseInput& input : a_case.inputs) sum += input.type.shape.elements();
+  return sum;
+}
+
+// Attributes with "n" for each number other than zero: "[heads=n, dropout=0, output=bf16]".
+std::string kinds_of_numbers(const std::string& attributes) {
+  std::string text;
+  for (std::size_t i = 0; i < attributes.size(); ++i) {
+    text += attributes[i];
+    if (attributes[i] != '=' || i + 1 == attributes.size() || std::isalpha(static_cast<unsigned char>(attributes[i + 1])) != 0)
+      continue;
+    const std::size_t end = std::min(attributes.find_first_of(",]", i), attributes.size());
+    text += attributes.find_first_not_of("0.", i + 1) >= end ? '0' : 'n';
+    i = end - 1;
+  }
+  return text;
+}
+
+// Cases with equal texts run the same kernel. Rows of 64 elements and more have tiles, which their length chooses.
+std::string kernel_text(const OpCase& a_case) {
+  std::string text = kinds_of_numbers(a_case.attributes.text_without_noise()) + (a_case.overwrite ? " overwrite" : "");
+  for (const CaseInput& input : a_case.inputs) text += " " + std::string(name(input.type.dtype));
+  if (a_case.inputs.empty() || a_case.inputs[0].type.shape.rank() == 0) return text;
+  const std::int64_t last = a_case.inputs[0].type.shape.last();
+  return text + (last % kTile == 0 ? " " + std::to_string(last) : last < kTile ? " short" : " long");
+}
+
+// Less is preferred: the fewest elements that keep some threads busy.
+std::pair<bool, std::int64_t> order(const OpCase& a_case) {
+  const std::int64_t elements = elements_of(a_case);
+  return elements < kTile ? std::pair{true, -elements} : std::pair{false, elements};
 }
 
 double uniform(std::uint64_t seed, std::uint64_t index) {
@@ -92,9 +139,22 @@ double sum_error(std::int64_t elements) {
   return static_cast<double>(additions) * 0x1p-24;
 }
 
-const std::vector<OpCases>& all_cases() {
-  static const std::vector<OpCases> all = gather();
-  return all;
+const std::vector<OpCases>& all_cases() { return gathered(); }
+
+std::vector<OpCase> smallest_cases(const std::vector<OpCase>& cases) {
+  std::map<std::string, const OpCase*> kept;
+  for (const OpCase& each : cases) {
+    if (each.benchmark || each.cpu_only) continue;
+    const OpCase*& least = kept[kernel_text(each)];
+    if (least == nullptr || order(each) < order(*least)) least = &each;
+  }
+  std::vector<OpCase> result;
+  for (const auto& [text, each] : kept) result.push_back(*each);
+  return result;
+}
+
+void keep_smallest_cases() {
+  for (OpCases& each : gathered()) each.cases = smallest_cases(each.cases);
 }
 
 const OpCases* find_cases(const OpDef& op) {

@@ -36,7 +36,6 @@ std::vector<OpCases> dropout_cases() {
   for (const Shape& shape : std::vector<Shape>{{1, 5, 3}, {2, 65, 7}, {3, 9, 1100}, {2, 40, 2, 6}}) {
     OpCase packed{ops::DropoutAttributes{0.3, philox_key(3, 5)}, {wanted(shape), token_ids(shape[0], shape[1])}};
     packed.derive = [tokens = extent(shape[1])](std::vector<Numbers>& values) { make_token_ids(values[1], tokens); };
-    packed.cpu_only = true;
     cases.push_back(std::move(packed));
   }
   cases.push_back(timed({ops::DropoutAttributes{0.1, philox_key(3, 5)}, {f32({4, 1024, 768}), sample_ids(4)}}));

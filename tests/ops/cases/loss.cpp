@@ -161,6 +161,8 @@ std::vector<OpCases> loss_cases() {
     backward_cases.cases.push_back(of_blocks(backward(e, 1, false, {.w = false}), format));
     OpCase rounding = of_blocks(with_inputs_of(DType::bf16, {0}, backward(e, 1, false, {.w = false})), format);
     rounding.rounds_within = DType::bf16;
+    rounding.inputs[0].fill = {-0.5,
+                               0.5};  // a GPU rounds the logits as well: the larger they are, the more their exponentials change
     backward_cases.cases.push_back(std::move(rounding));
   }
   for (const int chunks : {1, 5}) {
@@ -168,7 +170,6 @@ std::vector<OpCases> loss_cases() {
   }
   // A bf16 table under an fp32 h.
   backward_cases.cases.push_back(with_inputs_of(DType::bf16, {1}, backward(small, 1, false, {.w = false})));
-  backward_cases.cases.back().cpu_only = true;
   for (const int chunks : {1, 4}) {
     backward_cases.cases.push_back(timed(narrow(backward({1, 1024, 768, 16384}, chunks, true), DType::bf16)));
     forward_cases.cases.push_back(timed(forward({1, 1024, 768, 16384}, chunks)));

@@ -8,6 +8,9 @@
 
 namespace plimsoll::test {
 
+// The bytes of a matrix of moderate numbers.
+std::vector<std::byte> stored_blocks(const BlockMatrix& matrix);
+
 CaseInput in_blocks(const BlockMatrix& matrix);
 // Fills an input in blocks, for OpCase::derive.
 void fill_blocks(const BlockMatrix& matrix, Numbers& bytes);
