@@ -156,7 +156,7 @@ def bad_inputs(test):
 
 
 def planned(test):
-    """A GPU has the ops of decoders, and the recording of one is enough to plan. A longer context than the model's gets a note."""
+    """Decoders plan for a GPU from its recording. A longer context than the model has gets a note."""
     machine = pathlib.Path(os.environ["PLIMSOLL_SOURCE_DIR"]) / "machines" / "h100.json"
     for name in KINDS:
         test.succeeds("plan", f"{name}.toml", *TRAIN, "--memory", "4GiB", "--machine", machine, "--json")
