@@ -36,8 +36,8 @@ bool is_typed(const Changes& changes, std::string_view key);
 // Prints the notes of a loaded configuration, and creates the folder of its disk budget.
 void settle(const Config& config);
 
-// Called before a GPU is used: E-CUDA-UNVERIFIED (exit 2) if an op of the model has not passed its tests on a GPU, unless the user
-// has agreed to that.
+// Called before a GPU is used: E-CUDA-UNVERIFIED (exit 2) if an op of the model has not passed its tests on a GPU, unless the
+// user has agreed to that.
 void demand_verified(const Config& config);
 
 // True if a command line without a configuration asks for a GPU. E-CUDA-UNVERIFIED as above.

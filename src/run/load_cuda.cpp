@@ -29,7 +29,8 @@ const CudaBackend& load() {
   if (!std::filesystem::exists(module, error)) {
     throw cannot_load(module, "there is no such file: this build has no CUDA",
                       "a build on a machine with nvcc 13, or a package with CUDA",
-                      {"scripts/build --cuda", Remedy::of_command("train CONFIG", {{"machine.device", "cpu"}})});
+                      {"cmake -D PLIMSOLL_CUDA=on build/release && scripts/build",
+                       Remedy::of_command("train CONFIG", {{"machine.device", "cpu"}})});
   }
   void* const handle = dlopen(module.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) {

@@ -155,11 +155,11 @@ def bad_inputs(test):
     test.fails(2, "E-USAGE", "generate", "--weights", run, "--prompt", "a" * 64)
 
 
-def refused(test):
-    """A GPU lacks these ops. A context past that of the model is accepted, with a note."""
+def planned(test):
+    """Decoders plan for a GPU from its recording. A longer context than the model has gets a note."""
     machine = pathlib.Path(os.environ["PLIMSOLL_SOURCE_DIR"]) / "machines" / "h100.json"
-    error = test.fails(2, "E-CUDA-OP", "plan", "grouped.toml", *TRAIN, "--memory", "4GiB", "--machine", machine)
-    test.that(error is not None and error["try"] == ["--device cpu"], f"the processor is advised: {error}")
+    for name in KINDS:
+        test.succeeds("plan", f"{name}.toml", *TRAIN, "--memory", "4GiB", "--machine", machine, "--json")
     longer = test.run("plan", "window.toml", *TRAIN, "--memory", "1GiB", "--set", "model.context=100")
     test.equal("exit code of a longer context", longer.code, 0)
     test.that("made for at most 64" in longer.text()[1], f"a note: {longer.text()[1]}")
@@ -167,7 +167,7 @@ def refused(test):
 
 def main():
     test = Test("decoders")
-    test.run_parts(decoders, bad_inputs, refused)
+    test.run_parts(decoders, bad_inputs, planned)
     test.finish()
 
 

@@ -148,7 +148,7 @@ std::vector<OpCases> rms_norm_cases() {
   }
   forwards.push_back(forward(kManyRows, kWide, kWide));
   add(kManyRows, {kWide, kWide}, {.accumulate = true});
-  add(kManyRows, {DType::bf16, DType::bf16}, {.output = DType::bf16});
+  add(kManyRows, {DType::f16, DType::bf16}, {.output = DType::bf16});
   for (const Extents& e : wide_extents()) {
     for (const DType x : kDtypes) {
       if (x == DType::f16 && e.x.elements() > 100'000) continue;
