@@ -120,8 +120,8 @@ void demand_verified(const std::set<const OpDef*>& ops) {
   named.resize(std::min(named.size(), kNamed));
   throw config_error(
       "E-CUDA-UNVERIFIED", "--device cuda",
-      fmt::format("the kernels of {} ops have not passed all of their tests on a GPU (docs/gpu.md): {}{}", unproved.size(),
-                  fmt::join(named, ", "), unproved.size() > kNamed ? ", ..." : ""),
+      fmt::format("kernels of this model have not passed all of their tests on a GPU (docs/gpu.md): {}{}", fmt::join(named, ", "),
+                  unproved.size() > kNamed ? fmt::format(" and {} more", unproved.size() - kNamed) : ""),
       "--unverified, to try it all the same",
       {Remedy::of_changes({{"machine.device", "cuda"}, {"machine.unverified", "true"}}), Change("machine.device", "cpu")});
 }
