@@ -131,7 +131,8 @@ void demand_verified(const std::set<const OpDef*>& ops) {
 void demand_verified(const Config& config) {
   if (!asks_for_proof(config)) return;
   std::set<const OpDef*> ops;
-  for (const Node& node : build_training_graph(config, {}, 1).graph.nodes) ops.insert(node.op);
+  const DataFacts facts{.validation = true, .packed = config.batch.packing};
+  for (const Node& node : build_training_graph(config, facts, 1).graph.nodes) ops.insert(node.op);
   demand_verified(ops);
 }
 
