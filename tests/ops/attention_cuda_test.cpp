@@ -54,7 +54,7 @@ TEST(EmulatedAttention, HasTheSameBitsByWarpgroupsAndByWarps) {
   for (const OpDef* op : {&ops::kAttention, &ops::kAttentionBackward}) {
     int narrow = 0;
     for (const OpCase& a_case : find_cases(*op)->cases) {
-      if (a_case.benchmark || a_case.cpu_only || a_case.inputs[0].type.dtype == DType::f32) continue;
+      if (a_case.benchmark || a_case.inputs[0].type.dtype == DType::f32) continue;
       SCOPED_TRACE(describe(*op, a_case));
       const std::vector<Numbers> inputs = fill_inputs(a_case, 1);
       const auto bits = [&](const Backend& backend) {

@@ -8,6 +8,7 @@
 #include "base/ceil_div.h"
 #include "ops/attention/attention.h"
 #include "ops/cases/bound_case.h"
+#include "ops/cases/smallest.h"
 #include "ops/cuda_kernel.h"
 #include "ops/families.h"
 #include "ops/matmul/matmul.h"
@@ -63,11 +64,16 @@ class OpCasesTest : public testing::TestWithParam<OpOn> {
   void for_each_case(Body body) const {
     const OpCases* cases = find_cases(op());
     ASSERT_NE(cases, nullptr);
-    for (const OpCase& a_case : cases->cases) {
-      if (a_case.benchmark || (a_case.cpu_only && &backend() != &kCpu)) continue;
-      SCOPED_TRACE(describe(op(), a_case));
-      body(a_case, fill_inputs(a_case, 1));
-    }
+    run_each(cases->cases, body);
+  }
+
+  // For what does not depend on the numbers: over the emulation, which is slow, the smallest case of each kernel.
+  template <class Body>
+  void for_each_kernel(Body body) const {
+    const OpCases* cases = find_cases(op());
+    ASSERT_NE(cases, nullptr);
+    const bool emulated = &backend() != &kCpu && backend().elsewhere == nullptr;
+    run_each(emulated ? smallest_cases(cases->cases) : cases->cases, body);
   }
 
   std::vector<std::vector<std::byte>> bits(const OpCase& a_case, const std::vector<Numbers>& inputs,
@@ -76,6 +82,16 @@ class OpCasesTest : public testing::TestWithParam<OpOn> {
     bound.run();
     EXPECT_EQ(bound.faults(), "");
     return bound.output_bytes();
+  }
+
+ private:
+  template <class Body>
+  void run_each(const std::vector<OpCase>& cases, Body body) const {
+    for (const OpCase& a_case : cases) {
+      if (a_case.benchmark) continue;
+      SCOPED_TRACE(describe(op(), a_case));
+      body(a_case, fill_inputs(a_case, 1));
+    }
   }
 };
 
@@ -104,13 +120,13 @@ TEST_P(OpCasesTest, AgreesWithTheReference) {
 }
 
 TEST_P(OpCasesTest, WritesItsOutputsWholeAndNothingElse) {
-  for_each_case([&](const OpCase& a_case, const std::vector<Numbers>& inputs) {
+  for_each_kernel([&](const OpCase& a_case, const std::vector<Numbers>& inputs) {
     EXPECT_TRUE(bits(a_case, inputs, {.poison = std::byte{0xFF}}) == bits(a_case, inputs, {.poison = std::byte{0x3B}}));
   });
 }
 
 TEST_P(OpCasesTest, GivesTheSameBitsInPlace) {
-  for_each_case([&](const OpCase& a_case, const std::vector<Numbers>& inputs) {
+  for_each_kernel([&](const OpCase& a_case, const std::vector<Numbers>& inputs) {
     const auto apart = bits(a_case, inputs, {.threads = 1});
     for (const Alias& alias : aliases_of(op(), a_case.attributes)) {
       if (in_place(alias.kind)) continue;
@@ -131,7 +147,7 @@ TEST_P(OpCasesTest, GivesTheSameBitsOnOneAndTwoThreads) {
 // Threads of a block find each other's numbers in any order of execution. On a device, runs are compared.
 TEST_P(OpCasesTest, GivesTheSameBitsInAnyOrderOfGpuThreads) {
   if (&backend() == &kCpu) return;
-  for_each_case([&](const OpCase& a_case, const std::vector<Numbers>& inputs) {
+  for_each_kernel([&](const OpCase& a_case, const std::vector<Numbers>& inputs) {
     EXPECT_TRUE(bits(a_case, inputs) == bits(a_case, inputs, {.reversed = true}));
   });
 }
@@ -164,7 +180,7 @@ TEST_P(OpCasesTest, GivesTheSameBitsRangeByRange) {
 
 TEST_P(OpCasesTest, GivesTheSameBitsInAnyNumberOfChunks) {
   if (!op().chunked) return;
-  for_each_case([&](OpCase a_case, const std::vector<Numbers>& inputs) {
+  for_each_kernel([&](OpCase a_case, const std::vector<Numbers>& inputs) {
     const auto as_stated = bits(a_case, inputs, {.threads = 1});
     for (const int chunks : {1, 3, 7, 1000}) {
       if (&backend() != &kCpu && chunks > 3) continue;  // a GPU's kernels know of none

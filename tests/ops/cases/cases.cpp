@@ -144,7 +144,7 @@ const std::vector<OpCases>& all_cases() { return gathered(); }
 std::vector<OpCase> smallest_cases(const std::vector<OpCase>& cases) {
   std::map<std::string, const OpCase*> kept;
   for (const OpCase& each : cases) {
-    if (each.benchmark || each.cpu_only) continue;
+    if (each.benchmark) continue;
     const OpCase*& least = kept[kernel_text(each)];
     if (least == nullptr || order(each) < order(*least)) least = &each;
   }

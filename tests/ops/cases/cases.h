@@ -54,7 +54,6 @@ struct OpCase {
   bool rounds_at_random = false;       // narrow results are one of the two neighbours, not the nearest
   std::optional<DType> rounds_within;  // intermediate values are rounded to this dtype or a finer one
   bool sums_squares = false;           // results in fp64 are sums of squares of elements, with the error of sum_error
-  bool cpu_only = false;               // a GPU does not run the op with these operands
   bool benchmark = false;              // has the size of a real model: timed, not tested
   // Computes inputs that follow from others, such as the results of the forward op that a backward op reads.
   std::function<void(std::vector<Numbers>&)> derive;
