@@ -120,8 +120,8 @@ void demand_verified(const std::set<const OpDef*>& ops) {
   named.resize(std::min(named.size(), kNamed));
   throw config_error(
       "E-CUDA-UNVERIFIED", "--device cuda",
-      fmt::format("the kernels of {} ops have not passed all of their tests on a GPU (docs/gpu.md): {}{}", unproved.size(),
-                  fmt::join(named, ", "), unproved.size() > kNamed ? ", ..." : ""),
+      fmt::format("kernels of this model have not passed all of their tests on a GPU (docs/gpu.md): {}{}", fmt::join(named, ", "),
+                  unproved.size() > kNamed ? fmt::format(" and {} more", unproved.size() - kNamed) : ""),
       "--unverified, to try it all the same",
       {Remedy::of_changes({{"machine.device", "cuda"}, {"machine.unverified", "true"}}), Change("machine.device", "cpu")});
 }
@@ -131,7 +131,8 @@ void demand_verified(const std::set<const OpDef*>& ops) {
 void demand_verified(const Config& config) {
   if (!asks_for_proof(config)) return;
   std::set<const OpDef*> ops;
-  for (const Node& node : build_training_graph(config, {}, 1).graph.nodes) ops.insert(node.op);
+  const DataFacts facts{.validation = true, .packed = config.batch.packing};
+  for (const Node& node : build_training_graph(config, facts, 1).graph.nodes) ops.insert(node.op);
   demand_verified(ops);
 }
 

@@ -34,11 +34,15 @@ std::string timing_key(const KernelRequest& request);
 // timing_key for a chunked op in one piece: neither its bits nor a library's choice for it depend on the chunks.
 std::string algorithm_key(KernelRequest request);
 
+// The most kernels that one call launches on a GPU, for all ops but a few. Most ops launch one, so a sum covers a loss.
+inline constexpr std::int64_t kUsualLaunches = 3;
+
 struct KernelChoice {
   std::string implementation;
   Bytes scratch;
-  int primitives = 0;  // distinct pieces of generated code
-  double work = 1;     // its arithmetic as a multiple of the op's: above 1 if a chunked op computes parts twice
+  int primitives = 0;                      // distinct pieces of generated code
+  std::int64_t launches = kUsualLaunches;  // at most, of one call on a GPU
+  double work = 1;  // its arithmetic as a multiple of the op's: above 1 if a chunked op computes parts twice
   double seconds = 0;
   CostSource source = CostSource::bound;
 };

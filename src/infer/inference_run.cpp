@@ -35,11 +35,11 @@ Program lowered(const Plan& plan) {
 }
 
 // Caches, staging and totals begin as zeros.
-void clear_others(const Graph& graph, const Executor& executor) {
+void clear_others(const Graph& graph, Executor& executor) {
   for (std::size_t i = 0; i < graph.values.size(); ++i) {
     const Value& value = graph.values[ValueId{i}];
     if (!value.persistent() || value.parameter || !executor.here(ValueId{i})) continue;
-    std::memset(executor.view(ValueId{i}).as_pointer<std::byte>(), 0, static_cast<std::size_t>(value.bytes().n));
+    executor.write(ValueId{i}, [](std::span<std::byte> part) { std::ranges::fill(part, std::byte{0}); });
   }
 }
 

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <unordered_map>
 
 #include "ops/cuda_kernel.h"
@@ -27,8 +28,8 @@ KernelChoice choose_cuda(const KernelRequest& request) {
   ops::require_on_gpu(found != needs().end(), request, "this op", "on a GPU every op of the model needs one");
   const ops::GpuNeeds& needed = found->second;
   if (needed.require != nullptr) needed.require(request);
-  if (needed.scratch == nullptr) return own_kernel();
-  KernelChoice choice = own_kernel(needed.scratch(request));
+  KernelChoice choice = own_kernel(needed.scratch == nullptr ? Bytes{} : needed.scratch(request));
+  if (needed.launches != nullptr) choice.launches = std::max(kUsualLaunches, needed.launches(request));
   if (!needed.cublas) return choice;
   choice.implementation = "cublaslt";
   choice.primitives = 1;

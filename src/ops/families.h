@@ -47,9 +47,10 @@ namespace plimsoll::ops {
 // The needs of an op's kernel on a GPU, known without a GPU.
 struct GpuNeeds {
   void (*require)(const KernelRequest&) = nullptr;  // throws by require_on_gpu for what the kernel does not take; null: takes all
-  Bytes (*scratch)(const KernelRequest&) = nullptr;  // null: no scratch
-  bool cublas = false;                               // cuBLASLt runs the products and need not write all of the scratch
-  bool whole = false;                                // the kernel does not work on ranges
+  Bytes (*scratch)(const KernelRequest&) = nullptr;          // null: no scratch
+  std::int64_t (*launches)(const KernelRequest&) = nullptr;  // kernels of a call, at most; null: kUsualLaunches
+  bool cublas = false;                                       // cuBLASLt runs the products and need not write all of the scratch
+  bool whole = false;                                        // the kernel does not work on ranges
   bool verified = false;  // all cases have passed on a GPU, under each of compute-sanitizer's tools too (scripts/on_gpu)
 };
 

@@ -152,14 +152,14 @@ struct Launches {
 };
 
 // An upper bound for one node: kernels for each range, and copies of streamed values.
-Launches launches_of(const Graph& graph, const Node& node, std::int64_t page) {
-  constexpr std::int64_t kKernels = 3;  // most ops have one, so the sum covers the few more of a loss
+Launches launches_of(const Graph& graph, const Node& node, const StepKernel& kernel, std::int64_t page) {
+  const std::int64_t kernels = std::max(kernel.add.launches, kernel.write.launches);
   const auto pieces = [&](ValueId value, std::int64_t each) { return ceil_div(graph.values[value].type.shape.elements(), each); };
   if (node.op->transfer != Transfer::none) return {0, pieces(node.inputs[0], page)};
-  if (!node.pages.valid()) return {kKernels, 0};
+  if (!node.pages.valid()) return {kernels, 0};
   const RangeRule rule = ranges_of(graph, node);
   const std::int64_t ranges = rule.passes * pieces(node.inputs[rule.inputs.front()], range_elements(graph, node, page));
-  return {ranges * kKernels, ranges * static_cast<std::int64_t>(2 * streamed_inputs(graph, node).size())};
+  return {ranges * kernels, ranges * static_cast<std::int64_t>(2 * streamed_inputs(graph, node).size())};
 }
 
 // A GPU with a disk keeps no graphs, because its transfers wait on the host.
@@ -169,11 +169,12 @@ Launches kept_launches(const Plan& plan, const Simulation& simulation, const Mac
   const Residency& residency = plan.decisions.residency;
   const std::int64_t page = residency.active() ? page_elements(simulation.graph, residency) : 1;
   Launches sum;
-  for (const Step& step : timeline.steps) {
+  for (std::size_t i = 0; i < timeline.steps.size(); ++i) {
+    const Step& step = timeline.steps[i];
     if (step.kind != Step::Kind::node) continue;
     const Forms forms = forms_of(simulation.graph, step.section, timeline.rounds);
     const int count = static_cast<int>(forms.first) + static_cast<int>(forms.later);
-    const Launches of_node = launches_of(simulation.graph, simulation.graph.nodes[step.node], page);
+    const Launches of_node = launches_of(simulation.graph, simulation.graph.nodes[step.node], plan.kernels[i], page);
     sum.kernels += count * of_node.kernels;
     sum.copies += count * of_node.copies;
   }

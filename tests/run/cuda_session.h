@@ -10,7 +10,7 @@ namespace plimsoll {
 class CudaSession {
  public:
   CudaSession(const Config& config, const Plan& plan, const DataFiles& data, CudaPace pace = CudaPace::graphs, Bytes beyond = {})
-      : model_(build_training_graph(config, data.facts(), plan.decisions.micro_batch)),
+      : model_(build_training_graph(config, facts_of(config, data, plan.ragged), plan.decisions.micro_batch)),
         program_(lower(plan)),
         device_(program_, plan, {std::filesystem::temp_directory_path(), pace, beyond}),
         executor_(plan.graph, program_, device_, plan.threads, plan.decisions.loss_chunks),

@@ -9,65 +9,20 @@
 #include <random>
 #include <set>
 
-#include "data/sample_file.h"
-#include "models/all.h"
-#include "run/session.h"
+#include "run/chat_data.h"
 
 namespace plimsoll {
 namespace {
 
 constexpr int kUpdates = 4;
-constexpr std::int64_t kContext = 24, kVocab = 101;
 
-// Conversations as training sees them: runs of tokens that count and of others.
-struct ChatData {
-  ScratchFolder folder;
-  DataFiles files;
-
-  explicit ChatData(int samples = 61, std::int64_t longest = kContext) {
-    files.train = write("train", samples, longest, 1);
-    files.validation = write("validation", 17, longest, 2);
-  }
-  TokenFile write(const char* name, int samples, std::int64_t longest, unsigned seed) {
-    std::mt19937 random(seed);
-    SampleFileWriter writer(folder / name);
-    for (int i = 0; i < samples; ++i) {
-      const auto length = 2 + random() % static_cast<unsigned>(longest);
-      std::vector<Token> tokens;
-      std::vector<std::uint8_t> trained;
-      for (unsigned t = 0; t < length; ++t) {
-        tokens.push_back(random() % static_cast<unsigned>(kVocab));
-        trained.push_back(t + 1 == length || random() % 3 != 0 ? 1 : 0);
-      }
-      writer.add(tokens, trained);
-    }
-    writer.commit();
-    return open_sample_file(File::open(folder / name), name, kVocab, true);
-  }
-};
-
-Config gpt2_config() { return config_for({2, 32, 4, kContext, kVocab}, 6, 0.1); }
-
-Config llama_config() {
-  Config config = gpt2_config();
-  config.model.config = kLlama.defaults();
-  const std::vector<Change> shape{{"model.layers", 2},   {"model.width", 32},     {"model.heads", 4},
-                                  {"model.kv_heads", 2}, {"model.mlp_width", 48}, {"model.vocab", kVocab}};
-  config = with_changes(std::move(config), shape);
-  config.model.config = with_positions(config.model.config, kContext);
-  config.model.context = kContext;
-  return config;
-}
+Config llama_config() { return decoder_config(kLlama, 32, 4); }
 
 Config with(Config config, bool packing, std::int64_t tokens = 0) {
   config.batch.packing = packing;
   config.train.effective_tokens = tokens;
-  if (tokens > 0) config.train.effective_batch = std::max<std::int64_t>(1, tokens / kContext);
+  if (tokens > 0) config.train.effective_batch = std::max<std::int64_t>(1, tokens / kChatContext);
   return config;
-}
-
-DataFacts facts(const Config& config, const DataFiles& files) {
-  return facts_of(config, files, ragged_windows(config, epoch_facts(config, files.train)));
 }
 
 struct Trained {
@@ -76,7 +31,7 @@ struct Trained {
 };
 
 Trained train_with(const Config& config, std::int64_t micro, const ChatData& data, BlockMode mode = BlockMode::keep) {
-  const Plan plan = plan_with(config, micro, {mode}, 1, facts(config, data.files));
+  const Plan plan = plan_with(config, micro, {mode}, 1, facts_with_windows(config, data.files));
   Session session(config, plan, data.files);
   session.trainer().load(nullptr);
   Trained result;
@@ -125,7 +80,7 @@ TEST_P(Ragged, SameBitsAndExactBytesForEveryBudget) {
     Config config = with(Ragged::config(), packing);
     config.train.micro_batch = 2;
     if (!packing) config.train.accumulation = 3;
-    const DataFacts known = facts(config, data.files);
+    const DataFacts known = facts_with_windows(config, data.files);
     Planner planner(config, known);
     const std::int64_t floor = planner.space.floor().n, ceiling = planner.space.ceiling().n;
     std::set<std::string> plans, parameters;
@@ -153,7 +108,7 @@ TEST_P(Ragged, EpochsEndWithWhatIsLeft) {
     Config config = with(Ragged::config(), packing);
     config.train.epochs = 2;
     EXPECT_EQ(updates_of_epochs(config, data.files.train), 7);
-    const Plan plan = plan_with(config, 3, {BlockMode::keep}, 1, facts(config, data.files));
+    const Plan plan = plan_with(config, 3, {BlockMode::keep}, 1, facts_with_windows(config, data.files));
     Session session(config, plan, data.files);
     session.trainer().load(nullptr);
     std::int64_t units = 0;
@@ -166,7 +121,7 @@ TEST_P(Ragged, EpochsEndWithWhatIsLeft) {
 // The samples of a file, with fields that are changed after fill().
 class Changed : public SampleSource {
  public:
-  Changed(const TokenFile& file, bool packs) : samples_(file, kContext, packs) {}
+  Changed(const TokenFile& file, bool packs) : samples_(file, kChatContext, packs) {}
   std::int64_t count() const override { return samples_.count(); }
   SampleSize size(std::int64_t sample) const override { return samples_.size(sample); }
   std::int64_t staging_bytes(std::int64_t rows) const override { return samples_.staging_bytes(rows); }
@@ -189,7 +144,7 @@ class Changed : public SampleSource {
   virtual void change(std::span<const PlacedSample> samples, Numbers tokens, Numbers targets, Numbers segments) const = 0;
   // The part of a field that holds a sample.
   Numbers part(Numbers field, const PlacedSample& sample) const {
-    const auto begin = static_cast<std::size_t>(sample.row * kContext + sample.begin);
+    const auto begin = static_cast<std::size_t>(sample.row * kChatContext + sample.begin);
     return field.subspan(begin, static_cast<std::size_t>(size(sample.ref.sample).positions));
   }
 
@@ -216,7 +171,7 @@ class OneCounts final : public Changed {
 
  protected:
   void change(std::span<const PlacedSample> samples, Numbers tokens, Numbers targets, Numbers segments) const override {
-    const auto next = [](std::int32_t token) { return token < 0 ? token : (token + 1) % static_cast<std::int32_t>(kVocab); };
+    const auto next = [](std::int32_t token) { return token < 0 ? token : (token + 1) % static_cast<std::int32_t>(kChatVocab); };
     for (const PlacedSample& sample : samples) {
       if (sample.ref.sample != counted_) std::ranges::fill(part(targets, sample), -1);
       if (sample.ref.sample != altered_) continue;
@@ -234,7 +189,7 @@ class OneCounts final : public Changed {
 // The first updates of a training on such a source.
 std::vector<Metrics> train_on(const Config& config, std::int64_t micro, const ChatData& data, const SampleSource& source,
                               const Faults& faults = {}, int updates = 1) {
-  const DataFacts known = facts(config, data.files);
+  const DataFacts known = facts_with_windows(config, data.files);
   const Plan plan = plan_with(config, micro, {BlockMode::keep}, 1, known);
   TrainingGraph model = build_training_graph(config, known, micro);
   const Program program = lower(plan);
@@ -268,7 +223,7 @@ TEST_P(Ragged, APackThatAttendsAcrossSamplesIsCaught) {
 TEST_P(Ragged, ASampleOfAPackDoesNotDependOnTheOthers) {
   const ChatData data;
   const Config config = with(Ragged::config(), true);
-  const Window window = first_window(config, data, StoredSamples(data.files.train, kContext, true));
+  const Window window = first_window(config, data, StoredSamples(data.files.train, kChatContext, true));
   ASSERT_EQ(window.samples, 6);
   EXPECT_LT(window.rows, window.samples) << "rows hold several samples";
   const std::int64_t altered = window.placed.front().ref.sample;
@@ -290,7 +245,7 @@ TEST_P(Ragged, ASampleOfAPackDoesNotDependOnTheOthers) {
 TEST_P(Ragged, AMeanOfMeansIsCaught) {
   const ChatData data;
   const Config config = with(Ragged::config(), false);
-  const StoredSamples samples(data.files.train, kContext, false);
+  const StoredSamples samples(data.files.train, kChatContext, false);
   const Window window = first_window(config, data, samples);
   constexpr std::int64_t kMicro = 2;
   std::vector<double> sums(3), units(3);  // of each micro-batch

@@ -21,7 +21,7 @@ struct MatrixPart {
   std::int64_t row = 0, rows = 0, column = 0, columns = 0;
 };
 
-// Puts the work on a stream. `stored` and `out` are addresses of the device, multiples of 16 bytes. Writes the part's elements
+// Puts the work on a stream. `stored` and `out` are addresses of the device, multiples of 32 bytes. Writes the part's elements
 // row by row, as fp32 or 16 bits.
 void decode(void* stream, const FrozenMatrix& matrix, const std::byte* stored, const MatrixPart& part, DType to, void* out);
 

@@ -27,7 +27,7 @@ inline constexpr std::int64_t kDecodeSegment = std::int64_t{4} * kWarp* kElement
 
 // Two elements of 16 bits, as narrow<T> rounds them.
 template <class T>
-__device__ __forceinline__ std::uint32_t narrow_pair(float low, float high) {
+__device__ __forceinline__ std::uint32_t narrow_word(float low, float high) {
 #ifdef __CUDA_ARCH__
   if constexpr (std::is_same_v<T, Bf16>) {
     const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
@@ -60,7 +60,7 @@ __device__ __forceinline__ void store_elements(const float (&elements)[kElements
 #pragma unroll
     for (int i = 0; i < kWords; ++i) {
       if constexpr (kOfWord == 1) std::memcpy(&words[i], &elements[i], 4);
-      if constexpr (kOfWord == 2) words[i] = narrow_pair<T>(elements[2 * i], elements[2 * i + 1]);
+      if constexpr (kOfWord == 2) words[i] = narrow_word<T>(elements[2 * i], elements[2 * i + 1]);
     }
 #pragma unroll
     for (int i = 0; i < kWords; i += 4) store_words(words + i, to + i * kOfWord);

@@ -69,4 +69,12 @@ inline Bytes cuda_row_norms_scratch(const KernelRequest& request) {
   return CudaRowNorms(request).scratch() + (blocks ? CudaNormTiles(*blocks, request.in_ranges).all : Bytes{});
 }
 
+// Tiles are decoded and added. A range lies in one tile or in two.
+inline std::int64_t cuda_row_norms_launches(const KernelRequest& request) {
+  const auto& blocks = request.attributes->as<ops::RowNormAttributes>().blocks;
+  if (!blocks) return kUsualLaunches;
+  if (request.in_ranges) return 2 * kUsualLaunches;
+  return 2 * ceil_div(blocks->rows, CudaNormTiles(*blocks, false).lines) + 1;
+}
+
 }  // namespace plimsoll

@@ -121,7 +121,7 @@ OpList adapter_ops() {
   return {{&kSumPaths},
           {&kMagnitude},
           {&kMagnitudeBackward, {.scratch = cuda_magnitude_scratch}},
-          {&kRowNorms, {.scratch = cuda_row_norms_scratch}}};
+          {&kRowNorms, {.scratch = cuda_row_norms_scratch, .launches = cuda_row_norms_launches}}};
 }
 
 ValueId sum_paths(GraphBuilder& builder, ValueId x, ValueId y, std::string name) {

@@ -219,6 +219,8 @@ __device__ __forceinline__ void gather(const TensorForward& call, const TilePlac
     tile.weigh_scores(call, gathered);
     wait_for_products_together<0>();
     hold_registers(gathered.out[0]);
+#pragma unroll
+    for (Pairs& each : rows) hold_registers(each);  // the products have read them until here
     multiply_output(gathered, tile.shrink);
     round_to_pairs<T>(tile.scores, weights);
   }

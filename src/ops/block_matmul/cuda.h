@@ -41,4 +41,10 @@ struct CudaStrips {
 
 inline Bytes cuda_block_matmul_scratch(const KernelRequest& request) { return CudaStrips(request).all; }
 
+// A strip is decoded and multiplied, perhaps in parts that another kernel adds; and the bias is rounded.
+inline std::int64_t cuda_block_matmul_launches(const KernelRequest& request) {
+  const CudaStrips strips(request);
+  return 3 * ceil_div(strips.shape.n, strips.columns) + 1;
+}
+
 }  // namespace plimsoll

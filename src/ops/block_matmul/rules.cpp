@@ -81,6 +81,8 @@ const OpDef kBlockMatmul{.name = "block_matmul",
                          .rounded = with_output<BlockMatmulAttributes>,
                          .costly = true};
 
-OpList block_matmul_ops() { return {{&kBlockMatmul, {.scratch = cuda_block_matmul_scratch, .cublas = true}}}; }
+OpList block_matmul_ops() {
+  return {{&kBlockMatmul, {.scratch = cuda_block_matmul_scratch, .launches = cuda_block_matmul_launches, .cublas = true}}};
+}
 
 }  // namespace plimsoll::ops

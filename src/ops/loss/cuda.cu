@@ -66,7 +66,7 @@ __device__ __forceinline__ void take(RowSums& sums, const Pack<T, kElements>& pa
   }
 }
 
-// Stores the first `count` elements of a pack; elements past the vocabulary are undefined.
+// Loads the first `count` elements of a pack; the others are zero.
 template <class T>
 __device__ __forceinline__ Pack<T> load_some(const T* from, int count) {
   Pack<T> pack{};

@@ -78,8 +78,6 @@ void gradient(GradientContext& context) {
   if (attributes.w) context.contribute(1, outputs[attributes.of_w()]);
 }
 
-// A table that is not narrow is rounded tile by tile.
-
 // Two passes: for the losses, then for the gradients.
 RangeRule ranges_of_backward(const Attributes& any, TypeSpan inputs) {
   RangeRule rule = ranges_of_table<LossAttributes>(any, inputs);

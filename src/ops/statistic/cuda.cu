@@ -43,10 +43,11 @@ __global__ void __launch_bounds__(kWarp)
 // `coefficient` null: the mean always moves. The product is rounded before the sum, as on the CPU.
 __global__ void __launch_bounds__(kThreads)
     move_mean_kernel(std::int64_t n, double blend, const double* sums, const float* coefficient, float* mean) {
-  const std::int64_t i = thread_of_grid();
-  if (i >= n || (coefficient != nullptr && !std::isfinite(*coefficient))) return;
-  const double step = __dmul_rn(blend, sums[i] / sums[n]);
-  if (std::isfinite(step)) mean[i] = static_cast<float>(static_cast<double>(mean[i]) + step);
+  if (coefficient != nullptr && !std::isfinite(*coefficient)) return;
+  for (std::int64_t i = thread_of_grid(); i < n; i += threads_of_grid()) {
+    const double step = __dmul_rn(blend, sums[i] / sums[n]);
+    if (std::isfinite(step)) mean[i] = static_cast<float>(static_cast<double>(mean[i]) + step);
+  }
 }
 
 // A block has 32 columns, and its warps take rows in turn: a maximum is the same in any order.
