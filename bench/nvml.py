@@ -89,7 +89,7 @@ class Sampler:
 
     def __exit__(self, *_):
         self._end.set()
-        self._thread.join()
+        self._thread.join(timeout=2)  # a driver that hangs is not waited for
 
     @property
     def peak(self):

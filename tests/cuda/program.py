@@ -196,6 +196,7 @@ def below_the_floor(test):
         refused = (result.json() or {}).get("infeasible") or {}
         test.equal(f"{label}: code", refused.get("code"), "E-PLAN-FIT")
         test.equal(f"{label}: short by", refused.get("short_bytes"), MIB)
+        test.figures.setdefault("below-the-floor", {})[label] = {"floor": floor, "code": refused.get("code")}
         test.that(refused.get("remedies"), f"{label}: there are remedies")
         for remedy in refused.get("remedies", []):
             fixed = test.succeeds("plan", *below, *remedy["arguments"], "--json")
@@ -226,6 +227,7 @@ def crowded(test):
     test.that(checkpoint.read_bytes() == before, "the checkpoint is as it was")
     report = training.run("crowded", *BIG, "--updates", "4", "--resume")
     test.equal("updates after the other is gone", report and report["updates"], 4)
+    test.figures["crowded"] = {"arena": arena, "updates": report and report["updates"]}
 
 
 def options(parser):

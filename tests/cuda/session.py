@@ -6,17 +6,17 @@ steps that passed or failed stay, steps that were cut or lacked something run.
 """
 
 import dataclasses
-import hashlib
 import json
 import os
 import pathlib
 import shutil
-import signal
 import subprocess
 import sys
-import tarfile
 import time
 from collections.abc import Callable
+
+from processes import Done, end, exit_on_signals
+from programs import Refused, build_of, folder_of_programs, unpacked
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "bench")]
@@ -24,15 +24,10 @@ sys.path[:0] = [str(ROOT / "bench")]
 from nvml import Gpu, Sampler  # noqa: E402
 
 SCHEMA = "plimsoll.gpu/1"
-PROGRAMS = ("plimsoll", "plimsoll_cuda.so", "test_cuda")
 MORE_TIME = 1.5  # of the seconds after which a step was cut
 GRACE = 5  # seconds to end a step and write the file
 NO_GPU = ("E-CUDA-DEVICE", "E-CUDA-LOAD")
 SETTLED = 3  # updates, after which nothing may grow
-
-
-class Refused(Exception):
-    """The session cannot begin."""
 
 
 class Failed(Exception):
@@ -54,7 +49,7 @@ class Cut(Exception):
 @dataclasses.dataclass
 class Step:
     name: str
-    seconds: float  # an estimate
+    seconds: float  # an estimate: a guess until a file has the step's own seconds
     run: Callable  # of the session; returns figures
     after: str | None = None  # a step that prepares this machine for it: runs again in each session that has this one left
 
@@ -63,57 +58,28 @@ class Step:
 class Part:
     name: str
     steps: list
+    asked: list | None = None  # the steps of this call; None: all
 
 
-@dataclasses.dataclass
-class Done:
-    code: int
-    out: str
-    err: str
-
-    def last_lines(self, count=12):
-        return "\n".join((self.out + self.err).strip().splitlines()[-count:])[-1500:]
-
-    def error(self):
-        """The line with a code, or the last one."""
-        lines = (self.err or self.out).strip().splitlines() or ["nothing said"]
-        return next((line for line in lines if line.startswith("E-")), lines[-1])[:300]
-
-    def json(self):
-        try:
-            value = json.loads(self.out)
-        except ValueError:
-            return {}
-        return value if isinstance(value, dict) else {}
+def read_results(path):
+    """An earlier file of results."""
+    try:
+        found = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise Refused(f"--from {path}: {error}") from error
+    if not isinstance(found, dict) or not isinstance(found.get("parts"), list) or not all(map(is_part, found["parts"])):
+        raise Refused(f"--from {path} holds no results of scripts/on_gpu")
+    return found
 
 
-def opened(given, work):
-    """The folder of the programs; an archive is unpacked into `work`."""
-    if given.is_dir():
-        return given.resolve()
-    if not given.is_file():
-        raise Refused(f"there is no {given}; scripts/package --cuda --tests --archive makes one")
-    folder = work / "bin"
-    shutil.rmtree(folder, ignore_errors=True)
-    with tarfile.open(given) as archive:
-        safe = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
-        archive.extractall(folder, **safe)
-    found = sorted(path.parent for path in folder.rglob("plimsoll") if path.is_file())
-    if not found:
-        raise Refused(f"{given} holds no plimsoll")
-    return found[0]
+def is_part(value):
+    figures = value.get("figures") if isinstance(value, dict) and isinstance(value.get("name"), str) else None
+    steps = figures.get("steps") if isinstance(figures, dict) else None
+    return isinstance(steps, dict) and all(map(is_result, steps.values()))
 
 
-def build_of(folder):
-    """The version, and a hash of the programs' bytes."""
-    digest = hashlib.sha256()
-    for name in PROGRAMS:
-        path = folder / name
-        digest.update(name.encode() + (path.read_bytes() if path.exists() else b""))
-    done = subprocess.run([folder / "plimsoll", "--version"], capture_output=True, text=True, timeout=60)
-    if done.returncode != 0:
-        raise Refused(f"{folder / 'plimsoll'} does not run here: {done.stderr.strip()[-300:]}")
-    return f"{done.stdout.split(chr(10), 1)[0]} {digest.hexdigest()[:16]}"
+def is_result(value):
+    return isinstance(value, dict) and isinstance(value.get("status"), str) and isinstance(value.get("seconds"), (int, float))
 
 
 def described(error):
@@ -122,43 +88,56 @@ def described(error):
 
 class Session:
     def __init__(self, args):
+        exit_on_signals()
         self.begin = time.monotonic()
         self.seconds = 60 * args.minutes
         self.args, self.out = args, args.out.resolve()
         self.cuda = args.device == "cuda"
         self.device = ["--device", "cuda", "--unverified"] if self.cuda else ["--device", "cpu"]
-        self.work = self.out.with_suffix(".work")
-        self.work.mkdir(parents=True, exist_ok=True)
-        self.kept = self.out.with_suffix(".machines")
-        self.folder = opened(args.bin, self.work)
-        self.plimsoll, self.test_cuda = self.folder / "plimsoll", self.folder / "test_cuda"
-        self.gpu = Gpu() if self.cuda else Gpu(library=None)
+        self.work, self.kept = self.out.with_suffix(".work"), self.out.with_suffix(".machines")
         self.plans = {}
+        if self.out.exists() and (args.earlier is None or args.earlier.resolve() != self.out):
+            raise Refused(f"{self.out} is there already; go on with --from, or give another --out")
+        earlier = args.earlier and read_results(args.earlier)
+        archive = None if args.bin.is_dir() else unpacked(args.bin, next(path for path in self.out.parents if path.is_dir()))
+        try:
+            self.folder = folder_of_programs(archive or args.bin.resolve(), args.bin)
+            self.gpu = Gpu() if self.cuda else Gpu(library=None)
+            self.results = self._go_on(build_of(self.folder), earlier)
+            self._make_work(archive)
+        except OSError as error:
+            raise Refused(f"{self.work} cannot be written: {error}") from error
+        finally:
+            if archive:
+                shutil.rmtree(archive, ignore_errors=True)
+        self.plimsoll, self.test_cuda = self.folder / "plimsoll", self.folder / "test_cuda"
         self.environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "PYTHONUNBUFFERED": "1"}
         self.environment.setdefault("XDG_CACHE_HOME", str(self.work / "cache"))
         libraries = subprocess.run([ROOT / "scripts" / "cuda_libraries"], capture_output=True, text=True).stdout.strip()
         if libraries:
             self.environment["LD_LIBRARY_PATH"] = ":".join(filter(None, (libraries, os.environ.get("LD_LIBRARY_PATH"))))
-        self.results = self._go_on(build_of(self.folder), args.earlier)
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
 
     def _go_on(self, build, earlier):
         here = {"schema": SCHEMA, "gpu": self.gpu.name, "driver": self.gpu.driver, "build": build, "device": self.args.device}
         if earlier is None:
-            if self.out.exists():
-                raise Refused(f"{self.out} is there already; go on with --from, or give another --out")
             return {**here, "parts": []}
-        try:
-            there = json.loads(earlier.read_text())
-        except (OSError, ValueError) as error:
-            raise Refused(f"--from {earlier}: {error}") from error
         for key, value in here.items():
-            if there.get(key) != value:
-                raise Refused(f"--from {earlier} is of {key} {there.get(key)!r}, here is {value!r}; begin a new file")
-        machines = earlier.resolve().with_suffix(".machines")
-        if machines.is_dir() and machines != self.kept:
+            if earlier.get(key) != value:
+                raise Refused(f"--from {self.args.earlier} is of {key} {earlier.get(key)!r}, here is {value!r}; begin a new file")
+        return earlier
+
+    def _make_work(self, archive):
+        """The folder of this session, with the programs of an archive and the machine files of an earlier session."""
+        self.work.mkdir(parents=True, exist_ok=True)
+        if archive:
+            place = self.work / "bin"
+            if place.exists():
+                shutil.rmtree(place)
+            archive.rename(place)
+            self.folder = place / self.folder.relative_to(archive)
+        machines = self.args.earlier and self.args.earlier.resolve().with_suffix(".machines")
+        if machines and machines.is_dir() and machines != self.kept:
             shutil.copytree(machines, self.kept, dirs_exist_ok=True)
-        return there
 
     # Time and processes.
 
@@ -169,15 +148,6 @@ class Session:
         sink = subprocess.PIPE if log is None else log
         return subprocess.Popen([str(word) for word in command], cwd=folder or self.work, stdin=subprocess.DEVNULL, stdout=sink,
                                 stderr=sink, env={**self.environment, **(environment or {})}, start_new_session=True)
-
-    @staticmethod
-    def end(process):
-        """Ends a process and all that it has started."""
-        try:
-            os.killpg(process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
-        process.communicate()
 
     def call(self, *command, seconds=None, folder=None, environment=None):
         """Runs a command within the time that is left; `seconds`: and within its own limit, whose excess is a failure."""
@@ -190,7 +160,7 @@ class Session:
                 raise Failed(f"{pathlib.Path(command[0]).name} takes longer than {seconds:.0f} s") from expired
             raise Cut from expired
         finally:
-            self.end(process)
+            end(process)
         return Done(process.returncode, out.decode("utf-8", "replace"), err.decode("utf-8", "replace"))
 
     def demand(self, *command, **more):
@@ -230,7 +200,7 @@ class Session:
                         raise Cut
                     time.sleep(0.02)
             finally:
-                self.end(process)
+                end(process)
             log.seek(0)
             said = log.read().decode("utf-8", "replace")
         shutil.rmtree(folder, ignore_errors=True)
@@ -256,33 +226,37 @@ class Session:
         partial.replace(self.out)
 
     def run(self, parts):
-        """Runs the parts' steps that are left, as the time allows. Returns the statuses of all their steps."""
+        """Runs the parts' asked steps that are left, as the time allows. Returns the statuses of all that were asked for."""
         found = set()
-        for part in parts:
-            kept, prepared = self.results_of(part.name), set()
-            steps = kept["figures"]["steps"]
-            for step in part.steps:
-                if not is_left(step, part, steps):
-                    continue
-                before = steps.get(step.name, {})
-                if step.after and step.after not in prepared:
-                    result = self._unprepared(step, before, steps)
-                else:
-                    result = self._result(step, before)
-                if result["status"] == "passed":
-                    prepared.add(step.name)
-                if result["status"] != "cut" or before.get("status") != "passed":
-                    steps[step.name] = result
-                kept["status"] = status_of(steps, part)
-                kept["seconds"] = round(sum(each["seconds"] for each in steps.values()), 1)
-                self.write()
-                told = result.get("reason") or shown(result)
-                print(f"{result['status']:8}{part.name}, {step.name}, {result['seconds']:.0f} s{': ' if told else ''}{told}",
-                      flush=True)
-            kept["status"] = status_of(steps, part)
+        kept = [self.results_of(part.name) for part in parts]
+        self.write()
+        for part, whole in zip(parts, kept, strict=True):
+            asked, steps, prepared = part.steps if part.asked is None else part.asked, whole["figures"]["steps"], set()
+            for step in asked:
+                if is_left(step, asked, steps):
+                    self._run_step(step, part, whole, prepared)
+            whole["status"] = status_of(steps, part)
             self.write()
-            found |= {steps[step.name]["status"] for step in part.steps}
+            found |= {steps[step.name]["status"] for step in asked}
         return found
+
+    def _run_step(self, step, part, whole, prepared):
+        """`whole`: the part's object in the file. `prepared`: names of the steps that this session has passed."""
+        steps = whole["figures"]["steps"]
+        before = steps.get(step.name, {})
+        if step.after and step.after not in prepared:
+            result = self._unprepared(step, before, steps)
+        else:
+            result = self._result(step, before)
+        if result["status"] == "passed":
+            prepared.add(step.name)
+        if result["status"] != "cut" or before.get("status") != "passed":
+            steps[step.name] = result
+        whole["status"] = status_of(steps, part)
+        whole["seconds"] = round(sum(each["seconds"] for each in steps.values()), 1)
+        self.write()
+        told = result.get("reason") or shown(result)
+        print(f"{result['status']:8}{part.name}, {step.name}, {result['seconds']:.0f} s{': ' if told else ''}{told}", flush=True)
 
     @staticmethod
     def _unprepared(step, before, steps):
@@ -319,10 +293,10 @@ def is_over(step, steps):
     return steps.get(step.name, {}).get("status") in ("passed", "failed")
 
 
-def is_left(step, part, steps):
+def is_left(step, asked, steps):
     if not is_over(step, steps):
         return True
-    waiting = any(each.after == step.name and not is_over(each, steps) for each in part.steps)
+    waiting = any(each.after == step.name and not is_over(each, steps) for each in asked)
     return waiting and steps[step.name]["status"] == "passed"
 
 
@@ -334,7 +308,7 @@ def estimate(step, before):
 
 
 def status_of(steps, part):
-    """`steps`: the results; those of the part that are missing were cut."""
+    """Of a whole part. `steps`: the results; a step without one counts as cut."""
     found = [steps.get(step.name, {}).get("status", "cut") for step in part.steps]
     found += [result["status"] for name, result in steps.items() if name not in {step.name for step in part.steps}]
     return next((status for status in ("failed", "cut", "absent") if status in found), "passed")
