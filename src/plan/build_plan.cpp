@@ -174,7 +174,7 @@ Launches kept_launches(const Plan& plan, const Simulation& simulation, const Mac
     if (step.kind != Step::Kind::node) continue;
     const Forms forms = forms_of(simulation.graph, step.section, timeline.rounds);
     const int count = static_cast<int>(forms.first) + static_cast<int>(forms.later);
-    const Launches of_node = launches_of(simulation.graph, simulation.graph.nodes[step.node], plan.kernels[i], page);
+    const Launches of_node = launches_of(simulation.graph, simulation.graph.nodes[step.node], simulation.kernels[i], page);
     sum.kernels += count * of_node.kernels;
     sum.copies += count * of_node.copies;
   }
