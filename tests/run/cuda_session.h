@@ -43,4 +43,17 @@ class CudaSession {
   Trainer trainer_;
 };
 
+// "" if each phase touches exactly the planned bytes; else the first difference. Evaluates between two updates.
+inline std::string audited_difference(const Config& config, const Plan& plan, const DataFiles& data) {
+  CudaSession session(config, plan, data, CudaPace::kernels, Session::kBeyond);
+  Audit audit(session.program(), plan.graph, session.device(), plan.arena + Session::kBeyond);
+  session.executor().add_observer(audit);
+  session.trainer().before_phase([&](Phase phase) { audit.enter(phase); });
+  session.trainer().load(nullptr);
+  session.trainer().update();
+  session.trainer().evaluate_now();
+  session.trainer().update();
+  return difference(plan, audit.phases());
+}
+
 }  // namespace plimsoll
