@@ -127,7 +127,7 @@ class Session:
         return earlier
 
     def _make_work(self, archive):
-        """The folder of this session, with the programs of an archive and the machine files of an earlier session."""
+        """The folder of the work, with the programs of an archive and the machine files of an earlier call."""
         self.work.mkdir(parents=True, exist_ok=True)
         if archive:
             place = self.work / "bin"
@@ -241,7 +241,7 @@ class Session:
         return found
 
     def _run_step(self, step, part, whole, prepared):
-        """`whole`: the part's object in the file. `prepared`: names of the steps that this session has passed."""
+        """`whole`: the part's object in the file. `prepared`: names of the steps that have passed in this call."""
         steps = whole["figures"]["steps"]
         before = steps.get(step.name, {})
         if step.after and step.after not in prepared:
