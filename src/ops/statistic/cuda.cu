@@ -43,11 +43,10 @@ __global__ void __launch_bounds__(kWarp)
 // `coefficient` null: the mean always moves. The product is rounded before the sum, as on the CPU.
 __global__ void __launch_bounds__(kThreads)
     move_mean_kernel(std::int64_t n, double blend, const double* sums, const float* coefficient, float* mean) {
-  if (coefficient != nullptr && !std::isfinite(*coefficient)) return;
-  for (std::int64_t i = thread_of_grid(); i < n; i += threads_of_grid()) {
-    const double step = __dmul_rn(blend, sums[i] / sums[n]);
-    if (std::isfinite(step)) mean[i] = static_cast<float>(static_cast<double>(mean[i]) + step);
-  }
+  const std::int64_t i = thread_of_grid();
+  if (i >= n || (coefficient != nullptr && !std::isfinite(*coefficient))) return;
+  const double step = __dmul_rn(blend, sums[i] / sums[n]);
+  if (std::isfinite(step)) mean[i] = static_cast<float>(static_cast<double>(mean[i]) + step);
 }
 
 // A block has 32 columns, and its warps take rows in turn: a maximum is the same in any order.
@@ -99,8 +98,9 @@ std::unique_ptr<Kernel> bind_deviations(const KernelRequest& request) {
 std::unique_ptr<Kernel> bind_moving_mean(const KernelRequest& request) {
   return make_kernel([n = request.inputs[0].shape.elements(), guarded = request.inputs.size() > 2,
                       blend = request.attributes->as<ops::MovingMeanAttributes>().blend](const KernelCall& call) {
-    cuda::launch(cuda::move_mean_kernel, cuda::grid_over(n, cuda::kThreads, cuda::kThreads), call.stream, n, blend,
-                 call.in<double>(1), guarded ? call.in(2) : nullptr, call.out(0));
+    const auto blocks = static_cast<unsigned>(ceil_div(n, std::int64_t{cuda::kThreads}));  // a thread for each element
+    cuda::launch(cuda::move_mean_kernel, {{blocks}, {cuda::kThreads}}, call.stream, n, blend, call.in<double>(1),
+                 guarded ? call.in(2) : nullptr, call.out(0));
   });
 }
 
