@@ -7,6 +7,7 @@ import contextlib
 import io
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -144,7 +145,13 @@ class OnGpu(unittest.TestCase):
             (self.state / name).write_text(text)
         self.environment = {**os.environ, "PATH": f"{self.folder / 'path'}{os.pathsep}{os.environ['PATH']}",
                             "OMP_WAIT_POLICY": "passive"}  # fmt: skip
-        self.environment.setdefault("XDG_CACHE_HOME", str(PLIMSOLL.parent / "test-cache"))
+        # A cache of its own: `restore` puts the machine file of the stand-ins there.
+        shared = Path(os.environ.get("XDG_CACHE_HOME", PLIMSOLL.parent / "test-cache"), "plimsoll")
+        own = self.folder / "cache" / "plimsoll"
+        own.mkdir(parents=True)
+        for file in shared.glob("machine-*.json"):
+            shutil.copy(file, own)
+        self.environment["XDG_CACHE_HOME"] = str(own.parent)
 
     def program(self, name, text):
         path = self.folder / name
