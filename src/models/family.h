@@ -40,6 +40,12 @@ struct ModelFacts {
   double chance_loss = 0;       // nats per unit of a model that knows nothing
   double parameters = 0;        // number of parameters, approximate
   double values_per_token = 0;  // values per token of a forward pass, approximate
+
+  std::int64_t image_size = 0;          // pixels of a side; 0: no images, or images of any size
+  std::int64_t channels = 0;            // of an image; 0: the model takes no images
+  std::int64_t classes = 0;             // labels are below it; 0: no images, or a head that is not chosen yet
+  std::vector<double> image_mean = {};  // the normalisation of pixels for which the weights were made; empty: unknown
+  std::vector<double> image_std = {};
 };
 
 // A key of [model] of some families.

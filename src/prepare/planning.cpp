@@ -75,6 +75,12 @@ json subject_json(const Config& config, const Machine& machine) {
           {"threads", machine.threads}};
 }
 
+// The words for data whose samples have no tokens.
+void add_words(json& plan, const Config& config) {
+  const DataWords& words = data_kind(config).words;
+  if (words.sample == words.position) plan["words"] = {{"sample", words.sample}, {"rate", words.rate}};
+}
+
 // The conditions under which the basis of the plan was measured. `measured`: "alone", "shared" (with other work), "unknown" (an
 // older file), or "described" (not measured here).
 json machine_json(const MachineRecord& record, const Plan& plan) {
@@ -334,6 +340,7 @@ PlanningResult plan_with_extras(const Config& config, const PlanningInput& input
   }
   if (input.request.floor_only) object["floors_alone"] = true;
   object["subject"] = subject_json(config, input.machine.machine);
+  add_words(object, config);
   if (!input.assumed.empty()) object["assumed"] = to_json(input.assumed);
   if (extras.decided) extras.decided(object);
   if (Plan* plan = std::get_if<Plan>(&best)) {
@@ -399,6 +406,7 @@ PlanningResult replay_plan(const Config& config, const PlanningInput& input, con
   }
   const PlanContext context{input.budget, config_hash(config), precision_names(config), seconds_now() - start};
   json object = to_json(*result.plan, context, false);
+  add_words(object, config);
   if (input.epoch) object["epoch"] = epoch_json(*input.epoch, *input.data.train, config.model.context);
   object["written"] = written_json(config, *result.plan);
   object["machine"] = machine_json(input.machine, *result.plan);
