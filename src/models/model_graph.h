@@ -45,6 +45,7 @@ struct Pass {
   std::vector<Field> inputs;
   std::vector<LossTerm> losses;
   std::vector<ValueId> results;
+  ValueId correct;  // f64 [2], persistent: counts of an evaluation (ops/accuracy); invalid: the model has no classes
 
   // A missing field is an internal error.
   ValueId input(std::string_view name) const;
@@ -69,6 +70,7 @@ struct BatchShape {
   std::int64_t micro = 0;     // samples of a micro-step
   std::int64_t evaluate = 0;  // samples of an evaluation step
   std::int64_t tokens = 0;    // tokens of a sample, at most the positions of the model; also of a forward pass
+  std::int64_t image = 0;     // height and width of an image
   GenerationShape generate = {};
   ForwardShape forward = {};
   bool packed = false;  // rows of training and evaluation hold several samples

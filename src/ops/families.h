@@ -36,6 +36,8 @@
   CPU_AND_GPU(rotary)                               \
   CPU_AND_GPU(block_matmul)                         \
   CPU_AND_GPU(adapter)                              \
+  CPU_ONLY(class_token)                             \
+  CPU_ONLY(accuracy)                                \
   CPU_ONLY(cache)                                   \
   CPU_ONLY(score)
 

@@ -58,7 +58,7 @@ std::map<std::string, StoredForm> stored_forms(const ModelConfig& model, const s
                        "weights that are stored in files, or a format",
                        {Change("model.init", "FOLDER"), Change("quantize.base", "nf4")});
   }
-  const Graph graph = model.family().build(model, {0, 1, 1}, {}).graph;
+  const Graph graph = model.family().build(model, smallest_shape(model), {}).graph;
   const WeightFiles files = weights_of_model(folder);
   const std::vector<StoredNames> stored = stored_parameters(graph, model, files);
   std::map<std::string, StoredForm> forms;
@@ -141,9 +141,9 @@ InferenceGraph build_generation_graph(const ModelConfig& model, const Generation
   return forward_only(model, {.generate = shape}, adapter, base);
 }
 
-InferenceGraph build_forward_graph(const ModelConfig& model, std::int64_t tokens, const ForwardShape& shape,
-                                   const AdapterSettings& adapter, const FrozenBase& base) {
-  return forward_only(model, {.tokens = tokens, .forward = shape}, adapter, base);
+InferenceGraph build_forward_graph(const ModelConfig& model, const BatchShape& shape, const AdapterSettings& adapter,
+                                   const FrozenBase& base) {
+  return forward_only(model, shape, adapter, base);
 }
 
 std::int64_t DataFacts::most_steps(const Config& config, std::int64_t micro_batch) const {
