@@ -37,7 +37,9 @@
   CPU_AND_GPU(block_matmul)                         \
   CPU_AND_GPU(adapter)                              \
   CPU_ONLY(cache)                                   \
-  CPU_ONLY(score)
+  CPU_ONLY(score)                                   \
+  CPU_ONLY(convolution)                             \
+  CPU_ONLY(pooling)
 
 // Skips one kind of families in the list.
 #define PLIMSOLL_NO_FAMILY(NAME)
