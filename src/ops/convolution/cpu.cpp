@@ -5,6 +5,7 @@
 #include "ops/convolution/convolution.h"
 #include "ops/convolution/kernels.h"
 #include "ops/convolution/kernels_gathered.h"
+#include "ops/convolution/kernels_strips.h"
 #include "ops/convolution/kernels_weight.h"
 #include "ops/kernel.h"
 
@@ -70,13 +71,16 @@ GemmShape weight_product(const cpu::ConvolutionShape& s, bool accumulate) {
           .operands = s.operands};
 }
 
-KernelChoice choice_of(const GemmShape& shape, const KernelRequest& request) {
-  const cpu::GemmPlan plan = cpu::plan_gemm(shape, request.threads, request.with_library);
+KernelChoice choice_of(const cpu::GemmPlan& plan) {
   KernelChoice choice;
   choice.implementation = plan.implementation;
   choice.scratch = plan.scratch;
   choice.primitives = plan.primitives;
   return choice;
+}
+
+KernelChoice choice_of(const GemmShape& shape, const KernelRequest& request) {
+  return choice_of(cpu::plan_gemm(shape, request.threads, request.with_library));
 }
 
 std::unique_ptr<Kernel> bind_product(const GemmShape& shape, int threads) {
@@ -85,11 +89,21 @@ std::unique_ptr<Kernel> bind_product(const GemmShape& shape, int threads) {
   });
 }
 
-KernelChoice choose_gathered(const cpu::Gathered& product, int threads) {
-  return own_kernel(product.shape.depthwise() ? cpu::depthwise_scratch(product) : cpu::gathered_scratch(product, threads));
+KernelChoice choose_gathered(const cpu::Gathered& product, const KernelRequest& request) {
+  if (product.shape.depthwise()) return own_kernel(cpu::depthwise_scratch(product));
+  if (request.with_library) {
+    if (const auto plan = cpu::plan_strips(product, request.threads)) return choice_of(*plan);
+  }
+  return own_kernel(cpu::gathered_scratch(product, request.threads));
 }
 
 std::unique_ptr<Kernel> bind_gathered(cpu::Gathered product, int threads) {
+  if (!product.shape.depthwise() && cpu::plan_strips(product, threads)) {
+    const bool bias = product.shape.bias;
+    return make_kernel([strips = cpu::StripConvolution(std::move(product), threads), bias](const KernelCall& call) {
+      strips.run(call.inputs[0], call.inputs[1], bias ? call.in(2) : nullptr, call.outputs[0], call.scratch);
+    });
+  }
   return make_kernel([product = std::move(product), threads](const KernelCall& call) {
     const cpu::ConvolutionShape& shape = product.shape;
     const cpu::ConstElements source{call.inputs[0], shape.operands}, weight{call.inputs[1], shape.operands};
@@ -103,7 +117,7 @@ std::unique_ptr<Kernel> bind_gathered(cpu::Gathered product, int threads) {
 KernelChoice choose(const KernelRequest& request) {
   const cpu::ConvolutionShape shape = forward_shape(request);
   if (shape.pointwise()) return choice_of(forward_product(shape), request);
-  return choose_gathered(cpu::gathered_forward(shape), request.threads);
+  return choose_gathered(cpu::gathered_forward(shape), request);
 }
 
 std::unique_ptr<Kernel> bind(const KernelRequest& request) {
@@ -115,7 +129,7 @@ std::unique_ptr<Kernel> bind(const KernelRequest& request) {
 KernelChoice choose_input(const KernelRequest& request) {
   const cpu::ConvolutionShape shape = input_shape(request);
   if (shape.pointwise()) return choice_of(input_product(shape), request);
-  return choose_gathered(cpu::gathered_gradient(shape), request.threads);
+  return choose_gathered(cpu::gathered_gradient(shape), request);
 }
 
 std::unique_ptr<Kernel> bind_input(const KernelRequest& request) {
@@ -128,14 +142,22 @@ KernelChoice choose_weight(const KernelRequest& request) {
   const cpu::ConvolutionShape shape = weight_shape(request);
   const bool accumulate = accumulates<ops::ConvolutionWeightAttributes>(request);
   if (shape.pointwise()) return choice_of(weight_product(shape, accumulate), request);
-  return own_kernel(shape.depthwise() ? cpu::depthwise_weight_scratch(shape)
-                                      : cpu::weight_gradient_scratch(shape, request.threads));
+  if (shape.depthwise()) return own_kernel(cpu::depthwise_weight_scratch(shape));
+  if (request.with_library) {
+    if (const auto plan = cpu::plan_weight_strips(shape, request.threads)) return choice_of(*plan);
+  }
+  return own_kernel(cpu::weight_gradient_scratch(shape, request.threads));
 }
 
 std::unique_ptr<Kernel> bind_weight(const KernelRequest& request) {
   const cpu::ConvolutionShape shape = weight_shape(request);
   const bool accumulate = accumulates<ops::ConvolutionWeightAttributes>(request);
   if (shape.pointwise()) return bind_product(weight_product(shape, accumulate), request.threads);
+  if (!shape.depthwise() && cpu::plan_weight_strips(shape, request.threads)) {
+    return make_kernel([strips = cpu::StripWeights(shape, request.threads), accumulate](const KernelCall& call) {
+      strips.run(call.inputs[0], call.inputs[1], !accumulate, call.out(0), call.scratch);
+    });
+  }
   return make_kernel([shape, threads = request.threads, accumulate](const KernelCall& call) {
     const cpu::ConstElements x{call.inputs[0], shape.operands}, dy{call.inputs[1], shape.operands};
     if (shape.depthwise()) return cpu::depthwise_weight_gradient(shape, x, dy, !accumulate, call.out(0), call.scratch);

@@ -375,19 +375,6 @@ struct Slots {
   std::int64_t stride() const { return floats + zeros; }
 };
 
-// Pixels of the target without a tap.
-void fill_phase(const Gathered& product, const Phase& phase, Elements target) {
-  const ImageShape& to = product.target;
-  const std::int64_t size = size_of(target.type) * to.channels;
-  parallel_for(product.shape.batch * phase.rows, [&](std::int64_t row) {
-    const std::int64_t image = row / phase.rows, y = phase.first_row + row % phase.rows * product.step_h;
-    for (std::int64_t j = 0; j < phase.columns; ++j) {
-      const std::int64_t x = phase.first_column + j * product.step_w;
-      std::memset(target.data + ((image * to.height + y) * to.width + x) * size, 0, static_cast<std::size_t>(size));
-    }
-  });
-}
-
 Gathered base_of(const ConvolutionShape& shape) {
   Gathered product;
   product.shape = shape;
@@ -437,6 +424,18 @@ Gathered gathered_gradient(const ConvolutionShape& shape) {
   return product;
 }
 
+void clear_phase(const Gathered& product, const Phase& phase, Elements target) {
+  const ImageShape& to = product.target;
+  const std::int64_t size = size_of(target.type) * to.channels;
+  parallel_for(product.shape.batch * phase.rows, [&](std::int64_t row) {
+    const std::int64_t image = row / phase.rows, y = phase.first_row + row % phase.rows * product.step_h;
+    for (std::int64_t j = 0; j < phase.columns; ++j) {
+      const std::int64_t x = phase.first_column + j * product.step_w;
+      std::memset(target.data + ((image * to.height + y) * to.width + x) * size, 0, static_cast<std::size_t>(size));
+    }
+  });
+}
+
 Bytes gathered_scratch(const Gathered& product, int threads) {
   const Slots slots(product, threads);
   return Bytes{4 * slots.stride() * slots.count};
@@ -448,7 +447,7 @@ void run_gathered(const Gathered& product, int threads, ConstElements source, Co
   const auto run = HWY_DYNAMIC_DISPATCH(run_task);
   for (const Phase& phase : product.phases) {
     if (phase.taps.empty()) {
-      fill_phase(product, phase, target);
+      clear_phase(product, phase, target);
       continue;
     }
     const gathered::Cut cut(product, phase, threads);

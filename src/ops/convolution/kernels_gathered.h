@@ -47,6 +47,9 @@ Bytes gathered_scratch(const Gathered& product, int threads);
 void run_gathered(const Gathered& product, int threads, ConstElements source, ConstElements weight, const float* bias,
                   Elements target, std::byte* scratch);
 
+// Zeros in the pixels of a phase, for one without taps.
+void clear_phase(const Gathered& product, const Phase& phase, Elements target);
+
 // The same for a convolution of single channels.
 Bytes depthwise_scratch(const Gathered& product);
 void run_depthwise(const Gathered& product, ConstElements source, ConstElements weight, const float* bias, Elements target,
