@@ -39,7 +39,9 @@
   CPU_ONLY(class_token)                             \
   CPU_ONLY(accuracy)                                \
   CPU_ONLY(cache)                                   \
-  CPU_ONLY(score)
+  CPU_ONLY(score)                                   \
+  CPU_ONLY(convolution)                             \
+  CPU_ONLY(pooling)
 
 // Skips one kind of families in the list.
 #define PLIMSOLL_NO_FAMILY(NAME)
