@@ -90,8 +90,9 @@ const OpDef kLargestMagnitude{.name = "largest_magnitude",
 
 OpList statistic_ops() { return {{&kSubtractMean}, {&kDeviations}, {&kMovingMean}, {&kLargestMagnitude}}; }
 
-ValueId add_statistic(GraphBuilder& builder, std::string name, std::int64_t n) {
-  return builder.add_parameter(std::move(name), {.shape = Shape{n}, .kind = ParameterKind::statistic});
+ValueId add_statistic(GraphBuilder& builder, std::string name, std::int64_t n, Initializer initializer) {
+  return builder.add_parameter(std::move(name),
+                               {.shape = Shape{n}, .initializer = initializer, .kind = ParameterKind::statistic});
 }
 
 ValueId subtract_mean(GraphBuilder& builder, ValueId x, ValueId mean, std::string name) {

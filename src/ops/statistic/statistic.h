@@ -29,8 +29,8 @@ struct MovingMeanAttributes {
 // largest_magnitude: (x f32, bf16 or fp16 [.., n], most f32 [n]) -> most = max(most, |x|) over the rows. NaN is ignored.
 extern const OpDef kSubtractMean, kDeviations, kMovingMean, kLargestMagnitude;
 
-// Adds a statistic of n elements that begins as zeros.
-ValueId add_statistic(GraphBuilder& builder, std::string name, std::int64_t n);
+// Adds a statistic of n elements.
+ValueId add_statistic(GraphBuilder& builder, std::string name, std::int64_t n, Initializer initializer = {});
 
 ValueId subtract_mean(GraphBuilder& builder, ValueId x, ValueId mean, std::string name);
 // In a training pass: from now on `mean` follows the mean of the rows of x.
