@@ -37,7 +37,8 @@
   CPU_AND_GPU(block_matmul)                         \
   CPU_AND_GPU(adapter)                              \
   CPU_ONLY(cache)                                   \
-  CPU_ONLY(score)
+  CPU_ONLY(score)                                   \
+  CPU_ONLY(batch_norm)
 
 // Skips one kind of families in the list.
 #define PLIMSOLL_NO_FAMILY(NAME)

@@ -3,8 +3,8 @@
 // x is [batch, ..., C]; S is the product of the axes between. In training each group of `group` consecutive samples has its own
 // mean and biased variance ("ghost" statistics), so the result does not depend on the micro-batch as long as it is a multiple of
 // the group. Rows whose sample id is absent take no part: their y and their gradients are 0.
-// The running mean and variance are statistics (ops/statistic). They are pooled over all groups of a window, as if the window were
-// one batch, and the update moves them once.
+// The running mean and variance are statistics (ops/statistic). They are pooled over all groups of a window, as if the window
+// were one batch, and the update moves them once.
 #pragma once
 
 #include <string>
@@ -13,6 +13,9 @@
 #include "ops/attributes.h"
 
 namespace plimsoll::ops {
+
+// The sample id of a row without a sample, as in data/sample_source.h.
+inline constexpr std::uint32_t kAbsentRow = 0xFFFFFFFF;
 
 enum class NormActivation { none, relu, relu6, silu };
 std::string attribute_text(NormActivation activation);
@@ -92,8 +95,8 @@ struct PoolingAttributes {
 
 // x, residual, y, dy and the gradients of x and of the residual are fp32, or of one type of 16 bits. All else is fp32, G is the
 // number of groups.
-// batch_norm: (x, gamma [C], beta [C], sample_ids u32 [batch, 2], [residual]) -> y, statistics [G, 2, C]: mean and variance of each
-//   group; zeros of a group without samples.
+// batch_norm: (x, gamma [C], beta [C], sample_ids u32 [batch, 2], [residual]) -> y, statistics [G, 2, C]: the mean and variance
+//   of each group, zeros of a group without samples.
 // batch_norm_backward: (dy, x, statistics, gamma, beta, sample_ids, [residual], [into gamma], [into beta]) -> [dx], [dresidual],
 //   [dgamma], [dbeta].
 // pool_statistics: (statistics, sample_ids, mean [C], variance [C], sums f64 [2 C + 1]) -> sums, to which n (m - mean),
@@ -102,8 +105,8 @@ struct PoolingAttributes {
 //   unbiased (n - 1). A channel whose sums are not finite does not change, and nothing changes if the window has fewer than two
 //   values or the coefficient is not finite.
 // fixed_norm: (x, gamma, beta, mean [C], variance [C], [residual]) -> y.
-// fixed_norm_backward: (dy, x, mean, variance, gamma, beta, [residual], [into gamma], [into beta]) -> like batch_norm_backward, of
-//   constant mean and variance.
+// fixed_norm_backward: (dy, x, mean, variance, gamma, beta, [residual], [into gamma], [into beta]) -> the same gradients as
+//   batch_norm_backward, with a constant mean and variance.
 extern const OpDef kBatchNorm, kBatchNormBackward, kPoolStatistics, kMovingStatistics, kFixedNorm, kFixedNormBackward;
 
 // A layer's parameters of C elements each: gamma and beta, trained or frozen, and the statistics (add_statistic; the variance
@@ -114,8 +117,8 @@ struct BatchNormLayer {
   double momentum = 0.1;
 };
 
-// By the statistics of each group. In a training pass the running statistics of the layer follow from now on; a layer has one such
-// call in the pass. An invalid residual: none.
+// By the statistics of each group. In a training pass the running statistics of the layer follow from now on; a layer has one
+// such call in the pass. An invalid residual: none.
 ValueId batch_norm(GraphBuilder& builder, ValueId x, const BatchNormLayer& layer, ValueId sample_ids, ValueId residual,
                    NormActivation activation, std::int64_t group, std::string name);
 // By the running statistics, which do not change.
