@@ -168,8 +168,8 @@ TEST_P(Completeness, CostsAreFiniteAndNotNegative) {
   }
 }
 
-// A value takes the bytes of another one only if both have the same size. The widths of an op's values decide it where they differ:
-// planning compares the sizes. An update keeps the whole type.
+// A value takes the bytes of another one only if both have the same size. The widths of an op's values decide it where they
+// differ: planning compares the sizes. An update keeps the whole type.
 TEST_P(Completeness, AliasesNameWhatThereIs) {
   for (const OpCase& a_case : cases()) {
     SCOPED_TRACE(describe(op(), a_case));
