@@ -41,7 +41,8 @@
   CPU_ONLY(cache)                                   \
   CPU_ONLY(score)                                   \
   CPU_ONLY(convolution)                             \
-  CPU_ONLY(pooling)
+  CPU_ONLY(pooling)                                 \
+  CPU_ONLY(batch_norm)
 
 // Skips one kind of families in the list.
 #define PLIMSOLL_NO_FAMILY(NAME)
