@@ -14,7 +14,7 @@ namespace plimsoll {
 namespace {
 
 std::vector<const Family*>& list() {
-  static std::vector<const Family*> families{&kGpt2, &kLlama, &kMistral, &kQwen2, &kQwen3, &kVit};
+  static std::vector<const Family*> families{&kGpt2, &kLlama, &kMistral, &kQwen2, &kQwen3, &kVit, &kResnet, &kMobilenetV2};
   return families;
 }
 

@@ -11,7 +11,7 @@
 
 namespace plimsoll {
 
-extern const Family kGpt2, kLlama, kMistral, kQwen2, kQwen3, kVit;
+extern const Family kGpt2, kLlama, kMistral, kQwen2, kQwen3, kVit, kResnet, kMobilenetV2;
 
 std::span<const Family* const> families();
 // Adds a family of another program, which must exist until this program ends. Call it before the first configuration is read.

@@ -1,6 +1,7 @@
 #include "models/vision_config.h"
 
 #include <fmt/core.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -44,5 +45,23 @@ std::int64_t read_side(const ConfigReader& reader, const char* key, std::int64_t
   throw reader.refuse(fmt::format("{} is {}", key, ConfigReader::shown(*found)),
                       fmt::format("a whole number from 1 to {}, or two equal ones", limit));
 }
+
+std::vector<std::int64_t> read_counts(const ConfigReader& reader, const char* key, std::vector<std::int64_t> fallback,
+                                      std::int64_t limit) {
+  constexpr std::size_t kMost = 64;
+  const auto found = reader.json().find(key);
+  if (found == reader.json().end()) return fallback;
+  const bool fits = found->is_array() && !found->empty() && found->size() <= kMost &&
+                    std::ranges::all_of(*found, [&](const Json& each) {
+                      return each.is_number_integer() && each >= 1 && each <= limit;
+                    });
+  if (!fits) {
+    throw reader.refuse(fmt::format("{} is {}", key, ConfigReader::shown(*found)),
+                        fmt::format("a list of whole numbers from 1 to {}", limit));
+  }
+  return found->get<std::vector<std::int64_t>>();
+}
+
+std::string list_text(const std::vector<std::int64_t>& values) { return "[" + fmt::format("{}", fmt::join(values, ", ")) + "]"; }
 
 }  // namespace plimsoll

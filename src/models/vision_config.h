@@ -1,6 +1,7 @@
 // Keys of [model] and of config.json that all families of images share.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <nlohmann/json_fwd.hpp>
@@ -24,6 +25,12 @@ std::int64_t read_classes(const ConfigReader& reader);
 void write_classes(nlohmann::ordered_json& json, std::int64_t classes);
 // A side of a square: a number, or a list of two equal ones.
 std::int64_t read_side(const ConfigReader& reader, const char* key, std::int64_t fallback, std::int64_t limit);
+
+// A list of whole numbers of config.json; E-FORMAT-CONFIG for anything else.
+std::vector<std::int64_t> read_counts(const ConfigReader& reader, const char* key, std::vector<std::int64_t> fallback,
+                                      std::int64_t limit);
+// "[1, 2]"
+std::string list_text(const std::vector<std::int64_t>& values);
 
 // The keys classes, channels and head of a family whose configuration C has fields of these names.
 template <class C>
