@@ -75,6 +75,7 @@ struct BatchShape {
   GenerationShape generate = {};
   ForwardShape forward = {};
   bool packed = false;  // rows of training and evaluation hold several samples
+  std::int64_t image_size = 0;  // pixels of a side of the data's images; 0: no images, or the model's own size
 };
 
 // The statistics of batch normalisation in a training.

@@ -68,10 +68,10 @@ EvaluationResult evaluate(Executor& executor, const SampleSource& source, std::i
 }
 
 DataSources::DataSources(const Config& config, const DataFiles& files)
-    : name_(files.train.name),
-      windows_(window_rule(config, files.train)),
-      train_(source_over(config, files.train)),
-      validation_(files.validation ? source_over(config, *files.validation) : nullptr) {}
+    : name_(files.train->name()),
+      windows_(window_rule(config, *files.train)),
+      train_(files.train->source(reading_of(config, /*augments=*/true))),
+      validation_(files.validation ? files.validation->source(reading_of(config)) : nullptr) {}
 
 Trainer::Trainer(const Config& config, const TrainingGraph& model, const Plan& plan, Executor& executor, TrainingData data)
     : config_(config),
