@@ -81,8 +81,8 @@ struct RowPixels {
   }
 };
 
-// Calls f(pixel, k, place) for pixels of a tile: pixel k step + place of the row, for k < K and place < W. A pixel that several use
-// is loaded once.
+// Calls f(pixel, k, place) for pixels of a tile: pixel k step + place of the row, for k < K and place < W. A pixel that several
+// use is loaded once.
 template <int K, int W, int kStep, bool kWhole, class T, class Vector, class F>
 HWY_INLINE void for_pixels(const RowPixels<T>& row, std::int64_t step, std::int64_t c, Vector vector, F f) {
   if constexpr (kStep == 0) {
@@ -124,13 +124,14 @@ HWY_INLINE void sum_tile(const Call& call, std::int64_t image, std::int64_t row,
       t += run;
       const std::int64_t y = row + tap.row, x = column + tap.column;
       if (y < 0 || y >= from.height) continue;
-      const RowPixels<T> pixels{call.source.as<T>() + ((image * from.height + y) * from.width + x) * channels, x, from.width, channels};
+      const RowPixels<T> pixels{call.source.as<T>() + ((image * from.height + y) * from.width + x) * channels, x, from.width,
+                                channels};
       with_run(static_cast<std::int64_t>(run), [&](auto width) HWY_ATTR {
         Floats weights[width.value];
         for (int i = 0; i < width.value; ++i) weights[i] = load_at(call.weight + first[i].place * channels + c, vector);
-        for_pixels<K, width.value, kStep, kWhole>(pixels, call.product.move_w, c, vector, [&](Floats pixel, int k, int place) HWY_ATTR {
-          sums[k] = hn::MulAdd(pixel, weights[place], sums[k]);
-        });
+        for_pixels<K, width.value, kStep, kWhole>(pixels, call.product.move_w, c, vector,
+                                                  [&](Floats pixel, int k, int place)
+                                                      HWY_ATTR { sums[k] = hn::MulAdd(pixel, weights[place], sums[k]); });
       });
     }
     for (int k = 0; k < K; ++k) store_at(sums[k], target + k * target_step + c, vector);
@@ -155,8 +156,8 @@ HWY_INLINE void sum_row(const Call& call, const ops::IndexRange& whole, std::int
   const std::int64_t y = call.phase.first_row + i * product.step_h;
   Out* const target = call.target.as<Out>() + ((image * to.height + y) * to.width + call.phase.first_column) * to.channels;
   const auto sum = [&](std::int64_t j, auto pixels, auto is_whole) HWY_ATTR {
-    sum_tile<pixels.value, kStep, is_whole.value, T>(call, image, i * product.move_h, j * product.move_w, target + j * target_step,
-                                                     target_step);
+    sum_tile<pixels.value, kStep, is_whole.value, T>(call, image, i * product.move_h, j * product.move_w,
+                                                     target + j * target_step, target_step);
   };
   std::int64_t j = 0;
   for (; j + kTile <= columns; j += kTile) {
@@ -187,8 +188,8 @@ void sum_rows_of_phase(const Call& call) {
 
 // Adds the products of `count` neighbouring pixels of dy, up to kTile, for all places of the kernel.
 template <int kStep, bool kWhole, class T>
-HWY_INLINE void add_weight_tile(const WeightCall& call, const ops::WindowAxes& axes, std::int64_t image, std::int64_t i, std::int64_t j,
-                                std::int64_t count, float* sums) {
+HWY_INLINE void add_weight_tile(const WeightCall& call, const ops::WindowAxes& axes, std::int64_t image, std::int64_t i,
+                                std::int64_t j, std::int64_t count, float* sums) {
   const ConvolutionShape& shape = call.shape;
   const std::int64_t channels = shape.channels, x = axes.columns.first(j);
   const T* const dy = call.dy.as<T>() + ((image * axes.rows.outputs() + i) * axes.columns.outputs() + j) * channels;
@@ -205,9 +206,10 @@ HWY_INLINE void add_weight_tile(const WeightCall& call, const ops::WindowAxes& a
         with_run(run, [&](auto width) HWY_ATTR {
           Floats of_place[width.value];
           for (int place = 0; place < width.value; ++place) of_place[place] = load_at(of_run + place * channels, vector);
-          for_pixels<kTile, width.value, kStep, kWhole>(pixels, axes.columns.stride, c, vector, [&](Floats pixel, int k, int place) HWY_ATTR {
-            of_place[place] = hn::MulAdd(pixel, gradients[k], of_place[place]);
-          });
+          for_pixels<kTile, width.value, kStep, kWhole>(pixels, axes.columns.stride, c, vector,
+                                                        [&](Floats pixel, int k, int place) HWY_ATTR {
+                                                          of_place[place] = hn::MulAdd(pixel, gradients[k], of_place[place]);
+                                                        });
           for (int place = 0; place < width.value; ++place) store_at(of_place[place], of_run + place * channels, vector);
         });
         kx += run;
@@ -258,10 +260,10 @@ HWY_EXPORT(add_weight_part);
 std::int64_t weights(const ConvolutionShape& shape) { return shape.places() * shape.channels; }
 
 // Rows of dy of a part.
-std::int64_t part_rows(const ConvolutionShape& shape) { return ceil_div(shape.batch * shape.out_height(), depthwise::kMostParts); }
-std::int64_t weight_parts(const ConvolutionShape& shape) {
-  return ceil_div(shape.batch * shape.out_height(), part_rows(shape));
+std::int64_t part_rows(const ConvolutionShape& shape) {
+  return ceil_div(shape.batch * shape.out_height(), depthwise::kMostParts);
 }
+std::int64_t weight_parts(const ConvolutionShape& shape) { return ceil_div(shape.batch * shape.out_height(), part_rows(shape)); }
 
 }  // namespace
 
