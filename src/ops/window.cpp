@@ -20,8 +20,7 @@ void require_window(const WindowAxes& axes, const Shape& x, std::string_view whe
   require(rows.stride > 0 && columns.stride > 0, where, fmt::format("the steps are {} x {}", rows.stride, columns.stride),
           "steps of 1 or more");
   const bool padded = rows.before >= 0 && rows.after >= 0 && columns.before >= 0 && columns.after >= 0;
-  require(padded, where,
-          fmt::format("the padding is {}, {}, {}, {}", rows.before, rows.after, columns.before, columns.after),
+  require(padded, where, fmt::format("the padding is {}, {}, {}, {}", rows.before, rows.after, columns.before, columns.after),
           "top, bottom, left and right of 0 or more");
   require(rows.kernel > 0 && columns.kernel > 0, where, fmt::format("the kernel is {} x {}", rows.kernel, columns.kernel),
           "a kernel of 1 x 1 or more");

@@ -28,7 +28,8 @@ void expect_text(const std::string& text, const std::vector<std::string>& parts)
 
 TEST(ConvolutionRules, SizesFollowFromWindowAndPadding) {
   const auto size_of = [](std::int64_t size, std::int64_t kernel, Window window) {
-    return kConvolution.infer(ConvolutionAttributes{.window = window}, std::vector{f32({2, size, size, 3}), f32({kernel, kernel, 3, 5})})[0]
+    return kConvolution
+        .infer(ConvolutionAttributes{.window = window}, std::vector{f32({2, size, size, 3}), f32({kernel, kernel, 3, 5})})[0]
         .shape;
   };
   EXPECT_EQ(size_of(224, 7, square_window(2, 3)), (Shape{2, 112, 112, 5}));

@@ -36,8 +36,8 @@ HWY_INLINE void for_patch_rows(const PatchShape& shape, F f) {
 template <class From>
 HWY_INLINE void cut_patches_of(const PatchShape& shape, const From* x, Elements y) {
   with_type(y.type, [&]<class To>(To) HWY_ATTR {
-    for_patch_rows(shape, [&](std::int64_t from, std::int64_t to, std::int64_t n)
-                              HWY_ATTR { copy_row(n, x + from, y.as<To>() + to); });
+    for_patch_rows(shape,
+                   [&](std::int64_t from, std::int64_t to, std::int64_t n) HWY_ATTR { copy_row(n, x + from, y.as<To>() + to); });
   });
 }
 
@@ -48,8 +48,8 @@ void cut_patches(const PatchShape& shape, ConstElements x, Elements y) {
 template <class From>
 HWY_INLINE void join_patches_of(const PatchShape& shape, const From* dy, Elements dx) {
   with_type(dx.type, [&]<class To>(To) HWY_ATTR {
-    for_patch_rows(shape, [&](std::int64_t to, std::int64_t from, std::int64_t n)
-                              HWY_ATTR { copy_row(n, dy + from, dx.as<To>() + to); });
+    for_patch_rows(
+        shape, [&](std::int64_t to, std::int64_t from, std::int64_t n) HWY_ATTR { copy_row(n, dy + from, dx.as<To>() + to); });
   });
 }
 

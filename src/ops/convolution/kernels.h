@@ -1,5 +1,5 @@
-// Convolutions of NHWC images on the CPU, with sums in fp32. Scratch sizes are exact and depend on shape and threads alone. Nothing
-// allocates while it runs, and the number of threads changes no bit.
+// Convolutions of NHWC images on the CPU, with sums in fp32. Scratch sizes are exact and depend on shape and threads alone.
+// Nothing allocates while it runs, and the number of threads changes no bit.
 #pragma once
 
 #include <cstddef>

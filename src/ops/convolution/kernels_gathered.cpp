@@ -19,14 +19,14 @@
 #define PLIMSOLL_CONVOLUTION_GATHERED_ONCE
 namespace plimsoll::cpu::gathered {
 
-constexpr std::int64_t kMostRows = 8;         // rows of a tile on any instruction set
-constexpr std::int64_t kMostColumns = 48;     // columns of a panel: three of the widest vectors
-constexpr std::int64_t kLine = 16;            // floats of a cache line
-constexpr std::int64_t kDepth = 1152;         // terms of a sum that stays in registers
-constexpr std::int64_t kBlock = 1152 * 128;   // floats of a block of weights: half of a second-level cache
-constexpr std::int64_t kTaskRows = 2048;      // most pixels of a task
-constexpr std::int64_t kFewChannels = 16;     // below, the sources of a tile are copied side by side
-constexpr std::int64_t kSmallImage = 8 * 8;   // up to this many pixels, tiles are the same pixel of several images
+constexpr std::int64_t kMostRows = 8;        // rows of a tile on any instruction set
+constexpr std::int64_t kMostColumns = 48;    // columns of a panel: three of the widest vectors
+constexpr std::int64_t kLine = 16;           // floats of a cache line
+constexpr std::int64_t kDepth = 1152;        // terms of a sum that stays in registers
+constexpr std::int64_t kBlock = 1152 * 128;  // floats of a block of weights: half of a second-level cache
+constexpr std::int64_t kTaskRows = 2048;     // most pixels of a task
+constexpr std::int64_t kFewChannels = 16;    // below, the sources of a tile are copied side by side
+constexpr std::int64_t kSmallImage = 8 * 8;  // up to this many pixels, tiles are the same pixel of several images
 
 // The cut of a phase. A block of weights has all taps of `depth` channels of the source and `strip` columns of the target. Bits
 // depend on `depth` alone, which the shape decides.
@@ -193,11 +193,12 @@ HWY_NOINLINE void multiply_tile(std::int64_t taps, std::int64_t depth, const flo
 
 // The pixels of a tile; those past the band repeat its last one and are not written.
 struct Tile {
-  std::int64_t count;                       // pixels that are written
-  std::int64_t row[kTileRows], column[kTileRows];  // of the source at offset 0
+  std::int64_t count;                                 // pixels that are written
+  std::int64_t row[kTileRows], column[kTileRows];     // of the source at offset 0
   std::int64_t source[kTileRows], target[kTileRows];  // the first element of the pixels
 
-  HWY_INLINE Tile(const Call& call, const Part& part, std::int64_t begin, std::int64_t end) : count(std::min<std::int64_t>(kTileRows, end - begin)) {
+  HWY_INLINE Tile(const Call& call, const Part& part, std::int64_t begin, std::int64_t end)
+      : count(std::min<std::int64_t>(kTileRows, end - begin)) {
     const Gathered& product = call.product;
     const Phase& phase = call.phase;
     const ImageShape &from = product.source, &to = product.target;
@@ -263,7 +264,8 @@ HWY_INLINE void copy_sources(const Call& call, const Part& part, const Tile& til
       const auto run = static_cast<std::int64_t>(end - t);
       t = end;
       float* const next = out + run * part.depth;
-      std::int64_t first = std::clamp<std::int64_t>(-column, 0, run), last = std::clamp<std::int64_t>(from.width - column, first, run);
+      std::int64_t first = std::clamp<std::int64_t>(-column, 0, run),
+                   last = std::clamp<std::int64_t>(from.width - column, first, run);
       if (row < 0 || row >= from.height) first = last = run;
       clear(out, out + first * part.depth);
       copy_wide(base + (tile.source[k] + offset + first * from.channels), (last - first) * part.depth, out + first * part.depth);
@@ -302,9 +304,8 @@ HWY_INLINE void run_part(const Call& call, const Part& part, std::int64_t begin,
   const float* copied[kTileRows];
   for (int k = 0; k < kTileRows; ++k) copied[k] = sources + k * Slot::copied_stride(taps * part.depth);
   alignas(64) float sums[kTileRows * kVectors * kLanes];
-  const float* const bias = call.bias == nullptr || part.channel > 0
-                                ? nullptr
-                                : call.bias + part.group * call.product.target_channels() + part.column;
+  const float* const bias =
+      call.bias == nullptr || part.channel > 0 ? nullptr : call.bias + part.group * call.product.target_channels() + part.column;
   for (std::int64_t row = begin; row < end; row += kTileRows) {
     const Tile tile(call, part, row, end);
     const bool copies = call.cut.copies;

@@ -1,5 +1,5 @@
-// Convolutions and their input gradients as one kind of sum: each pixel of a target adds weighted pixels of a source. Pixels of the
-// target with the same taps form a phase; a forward pass has one, the gradient of a window with steps of s has s x s.
+// Convolutions and their input gradients as one kind of sum: each pixel of a target adds weighted pixels of a source. Pixels of
+// the target with the same taps form a phase; a forward pass has one, the gradient of a window with steps of s has s x s.
 //
 //   forward, step 2:  target j  <- sources 2 j - left + kx for all kx
 //   gradient, step 2: target 2 j + p  <- sources j + (p + left - kx) / 2, for the kx of which this is whole

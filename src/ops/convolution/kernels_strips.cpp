@@ -13,13 +13,11 @@
 namespace plimsoll::cpu {
 namespace {
 
-constexpr std::int64_t kStripBytes = 3 << 19;    // of copied sources
-constexpr std::int64_t kSumBytes = 1 << 20;      // of the part of dw to which strips add
-constexpr std::int64_t kTaskRows = 32;           // pixels whose sources are copied at a time
+constexpr std::int64_t kStripBytes = 3 << 19;  // of copied sources
+constexpr std::int64_t kSumBytes = 1 << 20;    // of the part of dw to which strips add
+constexpr std::int64_t kTaskRows = 32;         // pixels whose sources are copied at a time
 
-std::int64_t pixels_of(const Gathered& product, const Phase& phase) {
-  return product.shape.batch * phase.rows * phase.columns;
-}
+std::int64_t pixels_of(const Gathered& product, const Phase& phase) { return product.shape.batch * phase.rows * phase.columns; }
 
 // Even strips of whole tasks.
 std::int64_t strip_rows(std::int64_t rows, std::int64_t row_bytes) {
@@ -37,7 +35,8 @@ void copy_strip(const Gathered& product, const Phase& phase, std::size_t begin, 
   const std::int64_t pixel = from.channels * size_of(product.shape.operands);
   const std::int64_t stride = static_cast<std::int64_t>(end - begin) * pixel;
   const auto copy_pixel = [&](std::int64_t index, std::byte* out) {
-    const std::int64_t j = index % phase.columns, i = index / phase.columns % phase.rows, image = index / phase.columns / phase.rows;
+    const std::int64_t j = index % phase.columns, i = index / phase.columns % phase.rows,
+                       image = index / phase.columns / phase.rows;
     for (std::size_t t = begin; t < end;) {
       const Tap& tap = phase.taps[t];
       std::size_t last = t + 1;  // taps of neighbouring pixels
@@ -47,7 +46,8 @@ void copy_strip(const Gathered& product, const Phase& phase, std::size_t begin, 
       }
       const auto run = static_cast<std::int64_t>(last - t);
       const std::int64_t row = i * product.move_h + tap.row, column = j * product.move_w + tap.column;
-      std::int64_t inside = std::clamp<std::int64_t>(-column, 0, run), outside = std::clamp<std::int64_t>(from.width - column, inside, run);
+      std::int64_t inside = std::clamp<std::int64_t>(-column, 0, run),
+                   outside = std::clamp<std::int64_t>(from.width - column, inside, run);
       if (row < 0 || row >= from.height) inside = outside = run;
       if (inside > 0) std::memset(out, 0, static_cast<std::size_t>(inside * pixel));
       if (outside > inside) {
@@ -59,7 +59,8 @@ void copy_strip(const Gathered& product, const Phase& phase, std::size_t begin, 
     }
   };
   parallel_for(ceil_div(rows, kTaskRows), [&](std::int64_t task) {
-    for (std::int64_t k = task * kTaskRows; k < std::min(rows, (task + 1) * kTaskRows); ++k) copy_pixel(first + k, to + k * stride);
+    for (std::int64_t k = task * kTaskRows; k < std::min(rows, (task + 1) * kTaskRows); ++k)
+      copy_pixel(first + k, to + k * stride);
   });
 }
 
@@ -169,7 +170,8 @@ void scatter(const Gathered& product, const Phase& phase, std::int64_t first, st
       const std::int64_t index = first + k, image = index / phase.columns / phase.rows;
       const std::int64_t y = phase.first_row + index / phase.columns % phase.rows * product.step_h;
       const std::int64_t x = phase.first_column + index % phase.columns * product.step_w;
-      std::memcpy(target + ((image * to.height + y) * to.width + x) * pixel, results + k * pixel, static_cast<std::size_t>(pixel));
+      std::memcpy(target + ((image * to.height + y) * to.width + x) * pixel, results + k * pixel,
+                  static_cast<std::size_t>(pixel));
     }
   });
 }
@@ -222,7 +224,9 @@ std::optional<GemmPlan> plan_strips(const Gathered& product, int threads) {
 }
 
 StripConvolution::StripConvolution(Gathered product, int threads)
-    : product_(std::move(product)), scratch_(plan_strips(product_, threads).value().scratch.n), gemms_(bind_all(all_products(product_), threads)) {}
+    : product_(std::move(product)),
+      scratch_(plan_strips(product_, threads).value().scratch.n),
+      gemms_(bind_all(all_products(product_), threads)) {}
 
 void StripConvolution::run(const std::byte* source, const std::byte* weight, const float* bias, std::byte* target,
                            std::byte* scratch) const {
@@ -241,7 +245,8 @@ void StripConvolution::run(const std::byte* source, const std::byte* weight, con
       const std::int64_t count = std::min(rows, all - first);
       copy_strip(product_, phase, 0, phase.taps.size(), first, count, source, scratch + layout.strip);
       std::byte* const to = is_dense(product_) ? target + first * row_bytes : scratch + layout.results;
-      gemms_[gemm + (count < rows)].run(scratch + layout.strip, product_.gradient ? scratch : weight, bias, to, scratch + layout.library);
+      gemms_[gemm + (count < rows)].run(scratch + layout.strip, product_.gradient ? scratch : weight, bias, to,
+                                        scratch + layout.library);
       if (!is_dense(product_)) scatter(product_, phase, first, count, to, target);
     }
     gemm += 2;
@@ -267,9 +272,10 @@ void StripWeights::run(const std::byte* x, const std::byte* dy, bool overwrite, 
     const std::int64_t taps = std::min(cut.taps, cut.all_taps - tap);
     for (std::int64_t first = 0; first < cut.pixels; first += cut.rows) {
       const std::int64_t rows = std::min(cut.rows, cut.pixels - first);
-      copy_strip(product_, product_.phases.front(), static_cast<std::size_t>(tap), static_cast<std::size_t>(tap + taps), first, rows,
-                 x, scratch);
-      const std::size_t gemm = 4 * std::size_t{taps < cut.taps} + 2 * std::size_t{rows < cut.rows} + std::size_t{!overwrite || first > 0};
+      copy_strip(product_, product_.phases.front(), static_cast<std::size_t>(tap), static_cast<std::size_t>(tap + taps), first,
+                 rows, x, scratch);
+      const std::size_t gemm =
+          4 * std::size_t{taps < cut.taps} + 2 * std::size_t{rows < cut.rows} + std::size_t{!overwrite || first > 0};
       gemms_[gemm].run(scratch, dy + first * dy_row, nullptr, dw + tap * product_.source.channels * product_.target.channels,
                        scratch + weight_strip_bytes(product_));
     }

@@ -1,5 +1,5 @@
-// Convolutions of 16-bit operands in one group by the library's products, which multiply 16 bits directly. The sources of a strip of
-// pixels are copied side by side in scratch, and a product multiplies them with all weights. Strips depend on the shape alone.
+// Convolutions of 16-bit operands in one group by the library's products, which multiply 16 bits directly. The sources of a strip
+// of pixels are copied side by side in scratch, and a product multiplies them with all weights. Strips depend on the shape alone.
 //
 //   pixels x (taps x channels)     (taps x channels) x outputs
 //   +----------------+             +---------+       +---------+

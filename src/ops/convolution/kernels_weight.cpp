@@ -18,25 +18,25 @@
 #define PLIMSOLL_CONVOLUTION_WEIGHT_ONCE
 namespace plimsoll::cpu::weight {
 
-constexpr std::int64_t kLine = 16;          // channels of a packed piece of x
-constexpr std::int64_t kPixels = 256;       // of a block, whose sums stay in registers
-constexpr std::int64_t kStrip = 256;        // most outputs of a task
-constexpr std::int64_t kFewChannels = 16;   // below, whole windows of x are copied
-constexpr std::int64_t kMostParts = 4;      // parts of the pixels with sums of their own
+constexpr std::int64_t kLine = 16;            // channels of a packed piece of x
+constexpr std::int64_t kPixels = 256;         // of a block, whose sums stay in registers
+constexpr std::int64_t kStrip = 256;          // most outputs of a task
+constexpr std::int64_t kFewChannels = 16;     // below, whole windows of x are copied
+constexpr std::int64_t kMostParts = 4;        // parts of the pixels with sums of their own
 constexpr std::int64_t kPartBytes = 2 << 20;  // most bytes of all their sums
 
-// The cut of the sum. Blocks are rows of pixels of one image, or a few whole images; a packed block has its images innermost. Bits
-// depend on the blocks and the parts, which the shape decides.
+// The cut of the sum. Blocks are rows of pixels of one image, or a few whole images; a packed block has its images innermost.
+// Bits depend on the blocks and the parts, which the shape decides.
 struct Cut {
-  ops::WindowAxis rows, columns;  // of the image that is packed
+  ops::WindowAxis rows, columns;        // of the image that is packed
   std::int64_t skip_h = 1, skip_w = 1;  // steps in x between rows and columns of that image
   std::int64_t block_rows, block_images;
-  std::int64_t row_blocks, blocks;        // of an image, of all images
+  std::int64_t row_blocks, blocks;  // of an image, of all images
   std::int64_t part_blocks, parts;
-  std::int64_t strip, strips;             // of a group's outputs
-  bool copies;                            // whole windows of x are copied
-  std::int64_t places, channels;          // the left operand: pieces of kLine channels for each place
-  std::int64_t pieces, band, bands;       // of a place's channels
+  std::int64_t strip, strips;        // of a group's outputs
+  bool copies;                       // whole windows of x are copied
+  std::int64_t places, channels;     // the left operand: pieces of kLine channels for each place
+  std::int64_t pieces, band, bands;  // of a place's channels
 
   Cut(const ConvolutionShape& shape, int threads) : rows(shape.axes().rows), columns(shape.axes().columns) {
     if (shape.places() == 1 && rows.before + rows.after + columns.before + columns.after == 0) {
@@ -112,8 +112,8 @@ struct PixelBlock {
   }
 };
 
-// Pixels of a block that one place of the kernel adds: `rows` x `inner` runs of `length` pixels, with the strides in floats of x, in
-// pixels of dy.
+// Pixels of a block that one place of the kernel adds: `rows` x `inner` runs of `length` pixels, with the strides in floats of x,
+// in pixels of dy.
 struct Runs {
   std::int64_t rows, inner, length;
   std::int64_t x_row, x_inner, x_step, dy_row, dy_inner;
@@ -140,14 +140,16 @@ HWY_NOINLINE void add_runs(const Runs& runs, const float* HWY_RESTRICT x, const 
 
 // Panels [pixel][width] of dy; columns past the strip are zero.
 template <class T>
-HWY_INLINE void pack_dy(const Call& call, const PixelBlock& block, std::int64_t column, std::int64_t columns, float* HWY_RESTRICT to) {
+HWY_INLINE void pack_dy(const Call& call, const PixelBlock& block, std::int64_t column, std::int64_t columns,
+                        float* HWY_RESTRICT to) {
   const ConvolutionShape& shape = call.shape;
   const std::int64_t height = shape.out_height(), width = shape.out_width();
   std::int64_t done = 0, vectors = 0;
   for (Panels panels(columns); panels.next(vectors); done += vectors * kLanes) {
     for (std::int64_t i = block.begin * width; i < block.end * width; ++i) {
       const T* from = call.dy.as<T>() + (block.image * height * width + i) * shape.outputs + column + done;
-      for (std::int64_t image = 0; image < block.images; ++image, from += height * width * shape.outputs, to += vectors * kLanes) {
+      for (std::int64_t image = 0; image < block.images;
+           ++image, from += height * width * shape.outputs, to += vectors * kLanes) {
         for (std::int64_t v = 0; v < vectors * kLanes; v += kLanes) {
           const std::int64_t rest = columns - done - v;
           hn::Store(rest >= kLanes ? load(from + v) : rest > 0 ? load_part(from + v, rest) : hn::Zero(F32()), F32(), to + v);
@@ -202,7 +204,8 @@ HWY_INLINE void pack_windows(const Call& call, const PixelBlock& block, std::int
             out = next;
             continue;
           }
-          const std::int64_t pixel = (image * shape.height + row * cut.skip_h) * shape.width + (cut.columns.first(j) + x0) * cut.skip_w;
+          const std::int64_t pixel =
+              (image * shape.height + row * cut.skip_h) * shape.width + (cut.columns.first(j) + x0) * cut.skip_w;
           const T* from = call.x.as<T>() + pixel * shape.channels + channel;
           clear(out, out + x0 * channels);
           if (dense) {
@@ -269,8 +272,8 @@ template <class T>
 HWY_INLINE void run_weight_task_of(const Call& call, std::int64_t task, float* scratch) {
   const Cut& cut = call.cut;
   const ConvolutionShape& shape = call.shape;
-  const std::int64_t part = task % cut.parts, band = task / cut.parts % cut.bands, strip = task / cut.parts / cut.bands % cut.strips,
-                     group = task / cut.parts / cut.bands / cut.strips;
+  const std::int64_t part = task % cut.parts, band = task / cut.parts % cut.bands,
+                     strip = task / cut.parts / cut.bands % cut.strips, group = task / cut.parts / cut.bands / cut.strips;
   const std::int64_t channel = group * shape.group_channels(), column = group * shape.group_outputs() + strip * cut.strip;
   const std::int64_t columns = std::min(cut.strip, shape.group_outputs() - strip * cut.strip);
   float* const dw = call.sums + (cut.parts == 1 ? 0 : part * shape.places() * shape.group_channels() * shape.outputs) + column;

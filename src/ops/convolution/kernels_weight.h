@@ -1,4 +1,5 @@
-// The gradient of a convolution's weights: dw[ky, kx, c, o] = the sum over all pixels of dy of x[its source at (ky, kx), c] dy[o].
+// The gradient of a convolution's weights: dw[ky, kx, c, o] = the sum over all pixels of dy of x[its source at (ky, kx), c]
+// dy[o].
 #pragma once
 
 #include "ops/convolution/kernels.h"

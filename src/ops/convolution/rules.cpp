@@ -21,8 +21,7 @@ void require_output(DType output, DType operands, std::string_view where) {
 
 void require_groups(std::int64_t groups, std::int64_t channels, std::int64_t outputs, std::string_view where) {
   require(groups > 0 && channels % groups == 0 && outputs % groups == 0, where,
-          fmt::format("{} input and {} output channels are in {} groups", channels, outputs, groups),
-          "groups that divide both");
+          fmt::format("{} input and {} output channels are in {} groups", channels, outputs, groups), "groups that divide both");
 }
 
 Shape output_shape(const WindowAxes& axes, const Shape& x, std::int64_t outputs) {
@@ -146,7 +145,8 @@ std::vector<ValueType> infer_patches_backward(const Attributes& any, TypeSpan in
 void gradient_of_patches(GradientContext& context) {
   const auto& a = context.node().attributes.as<PatchAttributes>();
   const Shape x = context.builder().shape(context.input(0));
-  context.contribute_if_wanted(0, kPatchesBackward, PatchBackwardAttributes{a.height, a.width, x[1], x[2]}, {context.gradient(0)});
+  context.contribute_if_wanted(0, kPatchesBackward, PatchBackwardAttributes{a.height, a.width, x[1], x[2]},
+                               {context.gradient(0)});
 }
 
 // A linear layer over patches.
@@ -158,7 +158,8 @@ ValueId patch_convolution(GraphBuilder& builder, ValueId x, ValueId weight, Valu
           fmt::format("the weight is {}, the window {} in {} groups", to_text(w), attribute_text(window), a.groups),
           "a weight of four axes, or patches without padding in one group");
   if (window.stride_h != 1 || window.stride_w != 1) {
-    x = builder.add1(kPatches, PatchAttributes{window.stride_h, window.stride_w}, {x}, name.empty() ? "patches" : name + ".patches");
+    x = builder.add1(kPatches, PatchAttributes{window.stride_h, window.stride_w}, {x},
+                     name.empty() ? "patches" : name + ".patches");
   }
   return linear(builder, x, weight, bias, std::move(name));
 }
@@ -199,7 +200,9 @@ const OpDef kPatchesBackward{.name = "patches_backward",
                              .either = inputs_at<0>,
                              .rounded = with_output<PatchBackwardAttributes>};
 
-OpList convolution_ops() { return {{&kConvolution}, {&kConvolutionInput}, {&kConvolutionWeight}, {&kPatches}, {&kPatchesBackward}}; }
+OpList convolution_ops() {
+  return {{&kConvolution}, {&kConvolutionInput}, {&kConvolutionWeight}, {&kPatches}, {&kPatchesBackward}};
+}
 
 ValueId convolution(GraphBuilder& builder, ValueId x, ValueId weight, ValueId bias, ConvolutionAttributes attributes,
                     std::string name) {

@@ -11,8 +11,8 @@ struct ScaleAttributes {
   PLIMSOLL_FIELDS(factor)
 };
 
-extern const OpDef kAdd, kMultiply, kScale, kGelu, kGeluBackward, kRelu, kReluBackward, kRelu6, kRelu6Backward, kSilu, kSiluBackward,
-    kGeluErf, kGeluErfBackward;
+extern const OpDef kAdd, kMultiply, kScale, kGelu, kGeluBackward, kRelu, kReluBackward, kRelu6, kRelu6Backward, kSilu,
+    kSiluBackward, kGeluErf, kGeluErfBackward;
 // Adds a gradient into an accumulator, for ops that cannot add by themselves: (gradient, into) -> into.
 extern const OpDef kAccumulate;
 

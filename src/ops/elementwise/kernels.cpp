@@ -69,16 +69,14 @@ void gelu_tanh_backward(std::int64_t n, ConstElements dy, ConstElements x, Eleme
 }
 
 void relu6_forward(std::int64_t n, ConstElements x, Elements y) {
-  const auto clip = [](Floats v) HWY_ATTR {
-    return hn::IfThenElse(hn::Gt(v, set(6)), set(6), hn::IfThenZeroElse(hn::Lt(v, set(0)), v));
-  };
+  const auto clip = [](Floats v)
+                        HWY_ATTR { return hn::IfThenElse(hn::Gt(v, set(6)), set(6), hn::IfThenZeroElse(hn::Lt(v, set(0)), v)); };
   map_elements<Work::little>(n, clip, y, x);
 }
 
 void relu6_backward(std::int64_t n, ConstElements dy, ConstElements x, Elements dx) {
-  const auto pass = [](Floats g, Floats v) HWY_ATTR {
-    return hn::IfThenElseZero(hn::And(hn::Gt(v, set(0)), hn::Lt(v, set(6))), g);
-  };
+  const auto pass = [](Floats g, Floats v)
+                        HWY_ATTR { return hn::IfThenElseZero(hn::And(hn::Gt(v, set(0)), hn::Lt(v, set(6))), g); };
   map_elements<Work::little>(n, pass, dx, dy, x);
 }
 

@@ -105,21 +105,11 @@ const OpDef kAccumulateRounded{.name = "accumulate_rounded",
                                .aliases = accumulates_into<2>};
 
 OpList elementwise_ops() {
-  return {{&kAdd},
-          {&kMultiply},
-          {&kScale},
-          {&kGelu},
-          {&kGeluBackward},
-          {&kRelu},
-          {&kReluBackward},
-          {&kAccumulate},
-          {&kAccumulateRounded},
-          {&kRelu6},
-          {&kRelu6Backward},
-          {&kSilu},
-          {&kSiluBackward},
-          {&kGeluErf},
-          {&kGeluErfBackward}};
+  return {{&kAdd},          {&kMultiply},      {&kScale},
+          {&kGelu},         {&kGeluBackward},  {&kRelu},
+          {&kReluBackward}, {&kAccumulate},    {&kAccumulateRounded},
+          {&kRelu6},        {&kRelu6Backward}, {&kSilu},
+          {&kSiluBackward}, {&kGeluErf},       {&kGeluErfBackward}};
 }
 
 ValueId add(GraphBuilder& builder, ValueId a, ValueId b, std::string name) {

@@ -44,8 +44,7 @@ HWY_INLINE void max_pool_of(const PoolShape& shape, const T* x, T* y, std::uint8
     const ops::IndexRange rows = axes.rows.inside(i);
     for (std::int64_t j = 0; j < across; ++j) {
       const ops::IndexRange columns = axes.columns.inside(j);
-      const T* const window =
-          x + ((image * shape.height + axes.rows.first(i)) * shape.width + axes.columns.first(j)) * channels;
+      const T* const window = x + ((image * shape.height + axes.rows.first(i)) * shape.width + axes.columns.first(j)) * channels;
       const std::int64_t to = (row * across + j) * channels;
       for_vectors(channels, [&](std::int64_t c, auto vector) HWY_ATTR {
         Floats best = load_at(window + (rows.begin * shape.width + columns.begin) * channels + c, vector);
@@ -125,7 +124,8 @@ HWY_INLINE void mean_pool_of(std::int64_t batch, std::int64_t positions, std::in
                 0, count, [](Floats sum, Floats v) HWY_ATTR { return hn::Add(sum, v); }, sums, sums, from);
           }
           map_range(
-              0, count, [=](Floats sum) HWY_ATTR { return hn::Div(sum, divisor); }, y + strip / strips * channels + channel, sums);
+              0, count, [=](Floats sum) HWY_ATTR { return hn::Div(sum, divisor); }, y + strip / strips * channels + channel,
+              sums);
         }
       },
       strips_of_task);
@@ -133,8 +133,7 @@ HWY_INLINE void mean_pool_of(std::int64_t batch, std::int64_t positions, std::in
 
 void mean_pool(std::int64_t batch, std::int64_t positions, std::int64_t channels, ConstElements x, Elements y) {
   with_type(x.type, [&]<class From>(From) HWY_ATTR {
-    with_type(y.type,
-              [&]<class To>(To) HWY_ATTR { mean_pool_of(batch, positions, channels, x.as<From>(), y.as<To>()); });
+    with_type(y.type, [&]<class To>(To) HWY_ATTR { mean_pool_of(batch, positions, channels, x.as<From>(), y.as<To>()); });
   });
 }
 
@@ -143,7 +142,8 @@ HWY_INLINE void mean_pool_backward_of(std::int64_t batch, std::int64_t positions
   const Floats divisor = set(static_cast<float>(positions));
   for_rows(batch * positions, channels, [=](std::int64_t row) HWY_ATTR {
     map_range(
-        0, channels, [=](Floats v) HWY_ATTR { return hn::Div(v, divisor); }, dx + row * channels, dy + row / positions * channels);
+        0, channels, [=](Floats v) HWY_ATTR { return hn::Div(v, divisor); }, dx + row * channels,
+        dy + row / positions * channels);
   });
 }
 

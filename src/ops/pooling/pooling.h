@@ -26,8 +26,8 @@ struct PoolBackwardAttributes {
   PLIMSOLL_FIELDS(kernel_h, kernel_w, window, height, width)
 };
 
-// x -> (y, places u8): the maximum of each window, and its place in the window, row by row. The first of equal maxima wins, padding
-// never does, and NaN is larger than any number. Backward: (dy, places) -> dx.
+// x -> (y, places u8): the maximum of each window, and its place in the window, row by row. The first of equal maxima wins,
+// padding never does, and NaN is larger than any number. Backward: (dy, places) -> dx.
 extern const OpDef kMaxPool, kMaxPoolBackward;
 
 struct MeanPoolAttributes {

@@ -29,7 +29,8 @@ void for_products(const Extents& e, Visit visit) {
       for (std::int64_t j = 0; j < e.y[2]; ++j) {
         for (std::int64_t ky = 0; ky < e.w[0]; ++ky) {
           for (std::int64_t kx = 0; kx < e.w[1]; ++kx) {
-            const std::int64_t row = i * e.window.stride_h + ky - e.window.top, column = j * e.window.stride_w + kx - e.window.left;
+            const std::int64_t row = i * e.window.stride_h + ky - e.window.top,
+                               column = j * e.window.stride_w + kx - e.window.left;
             if (row < 0 || row >= e.x[1] || column < 0 || column >= e.x[2]) continue;
             for (std::int64_t o = 0; o < e.w[3]; ++o) {
               for (std::int64_t c = 0; c < channels; ++c) {
@@ -102,21 +103,21 @@ OpCase weight_case(const Layer& l, bool accumulate = false) {
 const std::vector<Layer>& layers() {
   static const std::vector<Layer> list{
       {1, 1, 1, 1, 1, 1, 1},
-      {2, 5, 7, 3, 3, 3, 8, ops::square_window(1, 1), 1, true},       // 3 channels
-      {3, 9, 8, 1, 5, 3, 5, {2, 1, 1, 2, 0, 1}},                      // 1 channel, uneven padding and steps
-      {1, 23, 23, 3, 7, 7, 16, ops::square_window(2, 3)},             // a stem
-      {2, 6, 5, 16, 3, 3, 17, ops::square_window(1, 1), 1, true},     // whole lines of channels
-      {2, 7, 9, 20, 3, 3, 24, {2, 2, 0, 1, 0, 1}},                    // padding of TensorFlow
-      {9, 4, 4, 24, 3, 3, 64, ops::square_window(1, 1)},              // small images, many of them
+      {2, 5, 7, 3, 3, 3, 8, ops::square_window(1, 1), 1, true},    // 3 channels
+      {3, 9, 8, 1, 5, 3, 5, {2, 1, 1, 2, 0, 1}},                   // 1 channel, uneven padding and steps
+      {1, 23, 23, 3, 7, 7, 16, ops::square_window(2, 3)},          // a stem
+      {2, 6, 5, 16, 3, 3, 17, ops::square_window(1, 1), 1, true},  // whole lines of channels
+      {2, 7, 9, 20, 3, 3, 24, {2, 2, 0, 1, 0, 1}},                 // padding of TensorFlow
+      {9, 4, 4, 24, 3, 3, 64, ops::square_window(1, 1)},           // small images, many of them
       {9, 5, 3, 18, 3, 3, 65, ops::square_window(2, 1)},
-      {2, 7, 7, 17, 1, 1, 19, ops::square_window(2)},                 // steps above the kernel
+      {2, 7, 7, 17, 1, 1, 19, ops::square_window(2)},  // steps above the kernel
       {1, 8, 9, 33, 2, 3, 5, {4, 5, 1, 1, 0, 2}, 1, true},
-      {2, 5, 6, 130, 1, 1, 7, {}, 1, true},                           // a product
-      {1, 6, 6, 8, 2, 2, 6, ops::square_window(2), 2},                // groups
+      {2, 5, 6, 130, 1, 1, 7, {}, 1, true},             // a product
+      {1, 6, 6, 8, 2, 2, 6, ops::square_window(2), 2},  // groups
       {2, 5, 5, 40, 3, 3, 20, ops::square_window(1, 1), 2, true},
-      {2, 5, 7, 12, 3, 3, 24, ops::square_window(1, 1), 12},          // two outputs for each channel
-      {1, 3, 3, 4, 3, 3, 4, ops::square_window(1, 4)},                // more padding than kernel
-      {2, 9, 11, 19, 3, 3, 19, ops::square_window(1, 1), 19, true},   // depthwise
+      {2, 5, 7, 12, 3, 3, 24, ops::square_window(1, 1), 12},         // two outputs for each channel
+      {1, 3, 3, 4, 3, 3, 4, ops::square_window(1, 4)},               // more padding than kernel
+      {2, 9, 11, 19, 3, 3, 19, ops::square_window(1, 1), 19, true},  // depthwise
       {1, 8, 8, 16, 3, 3, 16, {2, 2, 0, 1, 0, 1}, 16},
       {3, 7, 5, 33, 5, 5, 33, ops::square_window(2, 2), 33},
       {1, 4, 13, 40, 7, 6, 40, ops::square_window(1, 3), 40},
@@ -128,12 +129,9 @@ const std::vector<Layer>& layers() {
 // Sums in several blocks, strips and bands: too slow for differences.
 const std::vector<Layer>& large_layers() {
   static const std::vector<Layer> list{
-      {1, 6, 7, 150, 3, 3, 140, ops::square_window(1, 1), 1, true},
-      {8, 10, 10, 20, 3, 3, 40, ops::square_window(2, 1)},
-      {2, 40, 33, 16, 3, 3, 16, ops::square_window(1, 1)},
-      {10, 2, 2, 64, 3, 3, 130, ops::square_window(1, 1)},
-      {4, 33, 35, 3, 3, 3, 20, ops::square_window(1, 1)},
-      {1, 70, 3, 17, 3, 1, 300, ops::square_window(1)},
+      {1, 6, 7, 150, 3, 3, 140, ops::square_window(1, 1), 1, true}, {8, 10, 10, 20, 3, 3, 40, ops::square_window(2, 1)},
+      {2, 40, 33, 16, 3, 3, 16, ops::square_window(1, 1)},          {10, 2, 2, 64, 3, 3, 130, ops::square_window(1, 1)},
+      {4, 33, 35, 3, 3, 3, 20, ops::square_window(1, 1)},           {1, 70, 3, 17, 3, 1, 300, ops::square_window(1)},
   };
   return list;
 }
@@ -143,14 +141,23 @@ OpCase without_gradient(OpCase a_case) { return with_inputs_of(DType::f32, {}, s
 const std::vector<Layer>& timed_layers() {
   const Window same = ops::square_window(1, 1), half = ops::square_window(2, 1);
   static const std::vector<Layer> list{
-      {64, 32, 32, 3, 3, 3, 64, same},      {64, 32, 32, 64, 3, 3, 64, same},   {64, 32, 32, 64, 3, 3, 128, half},
-      {64, 16, 16, 128, 3, 3, 128, same},   {64, 8, 8, 256, 3, 3, 256, same},   {64, 4, 4, 512, 3, 3, 512, same},
+      {64, 32, 32, 3, 3, 3, 64, same},
+      {64, 32, 32, 64, 3, 3, 64, same},
+      {64, 32, 32, 64, 3, 3, 128, half},
+      {64, 16, 16, 128, 3, 3, 128, same},
+      {64, 8, 8, 256, 3, 3, 256, same},
+      {64, 4, 4, 512, 3, 3, 512, same},
       {64, 32, 32, 64, 1, 1, 128, ops::square_window(2)},
       {32, 64, 64, 3, 7, 7, 64, ops::square_window(2, 3)},
-      {32, 16, 16, 64, 3, 3, 64, same},     {32, 8, 8, 128, 3, 3, 128, same},   {32, 4, 4, 256, 3, 3, 256, same},
-      {32, 2, 2, 512, 3, 3, 512, same},     {32, 16, 16, 128, 3, 3, 128, half},
-      {32, 32, 32, 96, 3, 3, 96, half, 96}, {32, 16, 16, 144, 3, 3, 144, same, 144},
-      {32, 8, 8, 192, 3, 3, 192, same, 192}, {32, 4, 4, 384, 3, 3, 384, same, 384},
+      {32, 16, 16, 64, 3, 3, 64, same},
+      {32, 8, 8, 128, 3, 3, 128, same},
+      {32, 4, 4, 256, 3, 3, 256, same},
+      {32, 2, 2, 512, 3, 3, 512, same},
+      {32, 16, 16, 128, 3, 3, 128, half},
+      {32, 32, 32, 96, 3, 3, 96, half, 96},
+      {32, 16, 16, 144, 3, 3, 144, same, 144},
+      {32, 8, 8, 192, 3, 3, 192, same, 192},
+      {32, 4, 4, 384, 3, 3, 384, same, 384},
       {32, 32, 32, 32, 3, 3, 32, same, 32},
   };
   return list;

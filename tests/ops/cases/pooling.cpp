@@ -14,7 +14,8 @@ using ops::PoolBackwardAttributes;
 // The element of x at a place of a window of y; false for padding.
 bool pixel_of(const Shape& x, const ops::WindowAxes& axes, std::int64_t b, std::int64_t i, std::int64_t j, std::int64_t place,
               std::int64_t c, std::size_t& at) {
-  const std::int64_t row = axes.rows.first(i) + place / axes.columns.kernel, column = axes.columns.first(j) + place % axes.columns.kernel;
+  const std::int64_t row = axes.rows.first(i) + place / axes.columns.kernel,
+                     column = axes.columns.first(j) + place % axes.columns.kernel;
   if (row < 0 || row >= x[1] || column < 0 || column >= x[2]) return false;
   at = extent(((b * x[1] + row) * x[2] + column) * x[3] + c);
   return true;
