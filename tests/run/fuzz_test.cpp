@@ -247,6 +247,7 @@ TEST(Statistics, EveryBudgetIsExactAndHasTheSameBitsBesideADisk) {
 TEST(BatchNorm, EveryBudgetIsExactAndHasTheSameBits) {
   for (const bool scaled : {false, true}) {
     OptimizerSettings optimizer;
+    optimizer.clip = scaled ? 1 : 0;
     optimizer.scaled = scaled;
     optimizer.average_blend = 0.1;
     const auto make = [&](std::int64_t batch) {

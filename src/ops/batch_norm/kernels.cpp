@@ -3,19 +3,18 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <numeric>
 #include <type_traits>
 
 #include "base/ceil_div.h"
-#include "device/cpu/tiles.h"
+#include "ops/batch_norm/tiles.h"
 #include "tensor/half.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/batch_norm/kernels.cpp"
 #include "hwy/foreach_target.h"
 
-#include "device/cpu/map-inl.h"
 #include "hwy/highway.h"
+#include "ops/batch_norm/rows-inl.h"
 #include "ops/elementwise/activations-inl.h"
 
 #ifndef PLIMSOLL_OPS_BATCH_NORM_KERNELS_ONCE_
@@ -23,35 +22,6 @@
 namespace plimsoll::cpu::batch_norm {
 
 using ops::NormActivation;
-
-inline constexpr std::int64_t kColumns = 256;                   // channels of a block
-inline constexpr std::int64_t kLeastRows = 128;                 // rows of the smallest piece
-inline constexpr std::int64_t kMostPieces = 64;                 // of a group
-inline constexpr std::int64_t kAtOnce = std::int64_t{1} << 20;  // elements of groups whose passes follow each other, for caches
-inline constexpr std::int64_t kAtOnceSums = std::int64_t{1} << 15;  // most partial sums of several such groups
-inline constexpr std::int64_t kCombined = 64;                       // channels of a task that adds up partial sums
-inline constexpr std::int64_t kPeriod = 512;                        // most elements of a row of the walk
-
-// The cut of a group, [rows, channels], into tasks: pieces of rows times blocks of channels. Fixed by the shape.
-struct Cut {
-  std::int64_t rows, columns, blocks, piece, pieces, at_once;
-
-  explicit Cut(const BatchNormShape& s)
-      : rows(s.samples * s.values), columns(std::min(s.channels, kColumns)), blocks(ceil_div(s.channels, kColumns)) {
-    const std::int64_t least = std::max(kElementTile / columns, ceil_div(rows, kMostPieces));
-    piece = round_up(least, kLeastRows);
-    pieces = ceil_div(rows, piece);
-    const std::int64_t cached = std::min(kAtOnce / (rows * s.channels), kAtOnceSums / (pieces * 2 * s.channels));
-    at_once = std::clamp<std::int64_t>(cached, 1, s.groups);
-  }
-  std::int64_t tasks() const { return pieces * blocks; }
-  Bytes partials(std::int64_t channels) const { return Bytes{at_once * pieces * 2 * channels * 8}; }
-};
-
-// A task: `slot` is the place of the group among those at once.
-struct Part {
-  std::int64_t group, slot, piece, block;
-};
 
 struct Forward {
   BatchNormTerms terms;
@@ -75,21 +45,6 @@ struct Backward {
   float* means;  // [slots, 2, channels]: the terms of dx that are the same for all rows
 };
 
-inline bool present(const BatchNormTerms& terms, std::int64_t sample) {
-  return terms.sample_ids == nullptr || terms.sample_ids[2 * sample + 1] != ops::kAbsentRow;
-}
-
-inline std::int64_t values_of_group(const BatchNormTerms& terms, std::int64_t group) {
-  const std::int64_t samples = terms.shape.samples;
-  std::int64_t count = 0;
-  for (std::int64_t i = 0; i < samples; ++i) count += present(terms, group * samples + i) ? 1 : 0;
-  return count * terms.shape.values;
-}
-
-inline double* partials_of(double* partials, const Cut& cut, std::int64_t channels, std::int64_t slot, std::int64_t piece) {
-  return partials + (slot * cut.pieces + piece) * 2 * channels;
-}
-
 inline DType narrow_of(DType a, DType b) { return a == DType::f32 ? b : a; }
 inline DType type_of(const ConstElements& e) { return e.data == nullptr ? DType::f32 : e.type; }
 
@@ -100,159 +55,7 @@ HWY_BEFORE_NAMESPACE();
 namespace plimsoll::cpu::HWY_NAMESPACE {
 namespace {
 
-using batch_norm::kPeriod;
 using batch_norm::NormActivation;
-using batch_norm::Part;
-using F64 = hn::ScalableTag<double>;
-using HalfF32 = hn::Half<F32>;
-inline constexpr std::int64_t kHalf = kLanes / 2;
-
-// Elements of fp32, or of T.
-template <class T>
-HWY_INLINE Floats wide_at(const ConstElements& e, std::int64_t i, auto vector) {
-  if constexpr (!std::is_same_v<T, float>) {
-    if (e.type != DType::f32) return load_at(e.as<T>() + i, vector);
-  }
-  return load_at(e.as<float>() + i, vector);
-}
-template <class T>
-HWY_INLINE void put_at(Floats v, const Elements& e, std::int64_t i, auto vector) {
-  if constexpr (!std::is_same_v<T, float>) {
-    if (e.type != DType::f32) return store_at(v, e.as<T>() + i, vector);
-  }
-  store_at(v, e.as<float>() + i, vector);
-}
-
-// Rows of a block of channels as the loops see them: rows of `width` elements, `stride` apart, then `tail` elements more. Short
-// rows are joined to long ones of whole vectors: column i has channel i % channels.
-struct Walk {
-  std::int64_t first, stride, width, rows, tail;
-};
-
-// The number of rows that are joined.
-HWY_INLINE std::int64_t joined(std::int64_t channels) {
-  if (channels > batch_norm::kColumns) return 1;
-  std::int64_t rows = kLanes / std::gcd<std::int64_t>(kLanes, channels);
-  while (rows * channels < 4 * kLanes) rows *= 2;
-  return rows * channels <= kPeriod ? rows : 1;
-}
-
-struct Block {
-  std::int64_t begin, columns, joined;
-
-  Block(const BatchNormShape& shape, std::int64_t block)
-      : begin(block * batch_norm::kColumns),
-        columns(std::min(shape.channels - begin, batch_norm::kColumns)),
-        joined(HWY_NAMESPACE::joined(shape.channels)) {}
-
-  // Copies values of the block's channels to all columns.
-  void spread(const float* from, float* to) const {
-    const auto bytes = static_cast<std::size_t>(columns) * 4;
-    for (std::int64_t i = 0; i < joined; ++i) std::memcpy(to + i * columns, from, bytes);
-    std::fill(to + joined * columns, to + round_up(joined * columns, kLanes), 0.0f);
-  }
-  // to[c] = the sum over the columns of channel c.
-  void fold(const double* from, double* to) const {
-    for (std::int64_t c = 0; c < columns; ++c) {
-      double sum = from[c];
-      for (std::int64_t i = 1; i < joined; ++i) sum += from[i * columns + c];
-      to[c] = sum;
-    }
-  }
-};
-
-// Calls present(Walk) for runs of rows with samples, and absent(first row, rows) for the others, in the order of rows.
-template <class Present, class Absent>
-HWY_INLINE void for_rows_of(const BatchNormTerms& terms, const batch_norm::Cut& cut, const Part& part, const Block& block,
-                            Present present, Absent absent) {
-  const std::int64_t samples = terms.shape.samples, values = terms.shape.values, channels = terms.shape.channels;
-  const std::int64_t begin = part.piece * cut.piece, end = std::min(cut.rows, begin + cut.piece);
-  const auto is_present = [&](std::int64_t row) { return batch_norm::present(terms, part.group * samples + row / values); };
-  for (std::int64_t row = begin; row < end;) {
-    const bool is = is_present(row);
-    std::int64_t next = row;
-    while (next < end && is_present(next) == is) next = std::min(end, (next / values + 1) * values);
-    const std::int64_t first = part.group * cut.rows + row, rows = next - row, width = block.joined * block.columns;
-    if (!is) {
-      absent(first, rows);
-    } else if (block.joined == 1) {
-      present(Walk{first * channels + block.begin, channels, width, rows, 0});
-    } else {
-      present(Walk{first * channels, width, width, rows * channels / width, rows * channels % width});
-    }
-    row = next;
-  }
-}
-
-HWY_INLINE void put_zeros(const BatchNormShape& shape, const Block& block, std::int64_t first, std::int64_t rows,
-                          const Elements& out) {
-  const std::int64_t size = size_of(out.type);
-  for (std::int64_t row = first; row < first + rows; ++row) {
-    std::memset(out.from(row * shape.channels + block.begin).data, 0, static_cast<std::size_t>(block.columns * size));
-  }
-}
-
-// Calls each(element, column, vector) for all vectors.
-template <class Each>
-HWY_INLINE void for_all(const Walk& walk, Each each) {
-  for (std::int64_t row = 0; row < walk.rows; ++row) {
-    const std::int64_t at = walk.first + row * walk.stride;
-    for_vectors(walk.width, [&](std::int64_t i, auto vector) HWY_ATTR { each(at + i, i, vector); });
-  }
-  const std::int64_t at = walk.first + walk.rows * walk.stride;
-  for_vectors(walk.tail, [&](std::int64_t i, auto vector) HWY_ATTR { each(at + i, i, vector); });
-}
-
-struct Pair {
-  Floats u, v;
-};
-
-// The sums of u and of u v over rows, in fp64, by column. The pairs past a row's end have a u of 0.
-struct Sums {
-  alignas(64) double u[kPeriod] = {}, uv[kPeriod] = {};
-
-  // Adds the pairs make(0) to make(kRows - 1) of the columns from i on.
-  template <int kRows, class Make>
-  HWY_INLINE void add(std::int64_t i, Make make) {
-    const F64 d;
-    auto u_low = hn::Load(d, u + i), u_high = hn::Load(d, u + i + kHalf);
-    auto uv_low = hn::Load(d, uv + i), uv_high = hn::Load(d, uv + i + kHalf);
-    HWY_UNROLL(4)
-    for (int row = 0; row < kRows; ++row) {
-      const Pair pair = make(row);
-      const auto low = hn::PromoteTo(d, hn::LowerHalf(HalfF32(), pair.u));
-      const auto high = hn::PromoteTo(d, hn::UpperHalf(HalfF32(), pair.u));
-      u_low = hn::Add(u_low, low);
-      u_high = hn::Add(u_high, high);
-      uv_low = hn::MulAdd(low, hn::PromoteTo(d, hn::LowerHalf(HalfF32(), pair.v)), uv_low);
-      uv_high = hn::MulAdd(high, hn::PromoteTo(d, hn::UpperHalf(HalfF32(), pair.v)), uv_high);
-    }
-    hn::Store(u_low, d, u + i);
-    hn::Store(u_high, d, u + i + kHalf);
-    hn::Store(uv_low, d, uv + i);
-    hn::Store(uv_high, d, uv + i + kHalf);
-  }
-
-  // Adds make(element, column, vector) of all vectors, kRows rows at a time.
-  template <int kRows, class Make>
-  HWY_INLINE void add_all(const Walk& walk, Make make) {
-    std::int64_t row = 0;
-    for (; row + kRows <= walk.rows; row += kRows) {
-      const std::int64_t at = walk.first + row * walk.stride;
-      for_vectors(walk.width, [&](std::int64_t i, auto vector) HWY_ATTR {
-        add<kRows>(i, [&](int r) HWY_ATTR { return make(at + r * walk.stride + i, i, vector); });
-      });
-    }
-    for_all({walk.first + row * walk.stride, walk.stride, walk.width, walk.rows - row, walk.tail},
-            [&](std::int64_t at, std::int64_t i, auto vector)
-                HWY_ATTR { add<1>(i, [&](int) HWY_ATTR { return make(at, i, vector); }); });
-  }
-
-  void write(const Block& block, std::int64_t channels, double* partials) const {
-    block.fold(u, partials + block.begin);
-    block.fold(uv, partials + channels + block.begin);
-  }
-};
 
 // The terms of a group for each column: the sum before the activation is (x - mean) scale + shift.
 struct Columns {
@@ -585,36 +388,6 @@ void batch_norm_backward(const BatchNormTerms& terms, ConstElements dy, ConstEle
       for (std::int64_t slot = 0; slot < count; ++slot) combine_gradients(n, first, slot, begin, end);
     });
     if (dx) for_parts(n.cut, first, count, [&](const Part& part) { two(again, part); });
-  }
-}
-
-void pool_statistics(const BatchNormShape& shape, const float* statistics, const std::uint32_t* sample_ids, const float* mean,
-                     bool add, double* sums) {
-  const std::int64_t channels = shape.channels;
-  const BatchNormTerms terms{shape, 0, ops::NormActivation::none, nullptr, nullptr, sample_ids};
-  if (!add) std::fill_n(sums, 2 * channels + 1, 0.0);
-  for (std::int64_t group = 0; group < shape.groups; ++group) {
-    const auto values = static_cast<double>(batch_norm::values_of_group(terms, group));
-    if (values == 0) continue;
-    const float* of = statistics + group * 2 * channels;
-    for (std::int64_t c = 0; c < channels; ++c) {
-      const double deviation = static_cast<double>(of[c]) - static_cast<double>(mean[c]);
-      sums[c] += values * deviation;
-      sums[channels + c] += values * (static_cast<double>(of[channels + c]) + deviation * deviation);
-    }
-    sums[2 * channels] += values;
-  }
-}
-
-void move_statistics(std::int64_t channels, const double* sums, double momentum, float* mean, float* variance) {
-  const double values = sums[2 * channels];
-  if (!(values > 1)) return;
-  for (std::int64_t c = 0; c < channels; ++c) {
-    const double deviation = sums[c] / values;
-    const double unbiased = std::max(0.0, sums[channels + c] - values * deviation * deviation) / (values - 1);
-    if (!std::isfinite(sums[c]) || !std::isfinite(sums[channels + c])) continue;
-    mean[c] = static_cast<float>(static_cast<double>(mean[c]) + momentum * deviation);
-    variance[c] = static_cast<float>(static_cast<double>(variance[c]) + momentum * (unbiased - static_cast<double>(variance[c])));
   }
 }
 

@@ -226,7 +226,7 @@ std::vector<Numbers> moving_statistics(const ReferenceCall& call) {
 // Odd sizes, one channel, channels of less and of more than a block, groups of several pieces, groups of one value.
 const std::vector<Extents>& extents() {
   static const std::vector<Extents> list{
-      {{4, 3, 5, 7}, 2, {1}},        {{12, 1}, 6, {0, 7}}, {{4, 65}, 1, {2}},        {{3, 4, 4, 3}, 3},
+      {{4, 3, 5, 7}, 2, {1}},        {{18, 1}, 6, {0, 7}}, {{4, 65}, 1, {2}},        {{3, 4, 4, 3}, 3},
       {{8, 5, 33}, 4, {4, 5, 6, 7}}, {{2, 300, 24}, 1},    {{4, 7, 7, 300}, 4, {3}}, {{32, 9, 9, 16}, 32, {0, 1, 5, 31}}};
   return list;
 }
