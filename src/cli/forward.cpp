@@ -146,7 +146,7 @@ int forward_images(InferenceCommand& command, const ForwardArguments& arguments,
   const ModelSource& model = command.model();
   const Images images(arguments.inputs, command.facts());
   const auto build = [&](std::int64_t, const FrozenBase& stored) {
-    return build_forward_graph(model.model, {.image = images.size(), .forward = {.samples = 1}}, model.adapter, stored);
+    return build_forward_graph(model.model, {.forward = {.samples = 1}, .image_size = images.size()}, model.adapter, stored);
   };
   InferenceRun run = command.run(build, {1}, Bytes{4 * images.size()});
   SafetensorsWriter writer(out, {{"logits", DType::f32, {images.batch(), command.facts().classes}}});

@@ -41,6 +41,9 @@ struct ModelFacts {
   std::int64_t classes = 0;     // of images; 0: the model reads no images
   std::int64_t channels = 0;    // of a pixel
   std::int64_t image_size = 0;  // height and width of an image; 0: any
+  bool batch_norm = false;      // layers normalise by statistics of the batch
+  std::string head;             // the module of the last layer of a model of classes
+  bool new_head = false;        // its parameters are new
   double chance_loss = 0;       // nats per unit of a model that knows nothing
   double parameters = 0;        // number of parameters, approximate
   double values_per_token = 0;  // values per token of a forward pass, approximate
@@ -57,6 +60,7 @@ struct ModelKey {
   bool size = false;
   bool required = false;     // for a model without preset and folder
   bool of_folder = true;     // the folder gives its value, so it cannot be given as well
+  bool of_new_head = false;  // unless the last layer is new
   bool new_weights = false;  // used for new weights alone
   OnResume on_resume = OnResume::never;
   std::string_view comment;  // one line of description
@@ -122,10 +126,8 @@ inline std::int64_t most_positions(const ModelFacts& facts) { return facts.open_
 
 inline ModelFacts facts_of(const ModelConfig& config) { return config.family().facts(config); }
 // The smallest graph that has every parameter and a reader of each.
-inline BatchShape smallest_shape(const ModelConfig& config) {
-  constexpr std::int64_t kAnyImage = 64;
-  const ModelFacts facts = facts_of(config);
-  return {.evaluate = 1, .tokens = 1, .image = facts.image_size > 0 ? facts.image_size : kAnyImage};
+inline BatchShape smallest_shape() {
+  return {.evaluate = 1, .tokens = 1};
 }
 inline std::string name_in_modules(const ModelConfig& config, std::string_view parameter) {
   const auto rename = config.family().in_modules;

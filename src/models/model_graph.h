@@ -71,7 +71,6 @@ struct BatchShape {
   std::int64_t micro = 0;     // samples of a micro-step
   std::int64_t evaluate = 0;  // samples of an evaluation step
   std::int64_t tokens = 0;    // tokens of a sample, at most the positions of the model; also of a forward pass
-  std::int64_t image = 0;     // height and width of an image
   GenerationShape generate = {};
   ForwardShape forward = {};
   bool packed = false;  // rows of training and evaluation hold several samples

@@ -37,7 +37,8 @@ template <class C>
 ModelKey classes_key() {
   return {.name = "classes",
           .required = true,
-          .comment = "number of classes; labels are below it",
+          .of_new_head = true,
+          .comment = "number of classes; labels are below it; of a new head by default those of the data",
           .example = "10",
           .set = set_size<&C::classes, 1, kMaxClasses>,
           .text = size_text<&C::classes>};

@@ -13,8 +13,11 @@ namespace {
 
 class PassBuilder {
  public:
-  PassBuilder(ModelGraph& graph, GraphBuilder& builder, const VisionModel& model, const BatchShape& shape, std::int64_t channels)
-      : graph_(graph), builder_(builder), model_(model), shape_(shape), channels_(channels) {}
+  PassBuilder(ModelGraph& graph, GraphBuilder& builder, const VisionModel& model, const BatchShape& shape, const ImageShape& image)
+      : graph_(graph), builder_(builder), model_(model), shape_(shape), channels_(image.channels) {
+    constexpr std::int64_t kAny = 64;  // where nobody runs the graph
+    size_ = shape.image_size > 0 ? shape.image_size : image.size > 0 ? image.size : kAny;
+  }
 
   void evaluate() {
     builder_.begin_forward({"evaluate", /*sums=*/true});
@@ -64,7 +67,7 @@ class PassBuilder {
   Pass begin(const std::string& prefix, std::int64_t batch) {
     prefix_ = prefix;
     Pass pass{.section = builder_.section(), .inputs = {}, .losses = {}, .results = {}};
-    add_input(pass, "pixels", {DType::f32, {batch, shape_.image, shape_.image, channels_}});
+    add_input(pass, "pixels", {DType::f32, {batch, size_, size_, channels_}});
     add_input(pass, "sample_ids", {DType::u32, {batch, 2}});
     return pass;
   }
@@ -85,7 +88,7 @@ class PassBuilder {
   GraphBuilder& builder_;
   const VisionModel& model_;
   const BatchShape& shape_;
-  std::int64_t channels_;
+  std::int64_t channels_, size_;
   std::string prefix_;
 };
 
@@ -93,8 +96,8 @@ class PassBuilder {
 
 // The training pass comes last: training appends and removes nodes, and the ids above stay valid.
 void add_vision_passes(ModelGraph& graph, GraphBuilder& builder, const VisionModel& model, const BatchShape& shape,
-                       std::int64_t channels, const BuildOptions& options) {
-  PassBuilder passes(graph, builder, model, shape, channels);
+                       const ImageShape& image, const BuildOptions& options) {
+  PassBuilder passes(graph, builder, model, shape, image);
   if (shape.evaluate > 0) passes.evaluate();
   if (shape.forward.samples > 0) passes.forward();
   if (shape.micro > 0) passes.train(options.loss);

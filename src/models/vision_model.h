@@ -23,8 +23,14 @@ class VisionModel {
   virtual ValueId logits(GraphBuilder& builder, const ImageStep& step) const = 0;
 };
 
-// Appends the passes to a graph that holds only the parameters of `model`. `channels`: of a pixel.
+// The images that a model takes.
+struct ImageShape {
+  std::int64_t channels = 3;  // of a pixel
+  std::int64_t size = 0;      // height and width; 0: any
+};
+
+// Appends the passes to a graph that holds only the parameters of `model`.
 void add_vision_passes(ModelGraph& graph, GraphBuilder& builder, const VisionModel& model, const BatchShape& shape,
-                       std::int64_t channels, const BuildOptions& options);
+                       const ImageShape& image, const BuildOptions& options);
 
 }  // namespace plimsoll

@@ -110,7 +110,7 @@ class Mobilenet final : public VisionModel {
 ModelGraph build_mobilenet(const MobilenetConfig& config, const BatchShape& shape, const BuildOptions& options) {
   ModelGraph model;
   GraphBuilder builder(model.graph);
-  add_vision_passes(model, builder, Mobilenet(builder, config, options), shape, config.channels, options);
+  add_vision_passes(model, builder, Mobilenet(builder, config, options), shape, {config.channels}, options);
   return model;
 }
 

@@ -49,6 +49,9 @@ ModelFacts facts(const ModelConfig& config) {
   return {.positions = 1,
           .classes = c.classes,
           .channels = c.channels,
+          .batch_norm = true,
+          .head = "classifier",
+          .new_head = c.head == Head::fresh,
           .chance_loss = std::log(static_cast<double>(c.classes)),
           .parameters = parameters,
           .values_per_token = values};

@@ -129,7 +129,7 @@ class Resnet final : public VisionModel {
 ModelGraph build_resnet(const ResnetConfig& config, const BatchShape& shape, const BuildOptions& options) {
   ModelGraph model;
   GraphBuilder builder(model.graph);
-  add_vision_passes(model, builder, Resnet(builder, config, options.norm), shape, config.channels, options);
+  add_vision_passes(model, builder, Resnet(builder, config, options.norm), shape, {config.channels}, options);
   return model;
 }
 

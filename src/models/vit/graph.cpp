@@ -147,7 +147,7 @@ class Vit final : public VisionModel {
 ModelGraph build_vit(const VitConfig& config, const BatchShape& shape, const BuildOptions& options) {
   ModelGraph model;
   GraphBuilder builder(model.graph);
-  add_vision_passes(model, builder, Vit(builder, config, options.seed), shape, config.channels, options);
+  add_vision_passes(model, builder, Vit(builder, config, options.seed), shape, {config.channels, config.size}, options);
   return model;
 }
 

@@ -78,6 +78,8 @@ ModelFacts facts(const ModelConfig& config) {
           .classes = c.classes,
           .channels = c.channels,
           .image_size = c.size,
+          .head = c.timm ? "head" : "classifier",
+          .new_head = c.head == Head::fresh,
           .chance_loss = std::log(static_cast<double>(c.classes)),
           .parameters = layers * (4 * width * width + 2 * width * mlp) + width * (pixels + patches + static_cast<double>(c.classes)),
           .values_per_token = patches * layers * (8 * width + 2 * mlp)};
