@@ -13,7 +13,8 @@
 #include "cli/say.h"
 #include "cli/settings.h"
 #include "cli/shown_text.h"
-#include "prepare/training_graph.h"
+#include "data/conversations.h"
+#include "prepare/data_files.h"
 
 namespace plimsoll {
 namespace {
@@ -66,7 +67,7 @@ std::string own_text(const EncodedSample& sample) {
 int run_data_show(const DataShowArguments& arguments) {
   RunSettings settings = read_settings_of(arguments.config);
   const Config config = read_settings_only(settings);
-  if (!has_samples(config)) {
+  if (!data_kind(config).renders) {
     throw config_error("E-CONFIG-CONFLICT", "data.format",
                        fmt::format("samples of format \"{}\" are cut from one stream of tokens", config.data.format),
                        "JSON samples, data.format = \"chat\"",
@@ -75,7 +76,7 @@ int run_data_show(const DataShowArguments& arguments) {
   const bool colours = !arguments.json && colour_allowed_in_output();
   std::int64_t shown = 0;
   std::string samples;  // JSON text
-  show_samples(sample_request(config, config.data.train, 0, {}), [&](const ChatSample& sample, const EncodedSample& encoded,
+  show_samples(sample_request(data_request(config), config.data.train, 0), [&](const ChatSample& sample, const EncodedSample& encoded,
                                                                      const Tokenizer& tokenizer) {
     if (arguments.json) {
       std::string text;

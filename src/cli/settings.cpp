@@ -16,7 +16,6 @@
 #include "ops/cuda_kernel.h"
 #include "ops/families.h"
 #include "prepare/epochs.h"
-#include "prepare/token_place.h"
 #include "prepare/training_graph.h"
 #include "settings/setting.h"
 
@@ -79,8 +78,8 @@ std::optional<Change> length_of_epochs(const Config& config) {
                          config.train.updates));
     return {};
   }
-  const TokenFile train = open_training_in_child(config, cache_folder());
-  return Change("train.updates", updates_of_epochs(config, train));
+  const std::unique_ptr<DataSet> train = open_training_in_child(config, cache_folder());
+  return Change("train.updates", updates_of_epochs(config, *train));
 }
 
 ConfigArguments with_length(ConfigArguments arguments) {

@@ -21,12 +21,14 @@
 #include "config/config_rules.h"
 #include "data/chat_encoder.h"
 #include "data/conversation.h"
+#include "data/conversations.h"
 #include "data/recurrence.h"
 #include "data/sample_maker.h"
 #include "formats/utf8.h"
 #include "models/family.h"
 #include "models/model_graph.h"
 #include "prepare/changed_config.h"
+#include "prepare/data_files.h"
 #include "prepare/planning.h"
 #include "prepare/requests.h"
 #include "prepare/training_graph.h"
@@ -382,14 +384,14 @@ std::string memory_text(const Chosen& chosen, const Chooser& chooser) {
 }
 
 std::string model_text(const ModelConfig& model) {
-  const Graph graph = build_evaluation_graph(model, 1, 1, 1).model.graph;
+  const Graph graph = build_evaluation_graph(model, 1, {}, 1).model.graph;
   return fmt::format("{}, {} parameters, {} positions.", model.family().title, grouped(parameter_count(graph)),
                      grouped(facts_of(model).positions));
 }
 
 // The samples for training; E-CHAT-UNTRAINED if there are none.
 SampleLook look_for_training(const Config& config, bool holds_out) {
-  SampleLook look = look_at(sample_request(config, config.data.train, 0, {}), holds_out);
+  SampleLook look = look_at(sample_request(data_request(config), config.data.train, 0), holds_out);
   if (look.untrained < look.looked_at) return look;
   throw data_error("E-CHAT-UNTRAINED", config.data.train.text(), "none of the samples that were read has a trained token",
                    "turns of an assistant, completions or texts", {Change("data.loss", "all")});
@@ -431,10 +433,10 @@ StartingPoint starting_point(const StartingRequest& request, const std::function
   }
   PlanningInput input = planning_input(decided.config(), request.cache, say,
                                        {.machine = {}, .probe = request.probe, .runs_now = false, .tells_assumed = false});
-  const std::string format = chat ? "chat" : input.data.train.format;
+  const std::string format = chat ? "chat" : input.data.train->format();
   decided.put("data.format", toml_text(format));
 
-  const std::int64_t tokens = chat ? 0 : input.data.train.tokens;
+  const std::int64_t tokens = chat ? 0 : input.data.train->positions();
   const auto samples_of = [&](std::int64_t context) { return look ? look->samples_of(context) : tokens / context; };
   const std::int64_t batch = batch_for(samples_of(first)), epochs = epochs_for(samples_of(first));
   decided.put("train.effective_batch", std::to_string(batch), "samples of an update; never changed by memory");

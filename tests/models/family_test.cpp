@@ -36,7 +36,7 @@ Config toy_config(const std::string& more = {}) {
   return load_config(folder / "run.toml");
 }
 
-constexpr DataFacts kFacts{.validation = true, .bytes_per_row = ToySource::kBytesPerSample};
+constexpr DataFacts kFacts{.row = {RowBytes(0, ToySource::kBytesPerSample)}, .validation = true};
 
 struct Reached {
   std::string losses, parameters;
