@@ -2,12 +2,13 @@
 // micro-batches, and running statistics move once for each window.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "autodiff/dense_run.h"
+#include "autodiff/precision.h"
 #include "autodiff/training.h"
 #include "base/error.h"
 #include "graph/builder.h"
@@ -220,6 +221,55 @@ TEST(BatchNorm, FixedStatisticsAreNotTrained) {
     ADD_FAILURE() << "it is accepted";
   } catch (const Error& error) {
     EXPECT_EQ(error.code, "E-GRADIENT");
+  }
+}
+
+// The nodes of an op.
+std::vector<Node> nodes_of(const Graph& graph, const OpDef& op) {
+  std::vector<Node> found;
+  for (const Node& node : graph.nodes) {
+    if (node.op == &op) found.push_back(node);
+  }
+  return found;
+}
+
+// Between two products x, y and dx have 16 bits; statistics and sums of gradients have 32. The gradient of a residual is added to
+// another one, which needs fp32.
+TEST(BatchNorm, Computes16BitsBetweenProducts) {
+  for (const bool fixed : {false, true}) {
+    for (const DType compute : {DType::bf16, DType::f16}) {
+      Graph graph;
+      GraphBuilder builder(graph);
+      const ValueId x = builder.add_input("x", {DType::f32, {4, 3, kChannels}}),
+                    ids = builder.add_input("ids", {DType::u32, {4, 2}});
+      const ValueId scale = builder.add_input("scale", {DType::f32, Shape{1}});
+      const auto product = [&](ValueId of, const std::string& name) {
+        const ValueId weight = builder.add_parameter(name + ".w", {kChannels, kChannels}, {});
+        return ops::matmul(builder, of, weight, {}, name);
+      };
+      const auto norm = [&](ValueId of, ValueId residual, const std::string& name) {
+        const ops::BatchNormLayer layer{builder.add_parameter(name + ".gamma", Shape{kChannels}, {}),
+                                        builder.add_parameter(name + ".beta", Shape{kChannels}, {}),
+                                        ops::add_statistic(builder, name + ".mean", kChannels),
+                                        ops::add_statistic(builder, name + ".variance", kChannels)};
+        return fixed ? ops::fixed_norm(builder, of, layer, residual, ops::NormActivation::relu, name)
+                     : ops::batch_norm(builder, of, layer, ids, residual, ops::NormActivation::relu, 2, name);
+      };
+      const ValueId first = norm(product(x, "first.x"), {}, "first");
+      const ValueId second = norm(product(first, "second.x"), first, "second");
+      add_training(graph, ops::squared_error(builder, product(second, "end"), x, scale), {}, 1);
+      apply_precision(graph, compute);
+      for (const char* narrow : {"first.x", "second.x", "first", "second"})
+        EXPECT_EQ(graph.values[graph.find(narrow)].type.dtype, compute) << narrow;
+      const auto backward = nodes_of(graph, fixed ? ops::kFixedNormBackward : ops::kBatchNormBackward);
+      ASSERT_EQ(backward.size(), 2U);
+      const std::vector<ValueType> of_second = types_of(graph, backward[0].outputs),
+                                   of_first = types_of(graph, backward[1].outputs);
+      ASSERT_EQ(of_second.size(), 4U);
+      EXPECT_EQ(of_second[0].dtype, compute);
+      EXPECT_EQ(of_second[1].dtype, DType::f32);
+      EXPECT_EQ(of_first[0].dtype, compute);
+    }
   }
 }
 

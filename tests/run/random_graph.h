@@ -413,11 +413,10 @@ inline RandomNetwork batch_norm_network(std::int64_t batch, std::int64_t width, 
     const auto product = [&](ValueId of, const Half& half, const char* name) {
       return ops::matmul(builder, of, half.weight, {}, name);
     };
-    const auto activation = i % 2 == 0 ? ops::NormActivation::relu : ops::NormActivation::silu;
+    using enum ops::NormActivation;
     const ValueId inner =
-        ops::batch_norm(builder, product(x, up, "up"), up.norm, frame.sample_ids(), {}, activation, /*group=*/1, "up.norm");
-    x = ops::batch_norm(builder, product(inner, down, "down"), down.norm, frame.sample_ids(), x, activation, /*group=*/1,
-                        "down.norm");
+        ops::batch_norm(builder, product(x, up, "up"), up.norm, frame.sample_ids(), {}, relu, /*group=*/1, "up.norm");
+    x = ops::batch_norm(builder, product(inner, down, "down"), down.norm, frame.sample_ids(), x, silu, /*group=*/1, "down.norm");
   }
   return frame.end(x, optimizer, compute);
 }
