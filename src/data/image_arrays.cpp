@@ -16,6 +16,7 @@ namespace plimsoll {
 namespace {
 
 constexpr std::int64_t kMostImages = (std::int64_t{1} << 32) - 2;  // their numbers take 32 bits
+constexpr std::int64_t kMostChannels = 16;                         // of a header that is read further
 
 Error malformed(const File& file, std::string why, std::string expected, Remedies remedies = {}) {
   return data_error("E-DATA-FORMAT", file.path(), std::move(why), std::move(expected), std::move(remedies));
@@ -67,18 +68,16 @@ class IdxHeader {
     return size;
   }
 
-  // Each size is bounded, so their product fits in 64 bits.
+  // The product of bounded sizes fits in 64 bits.
   void check(const UnpackedFile& content) const {
     if (sizes_[0] == 0) throw data_error("E-DATA-EMPTY", file_.path(), "its header claims no entry", "at least one");
     if (sizes_[0] > kMostImages) throw refuse(fmt::format("its header claims {} entries", sizes_[0]));
     std::int64_t bytes = sizes_[0];
     for (std::size_t i = 1; i < sizes_.size(); ++i) {
-      if (sizes_[i] == 0 || sizes_[i] > kMostImageSize) {
-        throw refuse(fmt::format("its header claims a size of {}, and images have 1 to {} rows and columns", sizes_[i],
-                                 kMostImageSize));
+      const std::int64_t most = i < 3 ? kMostImageSize : kMostChannels;
+      if (sizes_[i] == 0 || sizes_[i] > most) {
+        throw refuse(fmt::format("its header claims a size of {}, and that may be 1 to {}", sizes_[i], most));
       }
-      // At most 2^32 images of 2^12 x 2^12; a fourth size is that of channels, which are few.
-      if (i == 3 && sizes_[i] != 1 && sizes_[i] != 3) break;
       bytes *= sizes_[i];
     }
     const std::int64_t header = 4 + 4 * std::ssize(sizes_), most = content.most_bytes();

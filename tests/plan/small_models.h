@@ -48,6 +48,7 @@ inline Config config_for(const ModelShape& shape, std::int64_t effective_batch, 
 }
 
 inline constexpr DataFacts kTrainAndValidate{.row = {RowBytes::of_stream(2)}, .validation = true};
+inline constexpr DataFacts kTrainAlone{.row = {RowBytes::of_stream(2)}};
 
 inline Machine round_machine() {
   Machine machine;

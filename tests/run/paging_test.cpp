@@ -255,7 +255,7 @@ TEST(Paging, ActivationsGoWhereTheRequestSays) {
 // A table stays if it is too small for a gain, or if its rows do not fit pages.
 TEST(Paging, TablesAreWhatIsReadInRangesAndWorthIt) {
   const auto tier = [](const ModelShape& shape, const char* value) {
-    const Graph graph = build_training_graph(paged_config(4, shape), {2, false}, 2).graph;
+    const Graph graph = build_training_graph(paged_config(4, shape), kTrainAlone, 2).graph;
     const Graph paged = apply_paging(
         graph, find_units(graph),
         {.pages = {1 << 18, 4}, .optimizer_state = kBeyond, .parameters = kBeyond, .accumulators = kBeyond, .tables = kBeyond});
@@ -269,7 +269,7 @@ TEST(Paging, TablesAreWhatIsReadInRangesAndWorthIt) {
 }
 
 TEST(Paging, StateOfNoMoreThanADiskBlockStays) {
-  const Graph graph = build_training_graph(paged_config(4, {2, 256, 4, 5, 301}), {2, false}, 2).graph;
+  const Graph graph = build_training_graph(paged_config(4, {2, 256, 4, 5, 301}), kTrainAlone, 2).graph;
   const Graph paged = apply_paging(graph, find_units(graph), {.pages = {kPageStep, 4}, .optimizer_state = kBeyond});
   const auto tier = [&](const char* value) { return paged.values[paged.find(value)].tier; };
   for (const char* stays : {"h.0.ln_1.weight.m", "h.1.mlp.c_fc.bias.v"}) EXPECT_EQ(tier(stays), 0) << stays;
@@ -277,7 +277,7 @@ TEST(Paging, StateOfNoMoreThanADiskBlockStays) {
 }
 
 TEST(Paging, SomeBlocksKeepTheirState) {
-  const Graph graph = build_training_graph(paged_config(4, {4, 256, 4, 5, 301}), {2, false}, 2).graph;
+  const Graph graph = build_training_graph(paged_config(4, {4, 256, 4, 5, 301}), kTrainAlone, 2).graph;
   const Graph paged =
       apply_paging(graph, find_units(graph), {.pages = {kPageStep, 4}, .optimizer_state = {.beyond = true, .kept = 2}});
   for (int block = 0; block < 4; ++block) {
@@ -291,7 +291,7 @@ TEST(Paging, SomeBlocksKeepTheirState) {
 }
 
 TEST(Paging, BlocksOwnWhatTheyAloneReadAndIsWorthATransfer) {
-  const Graph graph = build_training_graph(paged_config(4, {3, 128, 4, 11, 301}), {2, false}, 2).graph;
+  const Graph graph = build_training_graph(paged_config(4, {3, 128, 4, 11, 301}), kTrainAlone, 2).graph;
   const std::vector<Unit> units = find_units(graph);
   const PerValue<int> block_of = units_of_values(graph, units);
   for (int block = 0; block < 3; ++block) {
@@ -311,7 +311,7 @@ TEST(Paging, BlocksOwnWhatTheyAloneReadAndIsWorthATransfer) {
 
 // A weight that the first node reads outside of all blocks, and then one of them.
 TEST(Paging, WhatIsReadOutsideAsWellBelongsToNoBlock) {
-  Graph graph = build_training_graph(paged_config(4, {3, 128, 4, 11, 301}), {2, false}, 2).graph;
+  Graph graph = build_training_graph(paged_config(4, {3, 128, 4, 11, 301}), kTrainAlone, 2).graph;
   std::vector<Unit> units = find_units(graph);
   const ValueId weight = graph.find("h.0.attn.c_attn.weight");
   ASSERT_EQ(units_of_values(graph, units)[weight], 0);
