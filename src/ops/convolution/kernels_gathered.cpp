@@ -1,9 +1,10 @@
 #include "ops/convolution/kernels_gathered.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "base/ceil_div.h"
-#include "device/cpu/parallel.h"
+#include "device/cpu/tiles.h"
 #include "tensor/half.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -425,14 +426,24 @@ Gathered gathered_gradient(const ConvolutionShape& shape) {
   return product;
 }
 
-void clear_phase(const Gathered& product, const Phase& phase, Elements target) {
+void clear_untapped(const Gathered& product, Elements target) {
+  const auto untapped = [](const Phase& phase) { return phase.taps.empty(); };
+  if (std::ranges::none_of(product.phases, untapped)) return;
   const ImageShape& to = product.target;
-  const std::int64_t size = size_of(target.type) * to.channels;
-  parallel_for(product.shape.batch * phase.rows, [&](std::int64_t row) {
-    const std::int64_t image = row / phase.rows, y = phase.first_row + row % phase.rows * product.step_h;
-    for (std::int64_t j = 0; j < phase.columns; ++j) {
-      const std::int64_t x = phase.first_column + j * product.step_w;
-      std::memset(target.data + ((image * to.height + y) * to.width + x) * size, 0, static_cast<std::size_t>(size));
+  const std::int64_t pixel = size_of(target.type) * to.channels;
+  for_rows(product.shape.batch * to.height, to.width * to.channels, [&](std::int64_t row) {
+    std::byte* const first = target.data + row * to.width * pixel;
+    const std::int64_t phase_row = row % to.height % product.step_h;
+    const auto of_row = [&](const Phase& phase) { return phase.first_row == phase_row; };
+    if (std::ranges::all_of(product.phases, [&](const Phase& phase) { return !of_row(phase) || untapped(phase); })) {
+      std::memset(first, 0, static_cast<std::size_t>(to.width * pixel));
+      return;
+    }
+    for (const Phase& phase : product.phases) {
+      if (!of_row(phase) || !untapped(phase)) continue;
+      for (std::int64_t x = phase.first_column; x < to.width; x += product.step_w) {
+        std::memset(first + x * pixel, 0, static_cast<std::size_t>(pixel));
+      }
     }
   });
 }
@@ -446,11 +457,9 @@ void run_gathered(const Gathered& product, int threads, ConstElements source, Co
                   Elements target, std::byte* scratch) {
   const Slots slots(product, threads);
   const auto run = HWY_DYNAMIC_DISPATCH(run_task);
+  clear_untapped(product, target);
   for (const Phase& phase : product.phases) {
-    if (phase.taps.empty()) {
-      clear_phase(product, phase, target);
-      continue;
-    }
+    if (phase.taps.empty()) continue;
     const gathered::Cut cut(product, phase, threads);
     parallel_slots(cut.tasks(product), threads, [&](const SlotTask& task) {
       float *const slot = reinterpret_cast<float*>(scratch) + task.slot * slots.stride(), *const zeros = slot + slots.floats;

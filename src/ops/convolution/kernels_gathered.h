@@ -47,8 +47,8 @@ Bytes gathered_scratch(const Gathered& product, int threads);
 void run_gathered(const Gathered& product, int threads, ConstElements source, ConstElements weight, const float* bias,
                   Elements target, std::byte* scratch);
 
-// Zeros in the pixels of a phase, for one without taps.
-void clear_phase(const Gathered& product, const Phase& phase, Elements target);
+// Zeros in the pixels of the phases without taps.
+void clear_untapped(const Gathered& product, Elements target);
 
 // The same for a convolution of single channels.
 Bytes depthwise_scratch(const Gathered& product);

@@ -232,12 +232,10 @@ void StripConvolution::run(const std::byte* source, const std::byte* weight, con
                            std::byte* scratch) const {
   const Layout layout(product_);
   touch_end(scratch, scratch_);
+  clear_untapped(product_, {target, product_.shape.result});
   std::size_t gemm = 0;
   for (const Phase& phase : product_.phases) {
-    if (phase.taps.empty()) {
-      clear_phase(product_, phase, {target, product_.shape.result});
-      continue;
-    }
+    if (phase.taps.empty()) continue;
     if (product_.gradient) arrange_weights(product_, phase, weight, scratch);
     const std::int64_t all = pixels_of(product_, phase), rows = rows_of(product_, phase);
     const std::int64_t row_bytes = product_.target.channels * size_of(product_.shape.result);

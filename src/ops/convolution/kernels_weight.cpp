@@ -20,6 +20,8 @@ namespace plimsoll::cpu::weight {
 
 constexpr std::int64_t kLine = 16;            // channels of a packed piece of x
 constexpr std::int64_t kPixels = 256;         // of a block, whose sums stay in registers
+constexpr std::int64_t kRun = 128;            // pixels of a row that are enough
+constexpr std::int64_t kMostImages = 4;       // of a block of rows: rows around them are packed as well
 constexpr std::int64_t kStrip = 256;          // most outputs of a task
 constexpr std::int64_t kFewChannels = 16;     // below, whole windows of x are copied
 constexpr std::int64_t kMostParts = 4;        // parts of the pixels with sums of their own
@@ -34,7 +36,7 @@ struct Cut {
   std::int64_t row_blocks, blocks;  // of an image, of all images
   std::int64_t part_blocks, parts;
   std::int64_t strip, strips;        // of a group's outputs
-  bool copies;                       // whole windows of x are copied
+  bool windows;                      // whole windows of x are copied
   std::int64_t places, channels;     // the left operand: pieces of kLine channels for each place
   std::int64_t pieces, band, bands;  // of a place's channels
 
@@ -43,9 +45,11 @@ struct Cut {
       skip_h = rows.stride, skip_w = columns.stride;
       rows = {rows.outputs(), 1, 1, 0, 0}, columns = {columns.outputs(), 1, 1, 0, 0};
     }
+    windows = shape.group_channels() < kFewChannels;
     const std::int64_t height = rows.outputs(), width = columns.outputs();
-    block_images = std::clamp<std::int64_t>(kPixels / (height * width), 1, shape.batch);
-    const std::int64_t most_rows = std::clamp<std::int64_t>(kPixels / width, 1, height);
+    const std::int64_t enough = windows ? 1 : std::clamp<std::int64_t>(kRun / width, 1, kMostImages);
+    block_images = std::min(shape.batch, std::max(enough, kPixels / (height * width)));
+    const std::int64_t most_rows = std::clamp<std::int64_t>(kPixels / (width * block_images), 1, height);
     block_rows = ceil_div(height, ceil_div(height, most_rows));
     row_blocks = ceil_div(height, block_rows);
     blocks = row_blocks * ceil_div(shape.batch, block_images);
@@ -57,12 +61,11 @@ struct Cut {
     const std::int64_t outputs = shape.group_outputs();
     strip = std::min(outputs, round_up(ceil_div(outputs, ceil_div(outputs, kStrip)), kLine));
     strips = ceil_div(outputs, strip);
-    copies = shape.group_channels() < kFewChannels;
-    places = copies ? 1 : shape.places();
-    channels = copies ? shape.places() * shape.group_channels() : shape.group_channels();
+    places = windows ? 1 : shape.places();
+    channels = windows ? shape.places() * shape.group_channels() : shape.group_channels();
     pieces = ceil_div(channels, kLine);
     const std::int64_t tasks = shape.groups * strips * parts;
-    const std::int64_t most_bands = tasks % threads == 0 || tasks >= 4 * threads ? 1 : copies ? 1 : threads;
+    const std::int64_t most_bands = tasks % threads == 0 || tasks >= 4 * threads ? 1 : windows ? 1 : threads;
     band = ceil_div(pieces, std::min(pieces, most_bands));
     bands = ceil_div(pieces, band);
   }
@@ -70,12 +73,17 @@ struct Cut {
   std::int64_t tasks(const ConvolutionShape& shape) const { return shape.groups * strips * bands * parts; }
   std::int64_t pixels() const { return block_rows * columns.outputs() * block_images; }
   std::int64_t packed_rows() const { return std::min(rows.size, (block_rows - 1) * rows.stride + rows.kernel); }
+  // Columns of x by their remainder of the step.
+  std::int64_t packed_columns() const { return columns.stride * ceil_div(columns.size, columns.stride); }
+  std::int64_t packed_column(std::int64_t column) const {
+    return column % columns.stride * ceil_div(columns.size, columns.stride) + column / columns.stride;
+  }
   std::int64_t packed_strip() const { return round_up(strip, kLine); }
   // Floats of a packed piece: a place of an image, or the windows of a pixel.
-  std::int64_t piece_stride() const { return copies ? pieces * kLine : kLine; }
+  std::int64_t piece_stride() const { return windows ? pieces * kLine : kLine; }
   // A copy may write up to a line past its end.
   std::int64_t left_floats() const {
-    const std::int64_t all = copies ? pixels() : packed_rows() * columns.size * block_images;
+    const std::int64_t all = windows ? pixels() : packed_rows() * packed_columns() * block_images;
     return all * piece_stride() + kLine;
   }
   std::int64_t slot_floats() const { return pixels() * packed_strip() + left_floats(); }
@@ -112,11 +120,11 @@ struct PixelBlock {
   }
 };
 
-// Pixels of a block that one place of the kernel adds: `rows` x `inner` runs of `length` pixels, with the strides in floats of x,
-// in pixels of dy.
+// Pixels of a block that one place of the kernel adds: `rows` runs of `length` pixels, with the strides in floats of x, in pixels
+// of dy.
 struct Runs {
-  std::int64_t rows, inner, length;
-  std::int64_t x_row, x_inner, x_step, dy_row, dy_inner;
+  std::int64_t rows, length;
+  std::int64_t x_row, x_step, dy_row;
 };
 
 // out [kTileRows][N vectors] = the sum over the runs of x [pixel][channel] dy [pixel][N vectors].
@@ -125,14 +133,12 @@ HWY_NOINLINE void add_runs(const Runs& runs, const float* HWY_RESTRICT x, const 
   Block<kTileRows, N> sums;
   sums.template start<Start::zero>(nullptr, 0, nullptr);
   for (std::int64_t row = 0; row < runs.rows; ++row) {
-    for (std::int64_t inner = 0; inner < runs.inner; ++inner) {
-      const float* HWY_RESTRICT left = x + row * runs.x_row + inner * runs.x_inner;
-      const float* HWY_RESTRICT right = dy + (row * runs.dy_row + inner * runs.dy_inner) * N * kLanes;
-      for (std::int64_t p = 0; p < runs.length; ++p, left += runs.x_step, right += N * kLanes) {
-        RowBlock<N> pixel;
-        pixel.load(right);
-        sums.update(left, 1, pixel);
-      }
+    const float* HWY_RESTRICT left = x + row * runs.x_row;
+    const float* HWY_RESTRICT right = dy + row * runs.dy_row * N * kLanes;
+    for (std::int64_t p = 0; p < runs.length; ++p, left += runs.x_step, right += N * kLanes) {
+      RowBlock<N> pixel;
+      pixel.load(right);
+      sums.update(left, 1, pixel);
     }
   }
   sums.store(out, N * kLanes);
@@ -159,24 +165,23 @@ HWY_INLINE void pack_dy(const Call& call, const PixelBlock& block, std::int64_t 
   }
 }
 
-// Rows [first, end) of the image that is packed: [row][column][image][kLine channels]; channels past the group are zero.
+// Rows [first, end) of the image that is packed: [row][packed column][image][kLine channels]; channels past the group are zero.
 template <class T>
 HWY_INLINE void pack_piece(const Call& call, const PixelBlock& block, std::int64_t first, std::int64_t end, std::int64_t channel,
                            std::int64_t channels, float* HWY_RESTRICT to) {
   const ConvolutionShape& shape = call.shape;
   const std::int64_t image_stride = shape.height * shape.width * shape.channels;
-  for (std::int64_t row = first; row < end; ++row) {
-    for (std::int64_t column = 0; column < call.cut.columns.size; ++column) {
-      const std::int64_t pixel = row * call.cut.skip_h * shape.width + column * call.cut.skip_w;
+  const Cut& cut = call.cut;
+  const std::int64_t row_floats = cut.packed_columns() * block.images * kLine;
+  for (std::int64_t row = first; row < end; ++row, to += row_floats) {
+    for (std::int64_t column = 0; column < cut.columns.size; ++column) {
+      const std::int64_t pixel = row * cut.skip_h * shape.width + column * cut.skip_w;
       const T* from = call.x.as<T>() + block.image * image_stride + pixel * shape.channels + channel;
-      for (std::int64_t image = 0; image < block.images; ++image, from += image_stride, to += kLine) {
-        if (channels == kLine) {
-          for (std::int64_t i = 0; i < kLine; i += kLanes) hn::Store(load(from + i), F32(), to + i);
-        } else {
-          for (std::int64_t i = 0; i < kLine; i += kLanes) {
-            const std::int64_t rest = channels - i;
-            hn::Store(rest >= kLanes ? load(from + i) : rest > 0 ? load_part(from + i, rest) : hn::Zero(F32()), F32(), to + i);
-          }
+      float* HWY_RESTRICT out = to + cut.packed_column(column) * block.images * kLine;
+      for (std::int64_t image = 0; image < block.images; ++image, from += image_stride, out += kLine) {
+        for (std::int64_t i = 0; i < kLine; i += kLanes) {
+          const std::int64_t rest = channels - i;
+          hn::Store(rest >= kLanes ? load(from + i) : rest > 0 ? load_part(from + i, rest) : hn::Zero(F32()), F32(), out + i);
         }
       }
     }
@@ -230,29 +235,21 @@ struct PlaceRuns {
   HWY_INLINE PlaceRuns(const Call& call, const PixelBlock& block, std::int64_t first_row, std::int64_t place) {
     const Cut& cut = call.cut;
     const std::int64_t images = block.images, width = cut.columns.outputs();
-    if (cut.copies) {
-      runs = {1, 1, (block.end - block.begin) * width * images, 0, 0, cut.piece_stride(), 0, 0};
+    if (cut.windows) {
+      runs = {1, (block.end - block.begin) * width * images, 0, cut.piece_stride(), 0};
       x = dy = 0;
       return;
     }
     const std::int64_t ky = place / cut.columns.kernel, kx = place % cut.columns.kernel;
     const ops::IndexRange inside = cut.rows.outputs_inside(ky), columns = cut.columns.outputs_inside(kx);
     const std::int64_t begin = std::max(inside.begin, block.begin), end = std::min(inside.end, block.end);
-    const bool some = begin < end && columns.begin < columns.end;
-    const std::int64_t count = columns.end - columns.begin, pixel = images * kLine;
-    runs.rows = some ? end - begin : 0;
-    runs.x_row = cut.rows.stride * cut.columns.size * pixel, runs.dy_row = width * images;
-    runs.inner = 1, runs.x_inner = cut.columns.stride * pixel, runs.dy_inner = images;
-    if (cut.columns.stride == 1) {
-      runs.length = count * images, runs.x_step = kLine;
-    } else if (images == 1) {
-      runs.length = count, runs.x_step = cut.columns.stride * kLine;
-    } else {
-      runs.inner = count, runs.length = images, runs.x_step = kLine;
-    }
-    x = ((cut.rows.first(begin) + ky - first_row) * cut.columns.size + cut.columns.first(columns.begin) + kx) * pixel;
+    const std::int64_t pixel = images * kLine, row = cut.packed_columns() * pixel;
+    runs = {0, 0, cut.rows.stride * row, kLine, width * images};
+    x = dy = 0;
+    if (begin >= end || columns.begin >= columns.end) return;
+    runs.rows = end - begin, runs.length = columns.count() * images;
+    x = (cut.rows.first(begin) + ky - first_row) * row + cut.packed_column(cut.columns.first(columns.begin) + kx) * pixel;
     dy = ((begin - block.begin) * width + columns.begin) * images;
-    if (!some) x = dy = 0;
   }
 };
 
@@ -284,19 +281,19 @@ HWY_INLINE void run_weight_task_of(const Call& call, std::int64_t task, float* s
     const PixelBlock block(call, b);
     const bool add = b > first_block || (cut.parts == 1 && !call.overwrite);
     pack_dy<T>(call, block, column, columns, right);
-    if (cut.copies) pack_windows<T>(call, block, channel, left);
+    if (cut.windows) pack_windows<T>(call, block, channel, left);
     const std::int64_t pixels = (block.end - block.begin) * cut.columns.outputs() * block.images;
     const std::int64_t first_row = std::max<std::int64_t>(0, cut.rows.first(block.begin));
     const std::int64_t end_row = std::min(cut.rows.size, cut.rows.first(block.end - 1) + cut.rows.kernel);
     for (std::int64_t piece = band * cut.band; piece < std::min(cut.pieces, (band + 1) * cut.band); ++piece) {
       const std::int64_t c = piece * kLine, count = std::min(kLine, cut.channels - c);
-      if (!cut.copies) pack_piece<T>(call, block, first_row, end_row, channel + c, count, left);
+      if (!cut.windows) pack_piece<T>(call, block, first_row, end_row, channel + c, count, left);
       std::int64_t done = 0, vectors = 0;
       for (Panels panels(columns); panels.next(vectors); done += vectors * kLanes) {
         for (std::int64_t place = 0; place < cut.places; ++place) {
           const PlaceRuns of(call, block, first_row, place);
           const float* const dy = right + pixels * done + of.dy * vectors * kLanes;
-          const float* const x = left + of.x + (cut.copies ? c : 0);
+          const float* const x = left + of.x + (cut.windows ? c : 0);
           for (std::int64_t row = 0; row < count; row += kTileRows) {
             switch (vectors) {
               case 3: add_runs<3>(of.runs, x + row, dy, sums); break;
