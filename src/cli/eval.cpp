@@ -109,11 +109,13 @@ int run_eval(const EvalArguments& arguments) {
                [&](std::int64_t done, std::int64_t all) { progress.show(done, all, say_line); });
   run.check();
   if (arguments.json) {
-    print_result(
-        {{"schema", "plimsoll.eval/1"}, {"units", result.units}, {"loss", result.loss}, {"loss_bits", bits_hex(result.loss)}},
-        run);
+    nlohmann::json object = {
+        {"schema", "plimsoll.eval/1"}, {"units", result.units}, {"loss", result.loss}, {"loss_bits", bits_hex(result.loss)}};
+    if (const auto& accuracy = result.accuracy) object["accuracy"] = accuracy->top1, object["accuracy_top5"] = accuracy->top5;
+    print_result(std::move(object), run);
   } else {
-    print_text(fmt::format("loss {:.6f} nats per unit over {} units of {}\n", result.loss, result.units, data->name()));
+    print_text(fmt::format("loss {:.6f} nats per unit over {} units of {}{}\n", result.loss, result.units, data->name(),
+                           accuracy_text(result.accuracy)));
   }
   return 0;
 }

@@ -33,8 +33,18 @@ struct ModelSettings {
   ModelConfig config;               // from a preset, a folder, or its keys
   std::int64_t context = 0;         // tokens of a sample, at most the positions of the model
   std::vector<std::string> freeze;  // regular expressions for names of parameters and modules
+  bool open_classes = false;        // the classes of a new head follow from the data, and are not known yet
 
   friend bool operator==(const ModelSettings&, const ModelSettings&) = default;
+};
+
+// Batch normalisation.
+struct NormSettings {
+  std::optional<std::int64_t> stat_batch;  // samples that share statistics; absent: stat_batch() decides
+  bool running = false;                    // normalise by the running statistics, which do not move
+  double momentum = 0.1;                   // share of a window in the running statistics
+
+  friend bool operator==(const NormSettings&, const NormSettings&) = default;
 };
 
 struct DataSettings {
@@ -156,6 +166,7 @@ struct Config {
   DataSettings data;
   ImageSettings image;
   BatchSettings batch;
+  NormSettings norm;
   TrainSettings train;
   OptimizerChoice optimizer;
   Schedule schedule;

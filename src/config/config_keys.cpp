@@ -282,6 +282,8 @@ using C = Config;
 using S = Setting;
 using Text = std::string;
 
+constexpr std::array<std::string_view, 2> kStatistics{"batch", "running"};
+
 constexpr std::string_view kContextKey = "model.context", kFirstAfterAdapters = "data.train";
 
 // All keys but those of families and adapters.
@@ -346,6 +348,17 @@ const ConfigKey kKeys[] = {
      key_at(PLIMSOLL_FIELD(batch.packing), flag)},
     {"batch.tokens", OnResume::free, "tokens of a micro-batch at most, padding included; 0: no bound", "8192",
      whole_at(PLIMSOLL_FIELD(batch.tokens), 0, kMaxTokens)},
+
+    {"norm.stat_batch", OnResume::never,
+     "batch norm: consecutive samples that share a mean and a variance; auto: the micro-batch if it is given, else the largest "
+     "divisor of effective_batch up to 32",
+     "\"auto\"", whole_or_auto_at(PLIMSOLL_FIELD(norm.stat_batch), 1, kMaxBatch)},
+    {"norm.statistics", OnResume::never,
+     "batch norm: batch (of stat_batch samples), or running (those of the folder, which then do not move)", "\"batch\"",
+     [](C& c, const S& s) { c.norm.running = choice(s, kStatistics) == 1; },
+     [](const C& c) { return toml_text(kStatistics[c.norm.running ? 1 : 0]); }},
+    {"norm.momentum", OnResume::results, "batch norm: share of an update's statistics in the running ones", "0.1",
+     number_at(PLIMSOLL_FIELD(norm.momentum), kAboveZero, 1)},
 
     {"train.effective_batch", OnResume::never, "samples of an update: micro_batch x accumulation", "32",
      [](C& c, const S& s) { c.train.effective_batch = whole_or_auto(s, 1, kMaxBatch).value_or(0); },

@@ -11,6 +11,7 @@
 #include "config/adapter_keys.h"
 #include "config/batch.h"
 #include "config/data_rules.h"
+#include "config/image_rules.h"
 #include "config/optimizer_rules.h"
 #include "device/machine_facts.h"
 #include "formats/tokenizer_folder.h"
@@ -454,6 +455,8 @@ bool schedule_has(ScheduleKind kind, std::string_view key) {
 }
 
 std::string text_of(const ConfigKey& key, const Config& config) {
+  const bool of_norm = key.name.starts_with("norm.");
+  if (of_norm && (config.model.config.empty() || !facts_of(config.model.config).batch_norm)) return "";
   return schedule_has(config.schedule.kind, key.name) ? key.text(config) : "";
 }
 
@@ -482,9 +485,12 @@ void leave_aside(KeySettings& settings, std::vector<std::string>& notes) {
 void check_init_alone(const GivenSettings& given) {
   const Setting* init = given.find("model.init");
   if (init == nullptr || text(*init).empty() || text(*init) == "random") return;
+  const Setting* head = given.find("model.head");
+  const bool new_head = head != nullptr && text(*head) == "new";
+  const std::vector<std::string> of_head = model_keys(&ModelKey::of_new_head);
   for (const std::string& key : model_keys(&ModelKey::of_folder)) {
     const Setting* setting = given.find(key);
-    if (setting == nullptr) continue;
+    if (setting == nullptr || (new_head && std::ranges::find(of_head, key) != of_head.end())) continue;
     // A typed folder would override the shape in the file. For typed keys there is no advice.
     Remedies remedies;
     if (!setting->typed) remedies.push_back(Change("model.init", path(*init).string()));
@@ -508,10 +514,10 @@ void complete(Config& config, const GivenSettings& given, const Bf16Speed& bf16,
   config.train.open = config.train.epochs && !given.has("train.updates");
   faults.attempt({"data", "batch"}, [&] { check_samples(config, given); });
   faults.attempt({"model", "data", "image"}, [&] { check_images(config, given); });
-  faults.attempt({"model", "batch", "train.effective_tokens"}, [&] { check_no_tokens(config, given); });
   faults.attempt(
       {"train.effective_batch", "train.effective_tokens", "train.micro_batch", "train.accumulation", "batch", "model.context"},
       [&] { complete_batch(config, given); });
+  faults.attempt({"model", "norm", "train", "batch", "adapter"}, [&] { complete_images(config, given); });
   faults.attempt({"model", "train.effective_batch", "train.updates"}, [&] { check_products(config, given); });
   faults.attempt({"model", "data"}, [&] {
     complete_vocabulary(config, given);

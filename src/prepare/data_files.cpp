@@ -9,6 +9,7 @@
 #include "data/conversation.h"
 #include "formats/tokenizer_folder.h"
 #include "models/family.h"
+#include "models/pixel_norm.h"
 
 namespace plimsoll {
 namespace {
@@ -20,20 +21,17 @@ std::int64_t most_sample_bytes(const Config& config) {
   return std::clamp(config.memory.budget->n / kShare, kLeast, kMostSampleBytes);
 }
 
-// The normalisation of a configuration, else that of the weights, else to -1 to 1.
+// The normalisation is that of the configuration, else that of the weights.
 ImageRequest image_request(const Config& config, const ModelFacts& facts) {
-  constexpr double kUsual = 0.5;
-  const auto first_of = [](const std::vector<double>& given, const std::vector<double>& of_model) {
-    return !given.empty() ? given : !of_model.empty() ? of_model : std::vector{kUsual};
-  };
+  const PixelNorm own = facts.channels > 0 ? pixel_norm_of(config.model.init) : PixelNorm();
   return {.labels = config.data.labels,
           .validation_labels = config.data.validation_labels,
           .size = facts.image_size,
           .channels = facts.channels,
-          .classes = facts.classes,
+          .classes = config.model.open_classes ? 0 : facts.classes,
           .keeps_classes = !config.model.init.empty(),
-          .mean = first_of(config.image.mean, facts.image_mean),
-          .std = first_of(config.image.std, facts.image_std),
+          .mean = config.image.mean.empty() ? own.mean : config.image.mean,
+          .std = config.image.std.empty() ? own.std : config.image.std,
           .pad_crop = config.image.pad_crop,
           .flip = config.image.flip};
 }
@@ -101,6 +99,7 @@ std::unique_ptr<DataSet> open_validation_in_child(const Config& config, const st
   return open_in_child([&] {
     DataRequest request = data_request(config, cache);
     if (request.held_out > 0) return std::move(data_kind(config).open(request).validation);
+    request.images.evaluates = true;
     if (!request.validation.empty()) {
       request.train = std::exchange(request.validation, {});
       request.images.labels = std::exchange(request.images.validation_labels, {});

@@ -248,6 +248,27 @@ std::optional<Bytes> planning_memory(const Config& config, const PlanningPlace& 
   return *config.memory.budget + config.memory.host_memory.value_or(Bytes{0});
 }
 
+namespace {
+
+// A model of a folder has a class for each label of the data; a new model may have more.
+void check_classes(const Config& config, const DataSet& data) {
+  const ModelFacts facts = facts_of(config.model.config);
+  const std::int64_t classes = data.classes();
+  const bool of_folder = !config.model.init.empty() && !facts.new_head;
+  if (facts.classes == 0 || classes == facts.classes || (!of_folder && classes < facts.classes)) return;
+  Remedies remedies;
+  if (config.model.init.empty()) {
+    remedies.push_back(Change("model.classes", classes));
+  } else {
+    remedies.push_back(Change("model.head", "new"));
+  }
+  throw config_error("E-CONFIG-CLASSES", of_folder ? config.model.init.string() : "model.classes",
+                     fmt::format("the model has {} classes, and the labels of {} are of {}", facts.classes, data.name(), classes),
+                     "as many classes as the data have, or a new head", std::move(remedies));
+}
+
+}  // namespace
+
 PlanningInput planning_input(const Config& config, const std::filesystem::path& cache,
                              const std::function<void(const std::string&)>& say, const PlanningPlace& place) {
   PlanningInput input;
@@ -263,6 +284,7 @@ PlanningInput planning_input(const Config& config, const std::filesystem::path& 
     input.data = open_data(config, cache, place.tokens);
     tell_notes(input.data, say);
     const DataSet& train = *input.data.train;
+    check_classes(config, train);
     if (input.data.validation) {
       input.recurring = train.check_validation(*input.data.validation, reading_of(config), config.train.evaluate_samples);
       const std::string text = input.recurring ? recurring_text(*input.recurring) : "";

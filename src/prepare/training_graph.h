@@ -54,8 +54,9 @@ InferenceGraph build_evaluation_graph(const ModelConfig& model, std::int64_t tok
                                       const AdapterSettings& adapter = {}, const FrozenBase& base = {});
 InferenceGraph build_generation_graph(const ModelConfig& model, const GenerationShape& shape, const AdapterSettings& adapter = {},
                                       const FrozenBase& base = {});
-InferenceGraph build_forward_graph(const ModelConfig& model, std::int64_t tokens, const ForwardShape& shape,
-                                   const AdapterSettings& adapter = {}, const FrozenBase& base = {});
+// `shape`: its forward pass, with tokens or images.
+InferenceGraph build_forward_graph(const ModelConfig& model, const BatchShape& shape, const AdapterSettings& adapter = {},
+                                   const FrozenBase& base = {});
 // The frozen base for the weights of a model in the folder; without a folder, for random numbers. Weights stored as nf4 keep
 // their kind of scales. Format `file` takes the formats from the headers of the files: E-CONFIG-CONFLICT if there are none.
 FrozenBase base_of(BaseFormat format, const ModelConfig& model, const std::filesystem::path& folder);

@@ -425,7 +425,7 @@ void Session::evaluate(Trainer& trainer) {
       emit(Evaluating{done, samples});
     });
     const Evaluation evaluation{trainer.progress().updates, trainer.progress().samples, result.loss, result.units,
-                                seconds_now() - start};
+                                seconds_now() - start, result.accuracy};
     emit(Evaluated{evaluation});
     if (const auto rise = validation_.see(evaluation.update, evaluation.loss)) emit(ValidationRises{evaluation.update, *rise});
   } catch (Error& error) {

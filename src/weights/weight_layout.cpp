@@ -15,6 +15,7 @@
 #include "formats/weight_files.h"
 #include "formats/weight_index.h"
 #include "models/family.h"
+#include "weights/file_order.h"
 
 namespace plimsoll {
 namespace {
@@ -125,7 +126,7 @@ std::vector<WeightsFile> files_of(const Graph& graph, const ModelConfig& config,
   ensure(layout.is_new() || layout.parameters.size() == ids.size(), "weights", "a layout of another model");
   for (std::size_t i = 0; i < ids.size(); ++i) {
     const Value& parameter = graph.values[ids[i]];
-    TensorSpec spec{{}, graph.values[saved_value(graph, ids[i], averages)].type.dtype, tensor_shape(parameter)};
+    TensorSpec spec{{}, graph.values[saved_value(graph, ids[i], averages)].type.dtype, shape_in_files(parameter)};
     if (parameter.parameter->blocks) spec.dtype = DType::bf16;  // rounded
     std::size_t file = 0;
     if (layout.is_new()) {

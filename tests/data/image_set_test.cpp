@@ -291,9 +291,16 @@ TEST_F(ImageSets, LabelsAreNamedAndFitTheModel) {
   EXPECT_ERROR(open(one), "E-DATA-LABELS", "data.labels has 2 file(s), and data.train 1");
   one = request();
   one.images.classes = 9;
+  EXPECT_EQ(open(one).train->classes(), 10) << "planning compares them with the model";
+  one.images.evaluates = true;
   EXPECT_ERROR(open(one), "E-DATA-LABEL", "a label is 9, and the model has 9 classes");
-  EXPECT_EQ(one.images.classes = 0, 0);
-  EXPECT_EQ(open(one).train->classes(), 10) << "the classes of the model are open";
+  one = request();
+  write("few", idx_labels(40, 3));
+  one.images.labels = folder / "few";
+  one.validation = folder / "images";
+  one.images.validation_labels = folder / "labels";
+  one.images.classes = 5;
+  EXPECT_ERROR(open(one), "E-DATA-LABEL", "a label is 9, and the model has 5 classes");
   one = request();
   one.validation = folder / "images";
   EXPECT_ERROR(open(one), "E-DATA-LABELS", "data.validation_labels");

@@ -206,7 +206,7 @@ TEST_F(ImageTraining, AConfigurationReadsBack) {
 TEST_F(ImageTraining, KeysOfTokensAreRefused) {
   const auto with = [&](const std::string& more, const std::string& data = "") { return config(more, data); };
   EXPECT_ERROR(with("effective_tokens = 64\n"), "E-CONFIG-CONFLICT",
-               "train.effective_tokens is given, and a pixels reads no tokens");
+               "train.effective_tokens is given, and a pixels reads images");
   EXPECT_ERROR(with("[batch]\ntokens = 64\n"), "E-CONFIG-CONFLICT", "batch.tokens is given");
   EXPECT_ERROR(with("[batch]\npacking = true\n"), "E-CONFIG-CONFLICT", "batch.packing is given");
   EXPECT_ERROR(with("[model.x]\n"), "E-CONFIG-KEY", "model.x");

@@ -92,6 +92,59 @@ TEST(ElementwiseKernels, GeluHasItsLimits) {
   });
 }
 
+TEST(ElementwiseKernels, Relu6MatchesAndKeepsNan) {
+  check_unary(
+      relu6_forward, [](double x) { return std::min(std::max(x, 0.0), 6.0); }, 1e-7, 1e-30, 9);
+  check_binary(
+      relu6_backward, [](double dy, double x) { return x > 0 && x < 6 ? dy : 0; }, 1e-7, 1e-30, 9);
+  on_every_target([] {
+    Floats x(5), y(5), dx(5), one(5, 1);
+    x[0] = std::numeric_limits<float>::quiet_NaN(), x[1] = 0, x[2] = 6, x[3] = HUGE_VALF, x[4] = -HUGE_VALF;
+    relu6_forward(5, x.data(), y.data());
+    EXPECT_TRUE(std::isnan(y[0]));
+    for (const std::int64_t i : {1, 2, 3, 4}) EXPECT_EQ(y[i], i == 2 || i == 3 ? 6 : 0);
+    relu6_backward(5, one.data(), x.data(), dx.data());
+    EXPECT_EQ(dx.values(), (std::vector<float>{0, 0, 0, 0, 0}));
+  });
+}
+
+double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
+double normal(double x) { return std::erfc(-x * std::sqrt(0.5)) / 2; }
+
+TEST(ElementwiseKernels, SiluMatchesDouble) {
+  for (const float range : {0.01f, 3.0f, 12.0f}) {
+    check_unary(
+        silu_forward, [](double x) { return x * sigmoid(x); }, 1e-6, 1e-7 * range, range);
+    check_binary(
+        silu_backward, [](double dy, double x) { return dy * sigmoid(x) * (1 + x * sigmoid(-x)); }, 1e-6, 4e-7 * range, range);
+  }
+}
+
+TEST(ElementwiseKernels, ExactGeluMatchesDouble) {
+  const auto derivative = [](double x) { return normal(x) + x * std::exp(-x * x / 2) / std::sqrt(2 * std::acos(-1.0)); };
+  for (const float range : {0.01f, 3.0f, 12.0f}) {
+    check_unary(
+        gelu_erf_forward, [](double x) { return x * normal(x); }, 1e-6, 2e-7 * range, range);
+    check_binary(
+        gelu_erf_backward, [&](double dy, double x) { return dy * derivative(x); }, 1e-6, 4e-7 * range, range);
+  }
+}
+
+TEST(ElementwiseKernels, SiluAndExactGeluHaveTheirLimits) {
+  on_every_target([] {
+    for (const bool gelu : {false, true}) {
+      const auto forward = gelu ? gelu_erf_forward : silu_forward;
+      const auto backward = gelu ? gelu_erf_backward : silu_backward;
+      Floats x(4), y(4), dx(4), one(4, 1);
+      x[0] = 1e4f, x[1] = -1e4f, x[2] = 0, x[3] = std::numeric_limits<float>::quiet_NaN();
+      forward(4, x.data(), y.data());
+      backward(4, one.data(), x.data(), dx.data());
+      EXPECT_TRUE(y[0] == 1e4f && y[1] == 0 && y[2] == 0 && std::isnan(y[3]));
+      EXPECT_TRUE(dx[0] == 1 && dx[1] == 0 && dx[2] == 0.5f && std::isnan(dx[3]));
+    }
+  });
+}
+
 // The bits of an element do not depend on where in a vector or tile it lies.
 TEST(ElementwiseKernels, PositionChangesNoBit) {
   on_every_target([] {

@@ -62,6 +62,12 @@ CpuKernels elementwise_cpu_kernels() {
           {&ops::kGeluBackward, nullptr, bind_activation_backward<cpu::gelu_tanh_backward>},
           {&ops::kRelu, nullptr, bind_activation<cpu::relu_forward>},
           {&ops::kReluBackward, nullptr, bind_activation_backward<cpu::relu_backward>},
+          {&ops::kRelu6, nullptr, bind_activation<cpu::relu6_forward>},
+          {&ops::kRelu6Backward, nullptr, bind_activation_backward<cpu::relu6_backward>},
+          {&ops::kSilu, nullptr, bind_activation<cpu::silu_forward>},
+          {&ops::kSiluBackward, nullptr, bind_activation_backward<cpu::silu_backward>},
+          {&ops::kGeluErf, nullptr, bind_activation<cpu::gelu_erf_forward>},
+          {&ops::kGeluErfBackward, nullptr, bind_activation_backward<cpu::gelu_erf_backward>},
           {&ops::kAccumulate, nullptr, bind_accumulate},
           {&ops::kAccumulateRounded, nullptr, bind_accumulate_rounded}};
 }

@@ -23,11 +23,32 @@ struct ReluBackward {
   __device__ float operator()(float dy, float x) const { return x > 0 ? dy : 0; }
 };
 
+struct Relu6 {
+  __device__ float operator()(float x) const { return x > 6 ? 6 : x < 0 ? 0 : x; }
+};
+struct Relu6Backward {
+  __device__ float operator()(float dy, float x) const { return x > 0 && x < 6 ? dy : 0; }
+};
+
 struct Gelu {
   __device__ float operator()(float x) const { return gelu_tanh(x).value; }
 };
 struct GeluBackward {
   __device__ float operator()(float dy, float x) const { return dy * gelu_tanh(x).derivative; }
+};
+
+struct Silu {
+  __device__ float operator()(float x) const { return silu(x).value; }
+};
+struct SiluBackward {
+  __device__ float operator()(float dy, float x) const { return dy * silu(x).derivative; }
+};
+
+struct GeluErf {
+  __device__ float operator()(float x) const { return gelu_erf(x).value; }
+};
+struct GeluErfBackward {
+  __device__ float operator()(float dy, float x) const { return dy * gelu_erf(x).derivative; }
 };
 
 __global__ void __launch_bounds__(kMapThreads)
@@ -99,6 +120,12 @@ CudaKernels elementwise_cuda_kernels() {
           {&ops::kGeluBackward, bind_activation<cuda::GeluBackward, 0, 1>},
           {&ops::kRelu, bind_activation<cuda::Relu, 0>},
           {&ops::kReluBackward, bind_activation<cuda::ReluBackward, 0, 1>},
+          {&ops::kRelu6, bind_activation<cuda::Relu6, 0>},
+          {&ops::kRelu6Backward, bind_activation<cuda::Relu6Backward, 0, 1>},
+          {&ops::kSilu, bind_activation<cuda::Silu, 0>},
+          {&ops::kSiluBackward, bind_activation<cuda::SiluBackward, 0, 1>},
+          {&ops::kGeluErf, bind_activation<cuda::GeluErf, 0>},
+          {&ops::kGeluErfBackward, bind_activation<cuda::GeluErfBackward, 0, 1>},
           {&ops::kAccumulate, bind_accumulate},
           {&ops::kAccumulateRounded, bind_accumulate_rounded}};
 }

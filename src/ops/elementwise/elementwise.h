@@ -11,7 +11,8 @@ struct ScaleAttributes {
   PLIMSOLL_FIELDS(factor)
 };
 
-extern const OpDef kAdd, kMultiply, kScale, kGelu, kGeluBackward, kRelu, kReluBackward;
+extern const OpDef kAdd, kMultiply, kScale, kGelu, kGeluBackward, kRelu, kReluBackward, kRelu6, kRelu6Backward, kSilu,
+    kSiluBackward, kGeluErf, kGeluErfBackward;
 // Adds a gradient into an accumulator, for ops that cannot add by themselves: (gradient, into) -> into.
 extern const OpDef kAccumulate;
 
@@ -27,5 +28,12 @@ extern const OpDef kAccumulateRounded;
 ValueId add(GraphBuilder& builder, ValueId a, ValueId b, std::string name);
 // GPT-2's GELU, by tanh (Hendrycks and Gimpel, 2016): x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))).
 ValueId gelu(GraphBuilder& builder, ValueId x, std::string name);
+// GELU by the normal distribution: x/2 (1 + erf(x / sqrt(2))).
+ValueId gelu_erf(GraphBuilder& builder, ValueId x, std::string name);
+ValueId relu(GraphBuilder& builder, ValueId x, std::string name);
+// min(max(x, 0), 6).
+ValueId relu6(GraphBuilder& builder, ValueId x, std::string name);
+// x sigmoid(x).
+ValueId silu(GraphBuilder& builder, ValueId x, std::string name);
 
 }  // namespace plimsoll::ops

@@ -68,6 +68,38 @@ void gelu_tanh_backward(std::int64_t n, ConstElements dy, ConstElements x, Eleme
       n, [](Floats g, Floats v) HWY_ATTR { return hn::Mul(g, gelu_tanh(v).derivative); }, dx, dy, x);
 }
 
+void relu6_forward(std::int64_t n, ConstElements x, Elements y) {
+  const auto clip = [](Floats v)
+                        HWY_ATTR { return hn::IfThenElse(hn::Gt(v, set(6)), set(6), hn::IfThenZeroElse(hn::Lt(v, set(0)), v)); };
+  map_elements<Work::little>(n, clip, y, x);
+}
+
+void relu6_backward(std::int64_t n, ConstElements dy, ConstElements x, Elements dx) {
+  const auto pass = [](Floats g, Floats v)
+                        HWY_ATTR { return hn::IfThenElseZero(hn::And(hn::Gt(v, set(0)), hn::Lt(v, set(6))), g); };
+  map_elements<Work::little>(n, pass, dx, dy, x);
+}
+
+void silu_forward(std::int64_t n, ConstElements x, Elements y) {
+  map_elements<Work::much>(
+      n, [](Floats v) HWY_ATTR { return silu(v).value; }, y, x);
+}
+
+void silu_backward(std::int64_t n, ConstElements dy, ConstElements x, Elements dx) {
+  map_elements<Work::much>(
+      n, [](Floats g, Floats v) HWY_ATTR { return hn::Mul(g, silu(v).derivative); }, dx, dy, x);
+}
+
+void gelu_erf_forward(std::int64_t n, ConstElements x, Elements y) {
+  map_elements<Work::much>(
+      n, [](Floats v) HWY_ATTR { return gelu_erf(v).value; }, y, x);
+}
+
+void gelu_erf_backward(std::int64_t n, ConstElements dy, ConstElements x, Elements dx) {
+  map_elements<Work::much>(
+      n, [](Floats g, Floats v) HWY_ATTR { return hn::Mul(g, gelu_erf(v).derivative); }, dx, dy, x);
+}
+
 }  // namespace plimsoll::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -83,6 +115,12 @@ HWY_EXPORT(relu_forward);
 HWY_EXPORT(relu_backward);
 HWY_EXPORT(gelu_tanh_forward);
 HWY_EXPORT(gelu_tanh_backward);
+HWY_EXPORT(relu6_forward);
+HWY_EXPORT(relu6_backward);
+HWY_EXPORT(silu_forward);
+HWY_EXPORT(silu_backward);
+HWY_EXPORT(gelu_erf_forward);
+HWY_EXPORT(gelu_erf_backward);
 
 void add(std::int64_t n, const float* a, const float* b, float* out) { HWY_DYNAMIC_DISPATCH(add)(n, a, b, out); }
 void multiply(std::int64_t n, const float* a, const float* b, float* out) { HWY_DYNAMIC_DISPATCH(multiply)(n, a, b, out); }
@@ -98,6 +136,18 @@ void relu_backward(std::int64_t n, ConstElements dy, ConstElements x, Elements d
 void gelu_tanh_forward(std::int64_t n, ConstElements x, Elements y) { HWY_DYNAMIC_DISPATCH(gelu_tanh_forward)(n, x, y); }
 void gelu_tanh_backward(std::int64_t n, ConstElements dy, ConstElements x, Elements dx) {
   HWY_DYNAMIC_DISPATCH(gelu_tanh_backward)(n, dy, x, dx);
+}
+void relu6_forward(std::int64_t n, ConstElements x, Elements y) { HWY_DYNAMIC_DISPATCH(relu6_forward)(n, x, y); }
+void relu6_backward(std::int64_t n, ConstElements dy, ConstElements x, Elements dx) {
+  HWY_DYNAMIC_DISPATCH(relu6_backward)(n, dy, x, dx);
+}
+void silu_forward(std::int64_t n, ConstElements x, Elements y) { HWY_DYNAMIC_DISPATCH(silu_forward)(n, x, y); }
+void silu_backward(std::int64_t n, ConstElements dy, ConstElements x, Elements dx) {
+  HWY_DYNAMIC_DISPATCH(silu_backward)(n, dy, x, dx);
+}
+void gelu_erf_forward(std::int64_t n, ConstElements x, Elements y) { HWY_DYNAMIC_DISPATCH(gelu_erf_forward)(n, x, y); }
+void gelu_erf_backward(std::int64_t n, ConstElements dy, ConstElements x, Elements dx) {
+  HWY_DYNAMIC_DISPATCH(gelu_erf_backward)(n, dy, x, dx);
 }
 
 }  // namespace plimsoll::cpu

@@ -24,5 +24,12 @@ void relu_backward(std::int64_t n, ConstElements dy, ConstElements x, Elements d
 // x * sigmoid(2u). The error is within 1e-6 of the result plus 1e-7 of |x| where the result vanishes.
 void gelu_tanh_forward(std::int64_t n, ConstElements x, Elements y);
 void gelu_tanh_backward(std::int64_t n, ConstElements dy, ConstElements x, Elements dx);
+// The derivative of ReLU6 is 0 at 0 and at 6.
+void relu6_forward(std::int64_t n, ConstElements x, Elements y);
+void relu6_backward(std::int64_t n, ConstElements dy, ConstElements x, Elements dx);
+void silu_forward(std::int64_t n, ConstElements x, Elements y);
+void silu_backward(std::int64_t n, ConstElements dy, ConstElements x, Elements dx);
+void gelu_erf_forward(std::int64_t n, ConstElements x, Elements y);
+void gelu_erf_backward(std::int64_t n, ConstElements dy, ConstElements x, Elements dx);
 
 }  // namespace plimsoll::cpu

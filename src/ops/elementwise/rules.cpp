@@ -56,6 +56,26 @@ OpDef elementwise(std::string_view name, OpDef op) {
   return op;
 }
 
+using CostRule = Cost (*)(const Attributes&, TypeSpan, TypeSpan);
+
+// y = f(x), and dx from dy and x.
+OpDef activation(std::string_view name, void (*gradient)(GradientContext&), CostRule cost) {
+  return elementwise(name, {.infer = infer_activation<1>,
+                            .cost = cost,
+                            .gradient = gradient,
+                            .aliases = over<0>,
+                            .either = inputs_at<0>,
+                            .alike = true});
+}
+OpDef backward_of_activation(std::string_view name, CostRule cost) {
+  return elementwise(name, {.infer = infer_activation<2>,
+                            .cost = cost,
+                            .not_differentiable = kFirstOrderOnly,
+                            .aliases = over<0, 1>,
+                            .either = inputs_at<0, 1>,
+                            .alike = true});
+}
+
 }  // namespace
 
 const OpDef kAdd =
@@ -64,30 +84,16 @@ const OpDef kMultiply = elementwise(
     "multiply", {.infer = infer_binary, .cost = cost_per_element<1>, .gradient = gradient_of_multiply, .aliases = over<0, 1>});
 const OpDef kScale =
     elementwise("scale", {.infer = infer_unary, .cost = cost_per_element<1>, .gradient = gradient_of_scale, .aliases = over<0>});
-const OpDef kGelu = elementwise("gelu", {.infer = infer_activation<1>,
-                                         .cost = cost_per_element<20>,
-                                         .gradient = gradient_of_activation<&kGeluBackward>,
-                                         .aliases = over<0>,
-                                         .either = inputs_at<0>,
-                                         .alike = true});
-const OpDef kGeluBackward = elementwise("gelu_backward", {.infer = infer_activation<2>,
-                                                          .cost = cost_per_element<30>,
-                                                          .not_differentiable = kFirstOrderOnly,
-                                                          .aliases = over<0, 1>,
-                                                          .either = inputs_at<0, 1>,
-                                                          .alike = true});
-const OpDef kRelu = elementwise("relu", {.infer = infer_activation<1>,
-                                         .cost = cost_per_element<1>,
-                                         .gradient = gradient_of_activation<&kReluBackward>,
-                                         .aliases = over<0>,
-                                         .either = inputs_at<0>,
-                                         .alike = true});
-const OpDef kReluBackward = elementwise("relu_backward", {.infer = infer_activation<2>,
-                                                          .cost = cost_per_element<1>,
-                                                          .not_differentiable = kFirstOrderOnly,
-                                                          .aliases = over<0, 1>,
-                                                          .either = inputs_at<0, 1>,
-                                                          .alike = true});
+const OpDef kGelu = activation("gelu", gradient_of_activation<&kGeluBackward>, cost_per_element<20>);
+const OpDef kGeluBackward = backward_of_activation("gelu_backward", cost_per_element<30>);
+const OpDef kRelu = activation("relu", gradient_of_activation<&kReluBackward>, cost_per_element<1>);
+const OpDef kReluBackward = backward_of_activation("relu_backward", cost_per_element<1>);
+const OpDef kRelu6 = activation("relu6", gradient_of_activation<&kRelu6Backward>, cost_per_element<2>);
+const OpDef kRelu6Backward = backward_of_activation("relu6_backward", cost_per_element<2>);
+const OpDef kSilu = activation("silu", gradient_of_activation<&kSiluBackward>, cost_per_element<20>);
+const OpDef kSiluBackward = backward_of_activation("silu_backward", cost_per_element<30>);
+const OpDef kGeluErf = activation("gelu_erf", gradient_of_activation<&kGeluErfBackward>, cost_per_element<20>);
+const OpDef kGeluErfBackward = backward_of_activation("gelu_erf_backward", cost_per_element<30>);
 const OpDef kAccumulate = elementwise(
     "accumulate",
     {.infer = infer_binary, .cost = cost_per_element<1>, .not_differentiable = kFirstOrderOnly, .aliases = accumulates_into<1>});
@@ -99,8 +105,11 @@ const OpDef kAccumulateRounded{.name = "accumulate_rounded",
                                .aliases = accumulates_into<2>};
 
 OpList elementwise_ops() {
-  return {{&kAdd},        {&kMultiply},         {&kScale}, {&kGelu}, {&kGeluBackward}, {&kRelu}, {&kReluBackward},
-          {&kAccumulate}, {&kAccumulateRounded}};
+  return {{&kAdd},          {&kMultiply},      {&kScale},
+          {&kGelu},         {&kGeluBackward},  {&kRelu},
+          {&kReluBackward}, {&kAccumulate},    {&kAccumulateRounded},
+          {&kRelu6},        {&kRelu6Backward}, {&kSilu},
+          {&kSiluBackward}, {&kGeluErf},       {&kGeluErfBackward}};
 }
 
 ValueId add(GraphBuilder& builder, ValueId a, ValueId b, std::string name) {
@@ -109,6 +118,22 @@ ValueId add(GraphBuilder& builder, ValueId a, ValueId b, std::string name) {
 
 ValueId gelu(GraphBuilder& builder, ValueId x, std::string name) {
   return builder.add1(kGelu, NoAttributes{}, {x}, std::move(name));
+}
+
+ValueId gelu_erf(GraphBuilder& builder, ValueId x, std::string name) {
+  return builder.add1(kGeluErf, NoAttributes{}, {x}, std::move(name));
+}
+
+ValueId relu(GraphBuilder& builder, ValueId x, std::string name) {
+  return builder.add1(kRelu, NoAttributes{}, {x}, std::move(name));
+}
+
+ValueId relu6(GraphBuilder& builder, ValueId x, std::string name) {
+  return builder.add1(kRelu6, NoAttributes{}, {x}, std::move(name));
+}
+
+ValueId silu(GraphBuilder& builder, ValueId x, std::string name) {
+  return builder.add1(kSilu, NoAttributes{}, {x}, std::move(name));
 }
 
 }  // namespace plimsoll::ops

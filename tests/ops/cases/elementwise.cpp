@@ -34,6 +34,19 @@ double multiply(double a, double b) { return a * b; }
 double relu(double x) { return x > 0 ? x : 0; }
 double relu_backward(double dy, double x) { return x > 0 ? dy : 0; }
 
+double relu6(double x) { return x > 6 ? 6 : relu(x); }
+double relu6_backward(double dy, double x) { return x > 0 && x < 6 ? dy : 0; }
+
+double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
+double silu(double x) { return x * sigmoid(x); }
+double silu_backward(double dy, double x) { return dy * sigmoid(x) * (1 + x * sigmoid(-x)); }
+
+double normal(double x) { return std::erfc(-x / std::sqrt(2.0)) / 2; }
+double gelu_erf(double x) { return x * normal(x); }
+double gelu_erf_backward(double dy, double x) {
+  return dy * (normal(x) + x * std::exp(-x * x / 2) / std::sqrt(2 * std::acos(-1.0)));
+}
+
 const double kRoot = std::sqrt(2 / std::acos(-1.0));
 double inner(double x) { return std::tanh(kRoot * (x + 0.044715 * x * x * x)); }
 double gelu(double x) { return x / 2 * (1 + inner(x)); }
@@ -100,6 +113,17 @@ std::vector<OpCase> activation_cases(std::size_t inputs, bool differentiable, co
   return cases;
 }
 
+// Inputs away from both kinks: magnitudes from 0.01 on, and moved out of a narrow band around 6.
+std::vector<OpCase> relu6_cases(std::size_t inputs) {
+  std::vector<OpCase> cases = activation_cases(inputs, inputs == 1, {-9, 9, 0.01});
+  for (OpCase& each : cases) {
+    each.derive = [x = inputs - 1](std::vector<Numbers>& values) {
+      for (double& number : values[x]) number = std::abs(number - 6) < 0.01 ? 6.05 : number;
+    };
+  }
+  return cases;
+}
+
 }  // namespace
 
 std::vector<OpCases> elementwise_cases() {
@@ -111,6 +135,12 @@ std::vector<OpCases> elementwise_cases() {
           {&ops::kGeluBackward, binary<gelu_backward>, activation_cases(2, false, wide), {}},
           {&ops::kRelu, unary<relu>, activation_cases(1, true, kinked), {}},
           {&ops::kReluBackward, binary<relu_backward>, activation_cases(2, false, kinked), {}},
+          {&ops::kRelu6, unary<relu6>, relu6_cases(1), {}},
+          {&ops::kRelu6Backward, binary<relu6_backward>, relu6_cases(2), {}},
+          {&ops::kSilu, unary<silu>, activation_cases(1, true, wide), {}},
+          {&ops::kSiluBackward, binary<silu_backward>, activation_cases(2, false, wide), {}},
+          {&ops::kGeluErf, unary<gelu_erf>, activation_cases(1, true, wide), {}},
+          {&ops::kGeluErfBackward, binary<gelu_erf_backward>, activation_cases(2, false, wide), {}},
           {&ops::kAccumulate, binary<add>, accumulate_cases(), {}},
           {&ops::kAccumulateRounded, add_rounded, rounded_cases(), {}}};
 }
