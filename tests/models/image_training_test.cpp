@@ -106,9 +106,9 @@ const Family kPixels{.kind = "pixels",
                      .facts =
                          [](const ModelConfig& config) {
                            return ModelFacts{.positions = 1,
-                                             .chance_loss = std::log(static_cast<double>(kClasses)),
+                                             .classes = kClasses,
                                              .channels = of(config).channels,
-                                             .classes = kClasses};
+                                             .chance_loss = std::log(static_cast<double>(kClasses))};
                          },
                      .describe = [](const ModelConfig&) { return std::string("pixels"); }};
 
