@@ -41,8 +41,8 @@ std::vector<std::int64_t> batches_for(const Config& config, const DataSet& sourc
 
 // Refuses changes without effect: an evaluation takes the model from the weights, and trains nothing.
 void check_used(const ConfigArguments& config) {
-  constexpr std::string_view kUsed[] = {
-      "data.", "memory.", "machine.", "quantize.", "batch.packing", "model.context", "train.evaluate_samples"};
+  constexpr std::string_view kUsed[] = {"data.",     "image.",        "memory.",       "machine.",
+                                        "quantize.", "batch.packing", "model.context", "train.evaluate_samples"};
   std::vector<std::string> ignored;
   ConfigFaults faults;
   for (const KeySetting& one : find_keys(typed_settings_of(config.changes), ignored, faults)) {
@@ -50,7 +50,7 @@ void check_used(const ConfigArguments& config) {
     if (std::any_of(std::begin(kUsed), std::end(kUsed), [&](std::string_view used) { return key.starts_with(used); })) continue;
     faults.attempt([&] {
       throw config_error("E-USAGE", one.setting.where, fmt::format("eval does not use {}", one.setting.name),
-                         "keys of [data], [memory], [machine] and [quantize], batch.packing, model.context, "
+                         "keys of [data], [image], [memory], [machine] and [quantize], batch.packing, model.context, "
                          "train.evaluate_samples; the model is that of --weights");
     });
   }

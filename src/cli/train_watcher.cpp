@@ -36,6 +36,7 @@ void TrainWatcher::plan(const Planned& planned) {
   const TrainSettings& train = planned.config.train;
   remaining_.evaluate_every = train.evaluate_every;
   remaining_.save_every = train.save_every;
+  if (plan.contains("words")) rate_ = plan.at("words").at("rate");
   if (!plan.contains("run")) return;
   const nlohmann::json& run = plan.at("run");
   const auto each = [&](const char* seconds, const char* count) {
@@ -70,7 +71,7 @@ void TrainWatcher::summarise(const Finished& finished) const {
     text += fmt::format(", and {} to evaluate and save", duration_text(paused_seconds_));
   if (progress.updates > 0) {
     const double all = units_ > 0 ? rate * static_cast<double>(positions_) / static_cast<double>(units_) : rate;
-    text += fmt::format(" ({}), loss {:.4f}", trained_rate_text(rate, all), progress.loss);
+    text += fmt::format(" ({}), loss {:.4f}", trained_rate_text(rate, all, rate_), progress.loss);
   }
   if (report_.validation) text += fmt::format(", validation {:.4f}{}", report_.validation->loss, accuracy_text(report_.validation->accuracy));
   say_line(fmt::format("{}\nmemory: process {} of {}; arena planned {}, touched {}", text, to_text(report_.process_hwm),
@@ -89,7 +90,7 @@ void TrainWatcher::see(const Event& event) {
       [&](const LoopBegins& begins) {
         remaining_.updates = begins.updates;
         remaining_.evaluates = begins.evaluates;
-        line_.emplace(remaining_, begins.promised);
+        line_.emplace(remaining_, begins.promised, rate_);
       },
       [&](const Updated& updated) { show(updated); }, [&](const Overflowed& overflowed) { show(overflowed.overflow); },
       [&](const Warned& warned) {

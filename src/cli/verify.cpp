@@ -122,9 +122,9 @@ int run_verify(const VerifyArguments& arguments) {
   const verification::Verdict verdict = verification::verify_training(
       config, *data, folder, [&](const std::string& run) { table.tell(run); }, [&](const Check& check) { table.hear(check); });
   table.end();
-  const std::string size =
-      fmt::format("windows of {}, compute {}, weights {}, gradients {}, optimizer state {}",
-                  samples_text(data->kind(), verdict.samples, verdict.context), verdict.compute, verdict.parameters, verdict.gradients, verdict.optimizer_state);
+  const std::string size = fmt::format("windows of {}, compute {}, weights {}, gradients {}, optimizer state {}",
+                                       samples_text(data->kind(), verdict.samples, verdict.context), verdict.compute,
+                                       verdict.parameters, verdict.gradients, verdict.optimizer_state);
   if (arguments.json) {
     print_json(verdict.to_json());
   } else {

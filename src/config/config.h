@@ -49,8 +49,9 @@ struct NormSettings {
 
 struct DataSettings {
   DataPaths train, validation;          // validation may be empty
+  DataPaths labels, validation_labels;  // labels of images in files of their own; may be empty
   double validation_share = 0;          // held-out share of the training data; 0: none
-  std::string format = "auto";          // "auto", "bytes", "u16", "u32", "llmc", "bpe", "chat"
+  std::string format = "auto";          // one of kDataFormats
   std::filesystem::path chat_template;  // empty: that of the vocabulary's folder
   TrainedTurns loss = TrainedTurns::assistant;
   LongSamples too_long = LongSamples::automatic;
@@ -58,6 +59,15 @@ struct DataSettings {
   std::filesystem::path vocabulary;  // folder of vocab.json and merges.txt; may be empty
 
   friend bool operator==(const DataSettings&, const DataSettings&) = default;
+};
+
+// The treatment of the pixels of images.
+struct ImageSettings {
+  std::vector<double> mean, std;  // by channel, or one number for all; empty: those of the model
+  std::int64_t pad_crop = 0;      // pixels of black on each side, before a random crop to the former size
+  bool flip = false;              // half of the images are mirrored
+
+  friend bool operator==(const ImageSettings&, const ImageSettings&) = default;
 };
 
 enum class OnDivergence : std::uint8_t { stop, proceed };  // numbers that are not finite stop a run in any case
@@ -154,6 +164,7 @@ struct Config {
   ModelSettings model;
   AdapterSettings adapter;
   DataSettings data;
+  ImageSettings image;
   BatchSettings batch;
   NormSettings norm;
   TrainSettings train;

@@ -37,6 +37,8 @@ struct DataKind {
   // An assumption about data that are there, if planning alone must not prepare them because that takes long; else null.
   std::vector<AssumedData> (*unprepared)(const DataRequest&) = nullptr;
   std::unique_ptr<DataSet> (*at)(const nlohmann::json& place) = nullptr;
+  // The first samples of the training data as objects of numbers, for people. Null: there is nothing to show, or `renders`.
+  std::vector<nlohmann::json> (*show)(const DataRequest&, std::int64_t samples) = nullptr;
 };
 
 extern const DataKind kTokenStreams, kConversations, kImages;

@@ -13,10 +13,10 @@ namespace plimsoll {
 
 // The tokens of the model, and the treatment of text.
 struct TokenRequest {
-  std::int64_t vocab = 256;           // of the model
-  std::filesystem::path vocabulary;   // a folder or a GGUF file; may be empty
-  std::filesystem::path init;         // the weights with which training begins; empty: random ones
-  bool own_tokens = false;            // these weights know tokens other than bytes
+  std::int64_t vocab = 256;          // of the model
+  std::filesystem::path vocabulary;  // a folder or a GGUF file; may be empty
+  std::filesystem::path init;        // the weights with which training begins; empty: random ones
+  bool own_tokens = false;           // these weights know tokens other than bytes
   std::filesystem::path chat_template;
   TrainedTurns turns = TrainedTurns::assistant;
   LongSamples too_long = LongSamples::automatic;
@@ -38,7 +38,7 @@ struct ImageRequest {
 struct DataRequest {
   std::string format = "auto";
   DataPaths train, validation;
-  double held_out = 0;  // share of the training data for validation, 0 to 1
+  double held_out = 0;   // share of the training data for validation, 0 to 1
   std::int64_t row = 1;  // positions of a row
   bool packs = false;    // rows hold several samples
   TokenRequest tokens;

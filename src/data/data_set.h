@@ -1,6 +1,7 @@
-// Data between a configuration and a trainer. A set of data counts its samples, makes their source, knows the bytes of a row, hashes
-// its content, checks validation data, and passes from the process that opens it to the one that trains. Each kind of data (a stream
-// of tokens, conversations, images) is one implementation; data_kinds.h lists them, and no other folder knows them by name.
+// Data between a configuration and a trainer. A set of data counts its samples, makes their source, knows the bytes of a row,
+// hashes its content, checks validation data, and passes from the process that opens it to the one that trains. Each kind of data
+// (a stream of tokens, conversations, images) is one implementation; data_kinds.h lists them, and no other folder knows them by
+// name.
 #pragma once
 
 #include <cstdint>
@@ -50,10 +51,10 @@ RowShape both(const RowShape& a, const RowShape& b);
 
 // How the samples of a set become rows.
 struct Reading {
-  std::int64_t row = 1;      // positions of a row
-  bool packs = false;        // rows hold several samples, if these have lengths of their own
-  bool augments = false;     // samples vary at random: training
-  std::uint64_t seed = 0;    // of these variations
+  std::int64_t row = 1;    // positions of a row
+  bool packs = false;      // rows hold several samples, if these have lengths of their own
+  bool augments = false;   // samples vary at random: training
+  std::uint64_t seed = 0;  // of these variations
 };
 
 // A short part of a set in files of its own.
@@ -91,11 +92,12 @@ class DataSet {
 
   // 32 hex digits over everything that training reads.
   virtual std::string content_hash() const = 0;
-  // Finds faults of validation data (the first `samples` samples; 0: all) before a training on this set begins. Returns how many of
-  // its samples the training has seen, if that can be said.
+  // Finds faults of validation data (the first `samples` samples; 0: all) before a training on this set begins. Returns how many
+  // of its samples the training has seen, if that can be said.
   virtual std::optional<Recurring> check_validation(const DataSet& validation, const Reading& reading,
                                                     std::int64_t samples) const = 0;
-  // The object from which another process opens the same set (data_set_at). data_error E-DATA-PATH for a path that JSON cannot hold.
+  // The object from which another process opens the same set (data_set_at). data_error E-DATA-PATH for a path that JSON cannot
+  // hold.
   virtual nlohmann::json place() const = 0;
 
   // The samples that an extract can have; 0: there are no extracts of such data.

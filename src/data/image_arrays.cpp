@@ -41,8 +41,9 @@ class IdxHeader {
     const std::size_t read = content.read(begin);
     const auto byte = [&](std::size_t i) { return std::to_integer<std::uint8_t>(begin[i]); };
     if (read < begin.size() || byte(0) != 0 || byte(1) != 0) {
-      throw refuse(read < begin.size() ? fmt::format("it has {} bytes", read)
-                                       : fmt::format("it begins with {:02x} {:02x} {:02x} {:02x}", byte(0), byte(1), byte(2), byte(3)));
+      throw refuse(read < begin.size()
+                       ? fmt::format("it has {} bytes", read)
+                       : fmt::format("it begins with {:02x} {:02x} {:02x} {:02x}", byte(0), byte(1), byte(2), byte(3)));
     }
     if (byte(2) != kUnsignedBytes) throw refuse(fmt::format("its numbers have type {:#04x}", byte(2)));
     const int axes = byte(3);
@@ -55,9 +56,10 @@ class IdxHeader {
 
  private:
   Error refuse(std::string why) const {
-    return malformed(file_, std::move(why),
-                     images_ ? "an IDX file of images: 00 00 08 03, then their number, rows and columns; or 00 00 08 04 with channels last"
-                             : "an IDX file of labels: 00 00 08 01, then their number");
+    return malformed(
+        file_, std::move(why),
+        images_ ? "an IDX file of images: 00 00 08 03, then their number, rows and columns; or 00 00 08 04 with channels last"
+                : "an IDX file of labels: 00 00 08 01, then their number");
   }
 
   std::int64_t next(UnpackedFile& content) const {
@@ -95,13 +97,12 @@ class IdxHeader {
 
 class IdxArray final : public ImageArray {
  public:
-  IdxArray(const File& images, const File& labels)
-      : images_(images), labels_(labels), pixels_(images), names_(labels) {
+  IdxArray(const File& images, const File& labels) : images_(images), labels_(labels), pixels_(images), names_(labels) {
     const IdxHeader header(images, pixels_, /*images=*/true), of_labels(labels, names_, /*images=*/false);
     count_ = header.size(0);
     if (header.size(1) != header.size(2)) {
-      throw data_error("E-DATA-IMAGE", images.path(), fmt::format("its images have {} rows and {} columns", header.size(1), header.size(2)),
-                       "square images");
+      throw data_error("E-DATA-IMAGE", images.path(),
+                       fmt::format("its images have {} rows and {} columns", header.size(1), header.size(2)), "square images");
     }
     shape_ = {header.size(1), header.size(3)};
     if (shape_.channels != 1 && shape_.channels != 3) {
@@ -144,7 +145,8 @@ class CifarArray final : public ImageArray {
   CifarArray(const File& file, bool fine) : file_(file), fine_(fine), content_(file), record_((fine ? 2 : 1) + kBytes) {
     shape_ = {kSize, kChannels};
     if (content_.packed() || file.size() % std::ssize(record_) == 0) return;
-    throw malformed(file, fmt::format("it has {} bytes, no multiple of {}", file.size(), record_.size()), expected(), other_format());
+    throw malformed(file, fmt::format("it has {} bytes, no multiple of {}", file.size(), record_.size()), expected(),
+                    other_format());
   }
 
   std::int64_t next(std::span<std::byte> pixels) override {
@@ -172,7 +174,9 @@ class CifarArray final : public ImageArray {
     return fmt::format("records of {} bytes: {}, then 32 x 32 bytes of red, green and blue", record_.size(),
                        fine_ ? "a coarse label below 20, a fine one below 100" : "a label below 10");
   }
-  Remedies other_format() const { return {Remedy(Change("data.format", fine_ ? "cifar10" : "cifar100"), "if it is of that set")}; }
+  Remedies other_format() const {
+    return {Remedy(Change("data.format", fine_ ? "cifar10" : "cifar100"), "if it is of that set")};
+  }
 
   // The archive is published beside the files.
   void refuse_tar() const {

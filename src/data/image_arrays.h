@@ -1,5 +1,6 @@
-// Arrays of images and labels in the files in which data sets are published: IDX (MNIST's format, plain or gzip) and the binary form
-// of CIFAR-10 and CIFAR-100. The files are untrusted: each number of a header is checked before anything is allocated or written.
+// Arrays of images and labels in the files in which data sets are published: IDX (MNIST's format, plain or gzip) and the binary
+// form of CIFAR-10 and CIFAR-100. The files are untrusted: each number of a header is checked before anything is allocated or
+// written.
 #pragma once
 
 #include <cstddef>
@@ -29,8 +30,8 @@ class ImageArray {
   virtual ~ImageArray() = default;
 
   const ImageShape& shape() const { return shape_; }
-  // Fills `pixels` row by row, the channels of a pixel together, and returns the label; -1 at the end. data_error E-DATA-FORMAT: the
-  // file is cut, or bytes follow the last image.
+  // Fills `pixels` row by row, the channels of a pixel together, and returns the label; -1 at the end. data_error E-DATA-FORMAT:
+  // the file is cut, or bytes follow the last image.
   virtual std::int64_t next(std::span<std::byte> pixels) = 0;
 
  protected:

@@ -24,6 +24,11 @@ static_assert(sizeof(Header) <= kRecordsAt);
 
 }  // namespace
 
+std::int64_t label_of(std::span<const std::byte> record) {
+  const std::span bytes = record.last(kLabelBytes);
+  return std::to_integer<std::int64_t>(bytes[0]) | std::to_integer<std::int64_t>(bytes[1]) << 8;
+}
+
 std::int64_t ImageFile::offset(std::int64_t image) const { return kRecordsAt + image * record_bytes(); }
 
 void ImageFile::read(std::int64_t image, std::span<std::byte> record) const {
@@ -79,8 +84,8 @@ ImageFile open_image_file(File file, std::string name, bool verify) {
     images.classes = static_cast<std::int64_t>(header.classes);
   }
   if (!known || images.offset(images.images) != file.size()) {
-    throw refuse(fmt::format("it has {} bytes for {} images of {} x {} x {}", file.size(), header.images, header.size, header.size,
-                             header.channels));
+    throw refuse(fmt::format("it has {} bytes for {} images of {} x {} x {}", file.size(), header.images, header.size,
+                             header.size, header.channels));
   }
   if (verify) {
     Hasher content;

@@ -1,5 +1,5 @@
-// Images in a file of the cache: a header, and a record of each image: its pixels, row by row with the channels of a pixel together,
-// and its label in two little-endian bytes. A seal binds the file to its name and its content.
+// Images in a file of the cache: a header, and a record of each image: its pixels, row by row with the channels of a pixel
+// together, and its label in two little-endian bytes. A seal binds the file to its name and its content.
 #pragma once
 
 #include <cstddef>
@@ -17,12 +17,13 @@
 namespace plimsoll {
 
 inline constexpr std::int64_t kLabelBytes = 2;
+std::int64_t label_of(std::span<const std::byte> record);
 
 struct ImageFile {
   File file;
-  FileStamp stamp;           // of the file before it was read
-  std::string name;          // the user's name for the images, for messages
-  std::int64_t images = 0;   // at least 1
+  FileStamp stamp;          // of the file before it was read
+  std::string name;         // the user's name for the images, for messages
+  std::int64_t images = 0;  // at least 1
   ImageShape shape;
   std::int64_t classes = 0;  // the largest label, plus one
 

@@ -113,12 +113,12 @@ class ImageMaker {
                          {Change(std::string(side_.labels_key))});
     }
     if (images_.size() == labels_.size()) return;
-    throw data_error("E-DATA-LABELS", std::string(side_.labels_key),
-                     labels_.empty() ? fmt::format("no labels of {} are given", side_.images.text())
-                                     : fmt::format("{} has {} file(s), and {} {}", side_.labels_key, labels_.size(),
-                                                   side_.images_key, images_.size()),
-                     "a file of labels for each file of images, in the same order",
-                     {Change(std::string(side_.labels_key), "FILE")});
+    throw data_error(
+        "E-DATA-LABELS", std::string(side_.labels_key),
+        labels_.empty()
+            ? fmt::format("no labels of {} are given", side_.images.text())
+            : fmt::format("{} has {} file(s), and {} {}", side_.labels_key, labels_.size(), side_.images_key, images_.size()),
+        "a file of labels for each file of images, in the same order", {Change(std::string(side_.labels_key), "FILE")});
   }
 
   // Names the files by a hash of all inputs, for which the data are read.
@@ -163,11 +163,11 @@ class ImageMaker {
         pixels.resize(static_cast<std::size_t>(shape.bytes()));
       }
       if (array->shape() != shape) {
-        throw data_error("E-DATA-IMAGE", images->path(),
-                         fmt::format("its images have {0} x {0} pixels of {1} channel(s), and those of {2} {3} x {3} of {4}",
-                                     array->shape().size, array->shape().channels, images_.front().file.path(), shape.size,
-                                     shape.channels),
-                         "images of one size");
+        throw data_error(
+            "E-DATA-IMAGE", images->path(),
+            fmt::format("its images have {0} x {0} pixels of {1} channel(s), and those of {2} {3} x {3} of {4}",
+                        array->shape().size, array->shape().channels, images_.front().file.path(), shape.size, shape.channels),
+            "images of one size");
       }
       for (std::int64_t label = array->next(pixels); label >= 0; label = array->next(pixels)) {
         (is_held_out_image(pixels, held_out_) ? *rest : *train).add(pixels, label);
@@ -177,7 +177,8 @@ class ImageMaker {
     for (const std::vector<Opened>* list : {&images_, &labels_}) {
       for (const Opened& each : *list) require_unchanged(each.file, each.stamp);
     }
-    if (train->images() == 0 && !rest) throw data_error("E-DATA-EMPTY", side_.images.text(), "it holds no image", "images to train on");
+    if (train->images() == 0 && !rest)
+      throw data_error("E-DATA-EMPTY", side_.images.text(), "it holds no image", "images to train on");
     if (rest && (train->images() == 0 || rest->images() == 0)) throw one_sided(train->images(), rest->images());
     train->commit();
     if (rest) rest->commit();
@@ -212,10 +213,10 @@ void check_model(const DataRequest& request, const ImageFile& images) {
                      model.keeps_classes ? Remedies{} : Remedies{Change("model.channels", images.shape.channels)});
   }
   if (model.classes == 0 || images.classes <= model.classes) return;
-  throw data_error("E-DATA-LABEL", images.name,
-                   fmt::format("a label is {}, and the model has {} classes", images.classes - 1, model.classes),
-                   "labels below the classes of the model, counted from 0",
-                   model.keeps_classes ? Remedies{} : Remedies{Change("model.classes", images.classes)});
+  throw config_error("E-CONFIG-CLASSES", images.name,
+                     fmt::format("a label is {}, and the model has {} classes", images.classes - 1, model.classes),
+                     "labels below the classes of the model, counted from 0",
+                     {model.keeps_classes ? Change("model.head", "new") : Change("model.classes", images.classes)});
 }
 
 std::unique_ptr<ImageSet> set_of(const DataRequest& request, ImageFile images) {
@@ -226,7 +227,8 @@ std::unique_ptr<ImageSet> set_of(const DataRequest& request, ImageFile images) {
 DataFiles open(const DataRequest& request) {
   if (request.images.channels == 0) {
     throw config_error("E-CONFIG-CONFLICT", "data.format",
-                       fmt::format("it is \"{}\", and the model takes no images", request.format), "a model of images, or tokens");
+                       fmt::format("it is \"{}\", and the model takes no images", request.format),
+                       "a model of images, or tokens");
   }
   ImageFiles train = ImageMaker(request, training_side(request), request.held_out).open();
   DataFiles files{set_of(request, std::move(train.train)), {}};
@@ -270,7 +272,8 @@ std::vector<AssumedData> assume(const DataRequest& request) {
 
 RowShape assumed_shape(const DataRequest& request, const std::vector<AssumedData>& assumed) {
   const auto missing = [&](const Side& side) {
-    return std::ranges::any_of(assumed, [&](const AssumedData& data) { return data.key == side.images_key || data.key == side.labels_key; });
+    return std::ranges::any_of(
+        assumed, [&](const AssumedData& data) { return data.key == side.images_key || data.key == side.labels_key; });
   };
   std::optional<RowShape> shape;
   for (const Side& side : {training_side(request), validation_side(request)}) {
@@ -299,6 +302,23 @@ std::unique_ptr<DataSet> at(const json& place) {
                                     place.at("format"));
 }
 
+std::vector<json> show(const DataRequest& request, std::int64_t samples) {
+  const ImageFile images = ImageMaker(request, training_side(request), 0).open().train;
+  std::vector<json> shown;
+  std::vector<std::byte> record(static_cast<std::size_t>(images.record_bytes()));
+  for (std::int64_t i = 0; i < std::min(samples, images.images); ++i) {
+    images.read(i, record);
+    const std::span pixels = std::span(record).first(static_cast<std::size_t>(images.shape.bytes()));
+    double sum = 0;
+    for (const std::byte pixel : pixels) sum += std::to_integer<int>(pixel);
+    shown.push_back({{"label", label_of(record)},
+                     {"size", images.shape.size},
+                     {"channels", images.shape.channels},
+                     {"mean", sum / 255 / static_cast<double>(pixels.size())}});
+  }
+  return shown;
+}
+
 // An IDX file with these sizes, which the numbers follow.
 void begin_idx(AtomicFile& out, const std::vector<std::int64_t>& sizes) {
   std::string header{'\0', '\0', '\x08', static_cast<char>(sizes.size())};
@@ -317,7 +337,8 @@ const DataKind kImages{.name = "images",
                        .open = open,
                        .assume = assume,
                        .assumed_shape = assumed_shape,
-                       .at = at};
+                       .at = at,
+                       .show = show};
 
 const DataKind& ImageSet::kind() const { return kImages; }
 
@@ -359,10 +380,7 @@ DataExtract ImageSet::extract(const std::filesystem::path& folder, std::int64_t 
   require_unchanged(images_.file, images_.stamp);
   pixels_out.commit();
   labels_out.commit();
-  return {{{"data.train", images.string()},
-           {"data.labels", labels.string()},
-           {"data.format", "idx"},
-           {"data.validation_labels"}},
+  return {{{"data.train", images.string()}, {"data.labels", labels.string()}, {"data.format", "idx"}, {"data.validation_labels"}},
           std::vector<std::int64_t>(static_cast<std::size_t>(samples), 1)};
 }
 

@@ -1,5 +1,5 @@
-// Images with labels as a set of data: arrays of published files, unpacked once into a file of the cache. A held-out share is chosen
-// by a hash of the pixels, so equal images lie on one side.
+// Images with labels as a set of data: arrays of published files, unpacked once into a file of the cache. A held-out share is
+// chosen by a hash of the pixels, so equal images lie on one side.
 #pragma once
 
 #include <memory>

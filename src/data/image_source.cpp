@@ -105,7 +105,7 @@ void ImageSource::fill(std::span<const PlacedSample> samples, std::span<const st
     const std::span raw = staging.subspan(i * record, record);
     const ImageDraw draw = augments_ ? draw_of(rule_, seed_, each.ref) : ImageDraw{};
     fill_pixels(raw.first(image), draw, pixels.subspan(i * row, row));
-    targets[i] = std::to_integer<std::int32_t>(raw[image]) | std::to_integer<std::int32_t>(raw[image + 1]) << 8;
+    targets[i] = static_cast<std::int32_t>(label_of(raw));
   }
 }
 

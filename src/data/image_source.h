@@ -12,10 +12,10 @@ namespace plimsoll {
 
 // The treatment of pixels.
 struct ImageRule {
-  std::int64_t channels = 0;        // of the model: grey images fill all
-  std::vector<double> mean, std;    // by channel of the model; a value v of a byte becomes (v / 255 - mean) / std
-  std::int64_t pad_crop = 0;        // training: pixels of black on each side, before a crop to the former size
-  bool flip = false;                // training: half of the images are mirrored left to right
+  std::int64_t channels = 0;      // of the model: grey images fill all
+  std::vector<double> mean, std;  // by channel of the model; a value v of a byte becomes (v / 255 - mean) / std
+  std::int64_t pad_crop = 0;      // training: pixels of black on each side, before a crop to the former size
+  bool flip = false;              // training: half of the images are mirrored left to right
 
   friend bool operator==(const ImageRule&, const ImageRule&) = default;
 };

@@ -1,5 +1,5 @@
-// The bytes of a file from begin to end. A gzip file, known by its first bytes, is unpacked on the way. The memory is a few buffers,
-// whatever the size of the file.
+// The bytes of a file from begin to end. A gzip file, known by its first bytes, is unpacked on the way. The memory is a few
+// buffers, whatever the size of the file.
 #pragma once
 
 #include <cstddef>
@@ -20,8 +20,8 @@ class UnpackedFile {
   UnpackedFile(const UnpackedFile&) = delete;
   UnpackedFile& operator=(const UnpackedFile&) = delete;
 
-  // Fills `bytes` with the next ones. Returns fewer at the end of the content. data_error E-DATA-FORMAT: the packed bytes are broken
-  // or cut, or bytes of another kind follow them.
+  // Fills `bytes` with the next ones. Returns fewer at the end of the content. data_error E-DATA-FORMAT: the packed bytes are
+  // broken or cut, or bytes of another kind follow them.
   std::size_t read(std::span<std::byte> bytes);
   // Bytes returned so far.
   std::int64_t position() const { return position_; }

@@ -73,7 +73,7 @@ struct BatchShape {
   std::int64_t tokens = 0;    // tokens of a sample, at most the positions of the model; also of a forward pass
   GenerationShape generate = {};
   ForwardShape forward = {};
-  bool packed = false;  // rows of training and evaluation hold several samples
+  bool packed = false;          // rows of training and evaluation hold several samples
   std::int64_t image_size = 0;  // pixels of a side of the data's images; 0: no images, or the model's own size
 };
 

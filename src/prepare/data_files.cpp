@@ -9,6 +9,7 @@
 #include "data/conversation.h"
 #include "formats/tokenizer_folder.h"
 #include "models/family.h"
+#include "models/pixel_norm.h"
 
 namespace plimsoll {
 namespace {
@@ -18,6 +19,24 @@ std::int64_t most_sample_bytes(const Config& config) {
   constexpr std::int64_t kShare = 32, kLeast = 1 << 20;
   if (!config.memory.budget) return kMostSampleBytes;
   return std::clamp(config.memory.budget->n / kShare, kLeast, kMostSampleBytes);
+}
+
+// The normalisation of a configuration, else that of the weights, else to -1 to 1.
+ImageRequest image_request(const Config& config, const ModelFacts& facts) {
+  const PixelNorm norm = facts.channels > 0 ? pixel_norm_of(config.model.init) : PixelNorm();
+  const auto first_of = [](const std::vector<double>& given, const std::vector<double>& of_model) {
+    return given.empty() ? of_model : given;
+  };
+  return {.labels = config.data.labels,
+          .validation_labels = config.data.validation_labels,
+          .size = facts.image_size,
+          .channels = facts.channels,
+          .classes = config.model.open_classes ? 0 : facts.classes,
+          .keeps_classes = !config.model.init.empty(),
+          .mean = first_of(config.image.mean, norm.mean),
+          .std = first_of(config.image.std, norm.std),
+          .pad_crop = config.image.pad_crop,
+          .flip = config.image.flip};
 }
 
 template <class Open>
@@ -47,6 +66,7 @@ DataRequest data_request(const Config& config, const std::filesystem::path& cach
                      .turns = config.data.loss,
                      .too_long = config.data.too_long,
                      .most_sample_bytes = most_sample_bytes(config)},
+          .images = image_request(config, facts),
           .cache = cache,
           .elsewhere = elsewhere};
 }
@@ -73,6 +93,7 @@ std::unique_ptr<DataSet> open_training_in_child(const Config& config, const std:
   return open_in_child([&] {
     DataRequest request = data_request(config, cache);
     request.validation = {};
+    request.images.validation_labels = {};
     return std::move(data_kind(config).open(request).train);
   });
 }
@@ -81,7 +102,10 @@ std::unique_ptr<DataSet> open_validation_in_child(const Config& config, const st
   return open_in_child([&] {
     DataRequest request = data_request(config, cache);
     if (request.held_out > 0) return std::move(data_kind(config).open(request).validation);
-    if (!request.validation.empty()) request.train = std::exchange(request.validation, {});
+    if (!request.validation.empty()) {
+      request.train = std::exchange(request.validation, {});
+      request.images.labels = std::exchange(request.images.validation_labels, {});
+    }
     return std::move(data_kind(config).open(request).train);
   });
 }

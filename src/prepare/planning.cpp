@@ -75,6 +75,12 @@ json subject_json(const Config& config, const Machine& machine) {
           {"threads", machine.threads}};
 }
 
+// The words for data whose samples have no tokens.
+void add_words(json& plan, const Config& config) {
+  const DataWords& words = data_kind(config).words;
+  if (words.sample == words.position) plan["words"] = {{"sample", words.sample}, {"rate", words.rate}};
+}
+
 // The conditions under which the basis of the plan was measured. `measured`: "alone", "shared" (with other work), "unknown" (an
 // older file), or "described" (not measured here).
 json machine_json(const MachineRecord& record, const Plan& plan) {
@@ -244,21 +250,15 @@ std::optional<Bytes> planning_memory(const Config& config, const PlanningPlace& 
 
 namespace {
 
-// A model of a folder has a class for each label of the data; a new model may have more.
+// A model of a folder has as many classes as the data, unless its head is new. The reader refuses labels past the classes.
 void check_classes(const Config& config, const DataSet& data) {
   const ModelFacts facts = facts_of(config.model.config);
   const std::int64_t classes = data.classes();
   const bool of_folder = !config.model.init.empty() && !facts.new_head;
-  if (facts.classes == 0 || classes == facts.classes || (!of_folder && classes < facts.classes)) return;
-  Remedies remedies;
-  if (config.model.init.empty()) {
-    remedies.push_back(Change("model.classes", classes));
-  } else {
-    remedies.push_back(Change("model.head", "new"));
-  }
-  throw config_error("E-CONFIG-CLASSES", of_folder ? config.model.init.string() : "model.classes",
+  if (facts.classes == 0 || !of_folder || classes == facts.classes) return;
+  throw config_error("E-CONFIG-CLASSES", config.model.init.string(),
                      fmt::format("the model has {} classes, and the labels of {} are of {}", facts.classes, data.name(), classes),
-                     "as many classes as the data have, or a new head", std::move(remedies));
+                     "as many classes as the data have, or a new head", {Change("model.head", "new")});
 }
 
 }  // namespace
@@ -356,6 +356,7 @@ PlanningResult plan_with_extras(const Config& config, const PlanningInput& input
   }
   if (input.request.floor_only) object["floors_alone"] = true;
   object["subject"] = subject_json(config, input.machine.machine);
+  add_words(object, config);
   if (!input.assumed.empty()) object["assumed"] = to_json(input.assumed);
   if (extras.decided) extras.decided(object);
   if (Plan* plan = std::get_if<Plan>(&best)) {
@@ -421,6 +422,7 @@ PlanningResult replay_plan(const Config& config, const PlanningInput& input, con
   }
   const PlanContext context{input.budget, config_hash(config), precision_names(config), seconds_now() - start};
   json object = to_json(*result.plan, context, false);
+  add_words(object, config);
   if (input.epoch) object["epoch"] = epoch_json(*input.epoch, *input.data.train, config.model.context);
   object["written"] = written_json(config, *result.plan);
   object["machine"] = machine_json(input.machine, *result.plan);

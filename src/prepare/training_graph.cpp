@@ -156,8 +156,7 @@ InferenceGraph forward_only(const ModelConfig& model, const BatchShape& shape, c
 
 InferenceGraph build_evaluation_graph(const ModelConfig& model, std::int64_t tokens, const DataFacts& data, std::int64_t batch,
                                       const AdapterSettings& adapter, const FrozenBase& base) {
-  const BatchShape shape{
-      .evaluate = batch, .tokens = tokens, .packed = data.packed, .image_size = data.row.image_size};
+  const BatchShape shape{.evaluate = batch, .tokens = tokens, .packed = data.packed, .image_size = data.row.image_size};
   InferenceGraph result = forward_only(model, shape, adapter, base);
   result.staging = add_staging(result.model.graph, batch, tokens, data);
   return result;

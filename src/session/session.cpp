@@ -231,7 +231,8 @@ void Session::train() {
   layout_text_ = layout_text(plan.graph, layout);
   const RunRoom room = room_of_run(plan.graph, config_.model.config, layout, config_.optimizer.ema_half_life.has_value());
   check_room_for(plan, room);
-  emit(Planned{config_, plan, prepared_.machine, prepared_.budget, prepared_.data_hash, data.train->counts(), prepared_.plan_text});
+  emit(Planned{config_, plan, prepared_.machine, prepared_.budget, prepared_.data_hash, data.train->counts(),
+               prepared_.plan_text});
   if (!resumed_) begin();
   check_file_limit(folder_, room);
 

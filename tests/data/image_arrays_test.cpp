@@ -105,7 +105,8 @@ TEST_F(ImageArrays, ClaimsThatNoFileHoldsAreRefused) {
 TEST_F(ImageArrays, CutAndLongerPackedFilesAreRefused) {
   const std::string packed = gzipped(idx_images(3, 5));
   for (const std::size_t size : {packed.size() - 1, packed.size() - 9, packed.size() / 2, std::size_t{12}}) {
-    EXPECT_ERROR(read_idx(packed.substr(0, size)), "E-DATA-FORMAT", "gzip") << size;
+    SCOPED_TRACE(size);
+    EXPECT_ERROR(read_idx(packed.substr(0, size)), "E-DATA-FORMAT", "gzip");
   }
   EXPECT_ERROR(read_idx(packed + "tail"), "E-DATA-FORMAT", "broken");
   EXPECT_ERROR(read_idx(gzipped(idx_images(3, 5) + "x")), "E-DATA-FORMAT", "bytes follow its last image");

@@ -1,5 +1,5 @@
-// Images as a set of data: unpacked once, split by content, drawn by (seed, epoch, sample), and refused where the model cannot take
-// them.
+// Images as a set of data: unpacked once, split by content, drawn by (seed, epoch, sample), and refused where the model cannot
+// take them.
 #include "data/image_set.h"
 
 #include <gtest/gtest.h>
@@ -106,7 +106,8 @@ TEST_F(ImageSets, ADamagedFileOfTheCacheIsMadeAgain) {
   EXPECT_EQ(read_raw(cached), whole);
   for (const std::size_t size : {std::size_t{0}, std::size_t{255}, std::size_t{256}, whole.size() - 1}) {
     write_raw(cached, whole.substr(0, size));
-    EXPECT_ERROR(open_image_file(File::open(cached), "x", false), "E-DATA-FORMAT", "bytes") << size;
+    SCOPED_TRACE(size);
+    EXPECT_ERROR(open_image_file(File::open(cached), "x", false), "E-DATA-FORMAT", "bytes");
   }
 }
 
@@ -290,7 +291,7 @@ TEST_F(ImageSets, LabelsAreNamedAndFitTheModel) {
   EXPECT_ERROR(open(one), "E-DATA-LABELS", "data.labels has 2 file(s), and data.train 1");
   one = request();
   one.images.classes = 9;
-  EXPECT_ERROR(open(one), "E-DATA-LABEL", "a label is 9, and the model has 9 classes");
+  EXPECT_ERROR(open(one), "E-CONFIG-CLASSES", "a label is 9, and the model has 9 classes");
   EXPECT_EQ(one.images.classes = 0, 0);
   EXPECT_EQ(open(one).train->classes(), 10) << "the classes of the model are open";
   one = request();

@@ -227,8 +227,7 @@ TEST_P(PagingBy, ActivationsRestOnTheDiskOfSomeBlocksBesideOthersThatKeep) {
   for (const BlockMode later : {BlockMode::keep, BlockMode::cheap}) {
     Residency residency{.pages = {kPageStep, 3}, .optimizer_state = kBeyond, .parameters = kBeyond, .accumulators = kBeyond};
     residency.inputs = 2;
-    Plan plan =
-        plan_with(config, 2, {BlockMode::recompute, BlockMode::recompute, later, later}, 1, data.facts(), residency);
+    Plan plan = plan_with(config, 2, {BlockMode::recompute, BlockMode::recompute, later, later}, 1, data.facts(), residency);
     plan.transfers = GetParam();
     EXPECT_EQ(Session(config, plan, data.files).train(kFewUpdates), resident);
     audit(config, plan, data);

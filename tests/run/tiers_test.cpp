@@ -71,8 +71,7 @@ TEST(Tiers, GroupsAndActivationsGoWhereThereIsRoom) {
   const TokenData data(kDeep.vocab, 400, 90);
   const Config config = config_for(kDeep, 4);
   const Bytes all = all_of(config, data);
-  const Outcome resident =
-      Session(config, plan_with(config, 2, {BlockMode::keep}, 1, data.facts()), data.files).train(kUpdates);
+  const Outcome resident = Session(config, plan_with(config, 2, {BlockMode::keep}, 1, data.facts()), data.files).train(kUpdates);
   for (const Bytes near : {all, all + kKiB * 8, all + kMiB}) {
     for (const std::int64_t group : {1, 2}) {
       Residency residency = everything(near);

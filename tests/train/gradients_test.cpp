@@ -160,9 +160,7 @@ class Factorisation : public ::testing::TestWithParam<Case> {
     config.data.order = OrderKind::sequential;
   }
 
-  Plan plan(std::int64_t micro) const {
-    return plan_with(config, micro, {BlockMode::cheap, BlockMode::keep}, 2, data.facts());
-  }
+  Plan plan(std::int64_t micro) const { return plan_with(config, micro, {BlockMode::cheap, BlockMode::keep}, 2, data.facts()); }
   WindowResult run(std::int64_t micro) const {
     const Plan planned = plan(micro);
     ByHand hand(config, planned, data.train());
