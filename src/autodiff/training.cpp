@@ -305,7 +305,7 @@ class UpdateSection {
     std::vector<ValueId> moved;
     for (std::size_t i = before; i < graph.values.size(); ++i) {
       const ValueId of = graph.values[ValueId{i}].version_of;
-      if (of.valid() && graph.values[of].parameter) moved.push_back(ValueId{i});
+      if (of.valid() && graph.values[of].parameter && graph.values[of].type.dtype == DType::f32) moved.push_back(ValueId{i});
     }
     return moved;
   }

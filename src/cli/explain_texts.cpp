@@ -58,6 +58,12 @@ const CodeExplanation kExplanations[] = {
      "Take one of the values that the message computes, or leave micro_batch and accumulation on auto: the planner then takes "
      "the fastest that fits. Neither changes which samples an update sees.",
      "plimsoll plan CONFIG --set train.micro_batch=auto --set train.accumulation=auto"},
+    {"E-BATCH-NORM", "The groups of batch normalisation do not fit the batch.",
+     "norm.stat_batch consecutive samples share a mean and a variance, so a micro-batch holds whole groups. A group must leave more "
+     "than one value for each channel: of images reduced to one pixel, a single sample has no variance.",
+     "Take one of the numbers that the message names. A smaller group changes results, and so do running statistics, which are "
+     "those of the folder and do not move.",
+     "plimsoll plan CONFIG --set norm.stat_batch=auto"},
     {"E-CHAT-CONTEXT", "A turn of a conversation has no room in the context.",
      "Old turns are left out if a conversation outgrows its context. The system turn and the last one stay, and an answer "
      "needs at least one token.",
@@ -109,6 +115,11 @@ const CodeExplanation kExplanations[] = {
      "Begin anew, in the same folder, without --resume. If only diverged.safetensors exists, train.on_divergence = "
      "\"continue\" goes on from that.",
      "plimsoll train DIR/config.resolved.toml --run DIR --set train.save_every=2m"},
+    {"E-CONFIG-CLASSES", "The data have other classes than the model.",
+     "A folder's last layer scores a fixed number of classes. The labels of the training data are of another number, which is the "
+     "largest label plus one.",
+     "A new last layer fits the data: model.head = \"new\". A new model takes the number as model.classes.",
+     "plimsoll plan CONFIG --set model.head=new"},
     {"E-CONFIG-CONFLICT", "Two settings contradict each other, or one of them has no effect.",
      "A schedule's key with another schedule, betas with half-lives, two ways to clip, a range of momentum without momentum.",
      "Keep one of the two; the message names them.", "plimsoll init"},
@@ -133,6 +144,9 @@ const CodeExplanation kExplanations[] = {
     {"E-CONFIG-MISSING", "A key that has no sensible default is not given.",
      "A run needs a model (preset, folder or whole shape), data.train and train.effective_batch.",
      "Add the key to the file, or give it with --set.", "plimsoll plan CONFIG --set train.effective_batch=32"},
+    {"E-CONFIG-PATCH", "Patches do not cut the image into equal parts.",
+     "A vision transformer reads an image as patches of model.patch pixels, so model.size is a multiple of it.",
+     "Take one of the sizes that the message names.", "plimsoll plan CONFIG --set model.size=224"},
     {"E-CONFIG-PRECISION", "The requested precision does not exist.",
      "precision.compute is fp32, bf16, fp16 or auto, precision.parameters and precision.gradients fp32 or bf16, "
      "precision.optimizer_state fp32, bf16 or 8bit.",
@@ -156,6 +170,9 @@ const CodeExplanation kExplanations[] = {
      "Sizes are a number and a unit, in upper or lower case: KiB, MiB, GiB, TiB and K, M, G, T alone (powers of 1024, as Docker "
      "and Java read them), KB, MB, GB, TB (powers of 1000), or bytes. 50% is of this machine's memory.",
      "Write 512MiB, 2GiB, 2g, 50% or 1500000000.", "plimsoll plan CONFIG --memory 2GiB"},
+    {"E-CONFIG-STAGES", "The stages of a ResNet do not fit each other.",
+     "model.depths and model.widths have one number for each stage. A bottleneck has a quarter of its width inside, so 4 divides it.",
+     "Give both lists the same length.", "plimsoll plan CONFIG --set 'model.depths=[2, 2]' --set 'model.widths=[64, 128]'"},
     {"E-CONFIG-SYNTAX", "The configuration is not TOML.",
      "Frequent causes: text without quotes, a comma or bracket that is missing, a key given twice, a decimal point without a "
      "digit next to it.",

@@ -3,7 +3,6 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <array>
 #include <string>
 #include <utility>
 
@@ -22,20 +21,6 @@ std::int64_t largest_divisor(std::int64_t n, std::int64_t most) {
 
 Error conflict(const GivenSettings& given, std::string_view key, std::string what, std::string expected, Remedies remedies = {}) {
   return config_error("E-CONFIG-CONFLICT", given.where(key), std::move(what), std::move(expected), std::move(remedies));
-}
-
-// Keys of tokens, which images do not have.
-void check_keys_of_tokens(const Config& config, const GivenSettings& given) {
-  const std::array keys{std::pair{"model.context", given.has("model.context") && config.model.context != 1},
-                        std::pair{"train.effective_tokens", config.train.effective_tokens > 0},
-                        std::pair{"train.z_loss", config.train.z_loss > 0},
-                        std::pair{"batch.packing", config.batch.packing},
-                        std::pair{"batch.tokens", config.batch.tokens > 0}};
-  for (const auto& [key, said] : keys) {
-    if (!said) continue;
-    throw conflict(given, key, fmt::format("{} is given, and a {} reads images", key, config.model.config.family().kind),
-                   "without it");
-  }
 }
 
 void check_keys_of_norms(const Config& config, const GivenSettings& given) {
@@ -80,7 +65,10 @@ void complete_images(Config& config, const GivenSettings& given) {
   if (!facts.batch_norm) check_keys_of_norms(config, given);
   if (facts.classes == 0) return;
   config.model.open_classes = facts.new_head && !config.model.init.empty() && !given.has("model.classes");
-  check_keys_of_tokens(config, given);
+  if (config.train.z_loss > 0) {
+    throw conflict(given, "train.z_loss", fmt::format("train.z_loss is given, and a {} has few classes", config.model.config.family().kind),
+                   "without it", {Change("train.z_loss", 0)});
+  }
   check_groups(config, given);
   if (facts.new_head && config.model.init.empty()) {
     throw conflict(given, "model.head", "model.head is \"new\", and all weights are new", "a folder in model.init, or keep",

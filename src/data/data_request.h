@@ -28,11 +28,10 @@ struct ImageRequest {
   DataPaths labels = {}, validation_labels = {};  // files of labels beside those of images
   std::int64_t size = 0;                          // pixels of a side that the model takes; 0: any
   std::int64_t channels = 0;                      // of the model; 0: it takes no images
-  std::int64_t classes = 0;                       // labels of validation data are below it; 0: any
-  bool evaluates = false;                   // the training data are read for an evaluation: their labels are below it as well
-  bool keeps_classes = false;               // weights fix `classes`; no key changes it
-  std::vector<double> mean = {}, std = {};  // by channel, or one for all
-  std::int64_t pad_crop = 0;                // pixels
+  std::int64_t classes = 0;                       // labels are below it; 0: any
+  bool keeps_classes = false;                     // weights fix `classes`; no key changes it
+  std::vector<double> mean = {}, std = {};        // by channel, or one for all
+  std::int64_t pad_crop = 0;                      // pixels
   bool flip = false;
 };
 

@@ -212,20 +212,11 @@ void check_model(const DataRequest& request, const ImageFile& images) {
                      "a model of coloured images",
                      model.keeps_classes ? Remedies{} : Remedies{Change("model.channels", images.shape.channels)});
   }
-}
-
-bool has_classes(const DataRequest& request, const ImageFile& images) {
-  return request.images.classes == 0 || images.classes <= request.images.classes;
-}
-
-// Labels of training data decide which model fits; those of an evaluation have to fit the model.
-void check_labels(const DataRequest& request, const ImageFile& images) {
-  const ImageRequest& model = request.images;
-  if (has_classes(request, images)) return;
-  throw data_error("E-DATA-LABEL", images.name,
-                   fmt::format("a label is {}, and the model has {} classes", images.classes - 1, model.classes),
-                   "labels below the classes of the model, counted from 0",
-                   model.keeps_classes ? Remedies{} : Remedies{Change("model.classes", images.classes)});
+  if (model.classes == 0 || images.classes <= model.classes) return;
+  throw config_error("E-CONFIG-CLASSES", images.name,
+                     fmt::format("a label is {}, and the model has {} classes", images.classes - 1, model.classes),
+                     "labels below the classes of the model, counted from 0",
+                     {model.keeps_classes ? Change("model.head", "new") : Change("model.classes", images.classes)});
 }
 
 std::unique_ptr<ImageSet> set_of(const DataRequest& request, ImageFile images) {
@@ -242,18 +233,15 @@ DataFiles open(const DataRequest& request) {
   ImageFiles train = ImageMaker(request, training_side(request), request.held_out).open();
   DataFiles files{set_of(request, std::move(train.train)), {}};
   if (train.held_out) files.validation = set_of(request, *std::move(train.held_out));
-  const ImageFile& own = dynamic_cast<const ImageSet&>(*files.train).images();
-  if (request.images.evaluates) check_labels(request, own);
   if (request.held_out > 0 || request.validation.empty()) return files;
   std::unique_ptr<ImageSet> validation = set_of(request, ImageMaker(request, validation_side(request), 0).open().train);
-  const ImageShape shape = validation->images().shape;
-  if (shape != own.shape) {
+  const ImageShape own = validation->images().shape, of_train = dynamic_cast<const ImageSet&>(*files.train).images().shape;
+  if (own != of_train) {
     throw data_error("E-DATA-IMAGE", validation->name(),
                      fmt::format("its images have {0} x {0} pixels of {1} channel(s), and those of the training {2} x {2} of {3}",
-                                 shape.size, shape.channels, own.shape.size, own.shape.channels),
+                                 own.size, own.channels, of_train.size, of_train.channels),
                      "images like those of data.train");
   }
-  if (has_classes(request, own)) check_labels(request, validation->images());
   files.validation = std::move(validation);
   return files;
 }

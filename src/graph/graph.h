@@ -86,7 +86,7 @@ struct ParameterInfo {
   bool adapter = false;       // of an adapter: the model's files have no such tensor
   bool inputs_first = false;  // of a linear layer with an adapter: stored as [inputs, outputs]
   // The shape [outputs, channels, height, width] in files of a convolution's weights, which memory holds as [height, width,
-  // channels, outputs] or [height width channels, outputs]. Absent: as in memory.
+  // channels, outputs] or [height width channels, outputs]; or no axes, for a number. Absent: as in memory.
   std::optional<Shape> in_files = {};
   bool head = false;   // of the last layer of a model of classes
   bool fresh = false;  // new also where the other parameters come from a folder

@@ -23,15 +23,18 @@ std::int64_t most_sample_bytes(const Config& config) {
 
 // The normalisation is that of the configuration, else that of the weights.
 ImageRequest image_request(const Config& config, const ModelFacts& facts) {
-  const PixelNorm own = facts.channels > 0 ? pixel_norm_of(config.model.init) : PixelNorm();
+  const PixelNorm norm = facts.channels > 0 ? pixel_norm_of(config.model.init) : PixelNorm();
+  const auto first_of = [](const std::vector<double>& given, const std::vector<double>& of_model) {
+    return given.empty() ? of_model : given;
+  };
   return {.labels = config.data.labels,
           .validation_labels = config.data.validation_labels,
           .size = facts.image_size,
           .channels = facts.channels,
           .classes = config.model.open_classes ? 0 : facts.classes,
           .keeps_classes = !config.model.init.empty(),
-          .mean = config.image.mean.empty() ? own.mean : config.image.mean,
-          .std = config.image.std.empty() ? own.std : config.image.std,
+          .mean = first_of(config.image.mean, norm.mean),
+          .std = first_of(config.image.std, norm.std),
           .pad_crop = config.image.pad_crop,
           .flip = config.image.flip};
 }
@@ -99,7 +102,6 @@ std::unique_ptr<DataSet> open_validation_in_child(const Config& config, const st
   return open_in_child([&] {
     DataRequest request = data_request(config, cache);
     if (request.held_out > 0) return std::move(data_kind(config).open(request).validation);
-    request.images.evaluates = true;
     if (!request.validation.empty()) {
       request.train = std::exchange(request.validation, {});
       request.images.labels = std::exchange(request.images.validation_labels, {});

@@ -250,21 +250,15 @@ std::optional<Bytes> planning_memory(const Config& config, const PlanningPlace& 
 
 namespace {
 
-// A model of a folder has a class for each label of the data; a new model may have more.
+// A model of a folder has as many classes as the data, unless its head is new. The reader refuses labels past the classes.
 void check_classes(const Config& config, const DataSet& data) {
   const ModelFacts facts = facts_of(config.model.config);
   const std::int64_t classes = data.classes();
   const bool of_folder = !config.model.init.empty() && !facts.new_head;
-  if (facts.classes == 0 || classes == facts.classes || (!of_folder && classes < facts.classes)) return;
-  Remedies remedies;
-  if (config.model.init.empty()) {
-    remedies.push_back(Change("model.classes", classes));
-  } else {
-    remedies.push_back(Change("model.head", "new"));
-  }
-  throw config_error("E-CONFIG-CLASSES", of_folder ? config.model.init.string() : "model.classes",
+  if (facts.classes == 0 || !of_folder || classes == facts.classes) return;
+  throw config_error("E-CONFIG-CLASSES", config.model.init.string(),
                      fmt::format("the model has {} classes, and the labels of {} are of {}", facts.classes, data.name(), classes),
-                     "as many classes as the data have, or a new head", std::move(remedies));
+                     "as many classes as the data have, or a new head", {Change("model.head", "new")});
 }
 
 }  // namespace

@@ -110,7 +110,7 @@ void write_file(const Graph& graph, const WeightsFile& file, const std::filesyst
     }
     const DType dtype = value.type.dtype;
     // An average has no properties of its own.
-    if (graph.values[file.parameters[i]].parameter->in_files) {
+    if (const auto& order = graph.values[file.parameters[i]].parameter->in_files; order && order->rank() == 4) {
       append_in_order(writer, tensor, dtype, saved, executor);
       continue;
     }

@@ -23,7 +23,8 @@ namespace {
 using nlohmann::json;
 
 constexpr const char* kSchema = "plimsoll.stored/1";
-constexpr std::pair<const char*, DType> kTypes[] = {{"F32", DType::f32}, {"BF16", DType::bf16}, {"F16", DType::f16}};
+constexpr std::pair<const char*, DType> kTypes[] = {
+    {"F32", DType::f32}, {"BF16", DType::bf16}, {"F16", DType::f16}, {"I64", DType::i64}};
 
 const char* word_of(DType dtype) {
   const auto* found = std::ranges::find(kTypes, dtype, &std::pair<const char*, DType>::second);
@@ -160,6 +161,7 @@ std::optional<DType> common_dtype(const std::vector<WeightsFile>& files) {
   std::optional<DType> common;
   for (const WeightsFile& file : files) {
     for (const TensorSpec& tensor : file.tensors) {
+      if (tensor.dtype == DType::i64) continue;  // a count
       if (common.value_or(tensor.dtype) != tensor.dtype) return {};
       common = tensor.dtype;
     }

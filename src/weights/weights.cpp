@@ -121,6 +121,12 @@ void fill_parameter(ValueId id, const Value& value, Executor& executor, Fill fil
 namespace {
 
 void initialize(ValueId id, const Value& value, std::uint64_t seed, Executor& executor, Hasher* hasher) {
+  if (value.type.dtype == DType::i64) {  // a count
+    return executor.write(id, [&](std::span<std::byte> part) {
+      std::ranges::fill(part, std::byte{0});
+      if (hasher != nullptr) hasher->add(part);
+    });
+  }
   const Initializer& initializer = value.parameter->initializer;
   const auto fill = [&](std::span<float> data, std::int64_t first) {
     switch (initializer.kind) {
@@ -176,7 +182,7 @@ StoredNames stored_names(const Value& value, const ModelConfig& config, const We
       throw data_error("E-FORMAT-WEIGHTS", files.path_of(found), fmt::format("{} is {}", found.tensor->name, to_text(shape)),
                        fmt::format("{}, as {} says", to_text(expected), shape_source(files)));
     }
-    if (!stored.blocks) files.require_readable(found);
+    if (!stored.blocks && value.type.dtype != DType::i64) files.require_readable(found);
   }
   return stored;
 }
@@ -287,8 +293,22 @@ void load_in_order(ValueId id, const Value& value, const WeightFiles& files, con
   });
 }
 
+// A whole number.
+void load_number(ValueId id, const WeightFiles& files, const WeightFiles::Found& found, Executor& executor, Hasher* hasher) {
+  ensure(files.gguf() == nullptr, "weights", "GGUF files hold no whole numbers");
+  if (found.tensor->stored_as != "I64") {
+    throw data_error("E-FORMAT-TENSOR", files.path_of(found),
+                     fmt::format("tensor '{}' is stored as {}", found.tensor->name, found.tensor->stored_as), "I64");
+  }
+  executor.write(id, [&](std::span<std::byte> part) {
+    files.files()[found.file].read_into(*found.tensor, part);
+    if (hasher != nullptr) hasher->add(part);
+  });
+}
+
 void load_numbers(ValueId id, const Value& value, const WeightFiles& files, const WeightFiles::Found& found, Executor& executor,
                   std::span<std::byte> staging, Hasher* hasher) {
+  if (value.type.dtype == DType::i64) return load_number(id, files, found, executor, hasher);
   if (value.parameter->in_files) return load_in_order(id, value, files, found, executor, staging, hasher);
   const auto read = [&](std::span<float> data, std::int64_t first) { files.read_f32(found, first, data, staging); };
   fill_parameter(id, value, executor, read, hasher);
@@ -317,7 +337,7 @@ WeightLayout layout_in(const Graph& graph, const ModelConfig& config, const Weig
       layout.parameters.push_back({config.family().stored(config, value.name.text()).front(), value.type.dtype, 0});
       continue;
     }
-    const DType dtype = each.blocks ? DType::bf16 : each.front().tensor->dtype.value_or(DType::f32);  // numbers of blocks
+    const DType dtype = each.blocks ? DType::bf16 : each.front().tensor->dtype.value_or(value.type.dtype);
     layout.parameters.push_back({each.front().tensor->name, dtype, *places[each.front().file]});
   }
   return layout;

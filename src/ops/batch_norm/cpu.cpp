@@ -131,6 +131,13 @@ std::unique_ptr<Kernel> bind_moving(const KernelRequest& request) {
   });
 }
 
+std::unique_ptr<Kernel> bind_count(const KernelRequest& request) {
+  return make_kernel([last = request.inputs[1].shape[0] - 1, guarded = request.inputs.size() > 2](const KernelCall& call) {
+    if (guarded && !std::isfinite(*call.in(2))) return;
+    *call.out<std::int64_t>(0) += call.in<double>(1)[last] > 0 ? 1 : 0;
+  });
+}
+
 }  // namespace
 
 CpuKernels batch_norm_cpu_kernels() {
@@ -138,6 +145,7 @@ CpuKernels batch_norm_cpu_kernels() {
           {&ops::kBatchNormBackward, choose_backward, bind_backward},
           {&ops::kPoolStatistics, nullptr, bind_pool},
           {&ops::kMovingStatistics, nullptr, bind_moving},
+          {&ops::kCountWindow, nullptr, bind_count},
           {&ops::kFixedNorm, nullptr, bind_fixed},
           {&ops::kFixedNormBackward, choose_fixed_backward, bind_fixed_backward}};
 }

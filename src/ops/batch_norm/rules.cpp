@@ -16,7 +16,7 @@ constexpr std::size_t kX = 0, kGamma = 1, kBeta = 2;                          //
 constexpr std::size_t kFixedMean = 3, kFixedVariance = 4;                     // of fixed_norm
 constexpr std::size_t kNormResidual = 4, kFixedResidual = 5;                  // of the forward ops, where there is one
 constexpr std::size_t kBackwardInputs = 6, kBackwardResidual = 6;             // of both backward ops: those that all calls have
-constexpr std::size_t kPooledMean = 2, kPooledVariance = 3, kPooledSums = 4;  // of pool_statistics
+constexpr std::size_t kPooledMean = 2, kPooledVariance = 3, kPooledSums = 4, kWindows = 5;  // of pool_statistics
 
 void require_epsilon(double epsilon, const char* where) {
   require(epsilon > 0 && std::isfinite(epsilon), where, fmt::format("epsilon is {}", epsilon), "above 0");
@@ -267,10 +267,13 @@ Cost cost_of_fixed_backward(const Attributes& any, TypeSpan inputs, TypeSpan out
   return {flops * static_cast<double>(inputs[1].shape.elements()), bytes_touched(inputs, outputs)};
 }
 
+const ValueType kCount{DType::i64, Shape{1}};
+
 std::vector<ValueType> infer_pool(const Attributes& any, TypeSpan inputs) {
   constexpr const char* kWhere = "pool_statistics";
   const auto& a = any.as<PoolingAttributes>();
-  require_inputs(inputs, 5, kWhere);
+  require(inputs.size() == 5 || inputs.size() == 6, kWhere, fmt::format("got {} inputs", inputs.size()), "5 or 6");
+  if (inputs.size() > kWindows) require_type(inputs[kWindows], kCount, kWhere, "the number of windows");
   const Shape& statistics = inputs[0].shape;
   require(inputs[0].dtype == DType::f32 && statistics.rank() == 3 && statistics[1] == 2 && statistics.elements() > 0, kWhere,
           "the statistics are " + to_text(inputs[0]), "f32(groups, 2, channels)");
@@ -297,12 +300,27 @@ std::vector<ValueType> infer_moving(const Attributes& any, TypeSpan inputs) {
 
 std::vector<Alias> aliases_of_moving(const Attributes&) { return {{0, 0, AliasKind::updates}, {1, 1, AliasKind::updates}}; }
 
+std::vector<ValueType> infer_count(const Attributes&, TypeSpan inputs) {
+  constexpr const char* kWhere = "count_window";
+  require(inputs.size() == 2 || inputs.size() == 3, kWhere, fmt::format("got {} inputs", inputs.size()), "2 or 3");
+  require_type(inputs[0], kCount, kWhere, "the number of windows");
+  require(inputs[1].dtype == DType::f64 && inputs[1].shape.rank() == 1, kWhere, "the sums are " + to_text(inputs[1]), "f64(sums)");
+  if (inputs.size() == 3) require_type(inputs[2], {DType::f32, Shape{1}}, kWhere, "the coefficient");
+  return {inputs[0]};
+}
+
 void move_at_update(const WindowEnd& end) {
   const std::vector<ValueId> running{end.node.inputs[kPooledMean], end.node.inputs[kPooledVariance]};
   std::vector<ValueId> inputs{running[0], running[1], end.node.inputs[kPooledSums]};
   if (end.coefficient.valid()) inputs.push_back(end.coefficient);
   const auto moved = end.builder.add(kMovingStatistics, end.node.attributes, std::move(inputs), {"mean", "variance"});
   for (const std::size_t i : {0, 1}) end.builder.rename(moved[i], end.builder.value(running[i]).name);
+  if (end.node.inputs.size() <= kWindows) return;
+  const ValueId windows = end.node.inputs[kWindows];
+  inputs = {windows, end.node.inputs[kPooledSums]};
+  if (end.coefficient.valid()) inputs.push_back(end.coefficient);
+  const ValueId counted = end.builder.add1(kCountWindow, NoAttributes{}, std::move(inputs), "windows");
+  end.builder.rename(counted, end.builder.value(windows).name);
 }
 
 }  // namespace
@@ -344,6 +362,12 @@ const OpDef kMovingStatistics{.name = "moving_statistics",
                               .not_differentiable = kUpdateOnly,
                               .aliases = aliases_of_moving,
                               .replayable = false};
+const OpDef kCountWindow{.name = "count_window",
+                         .infer = infer_count,
+                         .cost = cost_per_element<1>,
+                         .not_differentiable = kUpdateOnly,
+                         .aliases = updates<0>,
+                         .replayable = false};
 const OpDef kFixedNorm{.name = "fixed_norm",
                        .infer = infer_fixed,
                        .cost = cost_of_fixed,
@@ -360,7 +384,7 @@ const OpDef kFixedNormBackward{.name = "fixed_norm_backward",
                                .rounded = with_gradient<FixedNormBackwardAttributes>};
 
 OpList batch_norm_ops() {
-  return {{&kBatchNorm}, {&kBatchNormBackward}, {&kPoolStatistics}, {&kMovingStatistics}, {&kFixedNorm}, {&kFixedNormBackward}};
+  return {{&kBatchNorm}, {&kBatchNormBackward}, {&kPoolStatistics}, {&kMovingStatistics}, {&kCountWindow}, {&kFixedNorm}, {&kFixedNormBackward}};
 }
 
 namespace {
@@ -373,7 +397,9 @@ void follow_statistics(GraphBuilder& builder, ValueId statistics, ValueId sample
                        const PoolingAttributes& attributes) {
   const std::string name = builder.value(layer.mean).name.text() + ".sums";
   const ValueId sums = builder.add_persistent(name, sums_of(builder.type(layer.mean)), Role::statistic);
-  builder.add1(kPoolStatistics, attributes, {statistics, sample_ids, layer.mean, layer.variance, sums}, "pooled");
+  std::vector<ValueId> inputs{statistics, sample_ids, layer.mean, layer.variance, sums};
+  if (layer.windows.valid()) inputs.push_back(layer.windows);
+  builder.add1(kPoolStatistics, attributes, std::move(inputs), "pooled");
 }
 
 }  // namespace

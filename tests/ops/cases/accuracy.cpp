@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "ops/attributes.h"
 #include "ops/cases/cases.h"
 
 namespace plimsoll::test {
@@ -27,7 +28,8 @@ std::vector<Numbers> count_correct(const ReferenceCall& call) {
 
 // Logits of few values, so that many are equal.
 OpCase ties(std::int64_t rows, std::int64_t classes) {
-  OpCase result{ops::NoAttributes{}, {f32({rows, classes}), i32(Shape{rows}, -1, static_cast<double>(classes)), f64(Shape{2}, {0, 9})}};
+  OpCase result{ops::NoAttributes{},
+                {f32({rows, classes}), i32(Shape{rows}, -1, static_cast<double>(classes)), f64(Shape{2}, {0, 9})}};
   result.derive = [](std::vector<Numbers>& values) {
     for (double& x : values[0]) x = std::round(2 * x);
   };
@@ -37,7 +39,9 @@ OpCase ties(std::int64_t rows, std::int64_t classes) {
 }  // namespace
 
 std::vector<OpCases> accuracy_cases() {
-  std::vector<OpCase> cases{ties(40, 7), ties(40, 3), in_window(ties(20, 10)),
+  std::vector<OpCase> cases{ties(40, 7),
+                            ties(40, 3),
+                            in_window(ties(20, 10)),
                             {ops::NoAttributes{}, {f32({3, 1, 100}), i32({3, 1}, 0, 100), f64(Shape{2}, {0, 9})}},
                             {ops::NoAttributes{}, {f32({5, 1}), i32(Shape{5}, -1, 1), f64(Shape{2}, {0, 9})}}};
   return {{&ops::kCountCorrect, count_correct, cases, {}}};

@@ -465,6 +465,21 @@ OpCase moving(std::int64_t channels, bool guarded, double values, std::optional<
   return result;
 }
 
+std::vector<Numbers> count_window(const ReferenceCall& call) {
+  const bool finite = call.values.size() < 3 || std::isfinite(call.values[2][0]);
+  return {{call.values[0][0] + (finite && call.values[1].back() > 0 ? 1 : 0)}};
+}
+
+OpCase counting(double values, std::optional<double> coefficient = {}) {
+  OpCase result{ops::NoAttributes{}, {{{DType::i64, Shape{1}}, {0, 1000}, false}, f64(Shape{5}, {1, 2})}};
+  if (coefficient) result.inputs.push_back(f32({1}, {0.1, 1}));
+  result.derive = [=](std::vector<Numbers>& all) {
+    all[1].back() = values;
+    if (coefficient) all[2] = {*coefficient};
+  };
+  return result;
+}
+
 }  // namespace
 
 std::vector<OpCases> batch_norm_cases() {
@@ -473,6 +488,8 @@ std::vector<OpCases> batch_norm_cases() {
                              pooling(2, 1, 1, 65, {1})}) {
     pools.insert(pools.end(), {each, in_window(each)});
   }
+  pools.push_back(pooling(2, 2, 3, 5, {1}));
+  pools.back().inputs.push_back({{DType::i64, Shape{1}}, {0, 9}, false});
   constexpr double kInfinity = std::numeric_limits<double>::infinity(), kNaN = std::numeric_limits<double>::quiet_NaN();
   return {{&ops::kBatchNorm, batch_norm, forward_cases(), {}},
           {&ops::kBatchNormBackward, batch_norm_backward, backward_cases<ops::BatchNormBackwardAttributes>(backward), {}},
@@ -481,6 +498,10 @@ std::vector<OpCases> batch_norm_cases() {
            moving_statistics,
            {moving(1, false, 2), moving(768, true, 1000), moving(9, true, 50, kInfinity), moving(9, true, 50, kNaN),
             moving(9, false, 1), moving(9, false, 0), moving(9, true, 50, {}, {{0, kNaN}, {11, kInfinity}, {3, -kInfinity}})},
+           {}},
+          {&ops::kCountWindow,
+           count_window,
+           {counting(3), counting(0), counting(3, 0.5), counting(3, kInfinity), counting(3, kNaN)},
            {}},
           {&ops::kFixedNorm, fixed_norm, fixed_cases(), {}},
           {&ops::kFixedNormBackward, fixed_norm_backward, backward_cases<ops::FixedNormBackwardAttributes>(fixed_backward), {}}};
