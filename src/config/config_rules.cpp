@@ -514,6 +514,7 @@ void complete(Config& config, const GivenSettings& given, const Bf16Speed& bf16,
   config.train.open = config.train.epochs && !given.has("train.updates");
   faults.attempt({"data", "batch"}, [&] { check_samples(config, given); });
   faults.attempt({"model", "data", "image"}, [&] { check_images(config, given); });
+  faults.attempt({"model", "batch", "train.effective_tokens"}, [&] { check_no_tokens(config, given); });
   faults.attempt(
       {"train.effective_batch", "train.effective_tokens", "train.micro_batch", "train.accumulation", "batch", "model.context"},
       [&] { complete_batch(config, given); });

@@ -52,6 +52,25 @@ void check_images(const Config& config, const GivenSettings& given) {
   }
 }
 
+void check_no_tokens(const Config& config, const GivenSettings& given) {
+  const ModelFacts facts = facts_of(config.model.config);
+  if (facts.vocab > 0) return;
+  struct Said {
+    bool given;
+    Change without;
+  };
+  const std::array says{Said{config.model.context != facts.positions, {"model.context", facts.positions}},
+                        Said{config.train.effective_tokens > 0, {"train.effective_tokens", 0}},
+                        Said{config.batch.packing, {"batch.packing", "false"}},
+                        Said{config.batch.tokens > 0, {"batch.tokens", 0}}};
+  for (const auto& [said, without] : says) {
+    if (!said) continue;
+    throw conflict(given, without.key,
+                   fmt::format("{} is given, and a {} reads no tokens", without.key, config.model.config.family().kind),
+                   "without it", {without});
+  }
+}
+
 void check_samples(const Config& config, const GivenSettings& given) {
   const DataSettings& data = config.data;
   const DataKind& kind = data_kind(data.format);
