@@ -13,6 +13,7 @@
 #include "cli/say.h"
 #include "cli/spelling.h"
 #include "config/config_keys.h"
+#include "config/image_rules.h"
 #include "models/family.h"
 #include "ops/cuda_kernel.h"
 #include "ops/families.h"
@@ -148,7 +149,7 @@ void demand_verified(const Config& config) {
   if (!asks_for_proof(config)) return;
   std::set<const OpDef*> ops;
   const DataFacts facts{.validation = true, .packed = config.batch.packing};
-  for (const Node& node : build_training_graph(config, facts, 1).graph.nodes) ops.insert(node.op);
+  for (const Node& node : build_training_graph(config, facts, std::max<std::int64_t>(1, stat_batch(config))).graph.nodes) ops.insert(node.op);
   demand_verified(ops);
 }
 

@@ -422,7 +422,7 @@ bool alike(const Outcome& a, const Outcome& b) {
 }  // namespace
 
 Leaving leaving_of(const Config& config, const PlanningInput& input) {
-  const Graph graph = build_training_graph(config, input.facts, 1).graph;
+  const Graph graph = build_training_graph(config, input.facts, input.request.row_step).graph;
   Residency residency{.pages = {kStoredAlignment.n, 2}, .optimizer_state = kBeyond};
   const Bytes state = stored_layout(apply_paging(graph, {}, residency)).total();
   Bytes all = state;

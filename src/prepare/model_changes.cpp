@@ -109,7 +109,7 @@ std::vector<Alternative> longer_samples(const Config& config) {
 
 std::vector<Alternative> frozen_parts(const Config& config, const PlanningInput& input) {
   if (config.adapter.active()) return {};
-  const Graph graph = build_training_graph(config, input.facts, 1).graph;
+  const Graph graph = build_training_graph(config, input.facts, input.request.row_step).graph;
   const auto freeze = [&](std::string text, std::vector<std::string> patterns) {
     patterns.insert(patterns.begin(), config.model.freeze.begin(), config.model.freeze.end());
     return Alternative{std::move(text), {{"model.freeze", names_text(patterns)}}, true};

@@ -254,7 +254,8 @@ TEST(ToyFamily, HasKeysOfItsOwn) {
   EXPECT_ERROR(load("[model]\nkind = 'toi'\n"), "E-CONFIG-VALUE", "toy");
   EXPECT_ERROR(load("[model]\npreset = 'byte-3m'\nkind = 'toy'\n"), "E-CONFIG-CONFLICT", "gpt2");
   write_raw(folder / "config.json", "{\"model_type\": \"bert\"}");
-  EXPECT_ERROR(read_model(folder.path()), "E-FORMAT-CONFIG", "\"gpt2\", \"llama\", \"mistral\", \"qwen2\", \"qwen3\", \"toy\"");
+  EXPECT_ERROR(read_model(folder.path()), "E-FORMAT-CONFIG",
+               "\"gpt2\", \"llama\", \"mistral\", \"qwen2\", \"qwen3\", \"vit\", \"resnet\", \"mobilenet_v2\", \"toy\"");
 }
 
 }  // namespace
