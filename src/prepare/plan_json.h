@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "models/pixel_norm.h"
 #include "base/remedy.h"
 #include "plan/plan.h"
 #include "plan/search/space.h"
@@ -24,6 +25,8 @@ struct PlanContext {
   std::string config_hash;
   PrecisionNames precision;
   double planning_seconds = 0;
+  std::int64_t stat_batch = 0;                 // samples that share statistics (config/image_rules.h); 0: none do
+  std::optional<PixelNorm> pixels = {};        // the normalisation of images
 };
 
 nlohmann::json bytes_or_null(const std::optional<Bytes>& bytes);

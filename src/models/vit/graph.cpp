@@ -63,12 +63,15 @@ class Block {
 
   ValueId operator()(GraphBuilder& builder, ValueId x, const ImageStep& step, const VitConfig& c, std::uint64_t seed) const {
     const GraphBuilder::Scope scope(builder, line_);
-    const auto drop = [&](ValueId value) {
+    const auto drop = [&](ValueId value, const char* layer) {
+      const GraphBuilder::Scope branch(builder, layer);
       return ops::dropout(builder, value, step.sample_ids, step.training ? c.dropout : 0, seed);
     };
-    x = ops::add(builder, x, drop(attend(builder, norm(builder, first_norm_, names_.first_norm, x), step, c, seed)), "attended");
+    const ValueId attended = attend(builder, norm(builder, first_norm_, names_.first_norm, x), step, c, seed);
+    x = ops::add(builder, x, drop(attended, names_.output), "attended");
     const ValueId up = (*up_)(builder, norm(builder, *second_norm_, names_.second_norm, x));
-    return ops::add(builder, x, drop((*down_)(builder, activate(builder, up, c.activation))), "residual");
+    const ValueId down = (*down_)(builder, activate(builder, up, c.activation));
+    return ops::add(builder, x, drop(down, names_.down), "residual");
   }
 
  private:
