@@ -38,7 +38,7 @@ int main(int argc, char** argv) {
   PlanRequest request = plan_request(config);
   request.beyond = kTiers.at(argv[2]);
   const std::clock_t start = std::clock();
-  const PlanSpace space(source_of(config, {2, false}), request, record.machine, catalogue);
+  const PlanSpace space(source_of(config, {.row = {RowBytes::of_stream(2)}}), request, record.machine, catalogue);
   const double seconds = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
   nlohmann::json rungs = nlohmann::json::array();
   for (const Candidate& rung : space.ladder()) rungs.push_back({rung.values().n, rung.update_seconds});

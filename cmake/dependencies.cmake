@@ -42,6 +42,10 @@ plimsoll_dependency(xxhash TARGETS PkgConfig::xxhash HEADERS xxhash.h)
 # It marks functions always_inline that are called through pointers; GCC does not follow those where it optimises lightly (-Og).
 target_compile_definitions(plimsoll_external_xxhash INTERFACE $<$<CONFIG:Debug>:XXH_NO_INLINE_HINTS=1>)
 
+# zlib: unpacks gzip files, in which arrays of images come.
+find_package(ZLIB REQUIRED)
+plimsoll_dependency(zlib TARGETS ZLIB::ZLIB HEADERS zlib.h)
+
 # OpenMP: the team of threads behind device/cpu/parallel, shared with oneDNN. ThreadSanitizer does not understand it.
 if(PLIMSOLL_STD_THREADS)
   plimsoll_dependency(openmp HEADERS omp.h)

@@ -351,7 +351,8 @@ std::map<ValueId, LinearOperands> linear_layers(const Graph& graph) {
     const auto linear = node.op->linear == nullptr ? std::nullopt : node.op->linear(node.attributes);
     if (!linear) continue;
     const ValueId weight = node.inputs.at(linear->weight);
-    if (graph.values[weight].parameter && graph.values[weight].type.shape.rank() == 2) layers.emplace(weight, *linear);
+    const Value& value = graph.values[weight];
+    if (value.parameter && !value.parameter->head && !value.parameter->in_files && value.type.shape.rank() == 2) layers.emplace(weight, *linear);
   }
   return layers;
 }

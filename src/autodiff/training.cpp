@@ -17,6 +17,7 @@
 #include "ops/embedding/embedding.h"
 #include "ops/factored/factored.h"
 #include "ops/reduce/reduce.h"
+#include "ops/statistic/statistic.h"
 #include "ops/update/update.h"
 
 namespace plimsoll {
@@ -267,7 +268,8 @@ class UpdateSection {
       reported.insert(reported.end(), {squares[i], change});
       values.reported.push_back(parameter);
     }
-    add_window_ends(settings_.scaled ? coefficient : ValueId{});
+    const std::vector<ValueId> moved = add_window_ends(settings_.scaled ? coefficient : ValueId{});
+    if (settings_.average_blend > 0) add_averages(moved, values.update_scalars, used);
     put_behind(own);
     builder_.set_line("update");
     values.report = builder_.add1(ops::kReport, ops::NoAttributes{}, std::move(reported), "report");
@@ -290,13 +292,33 @@ class UpdateSection {
     return {outputs[at.norm], outputs[at.coefficient]};
   }
 
-  // With a loss scale, a window with a non-finite gradient runs again or does not count.
-  void add_window_ends(ValueId coefficient) {
-    for (const NodeId id : builder_.graph().section_order(Section::micro)) {
-      const Node node = builder_.graph().nodes[id];  // a copy: the graph grows below
+  // With a loss scale, a window with a non-finite gradient runs again or does not count. Returns the statistics that move.
+  std::vector<ValueId> add_window_ends(ValueId coefficient) {
+    const Graph& graph = builder_.graph();
+    const std::size_t before = graph.values.size();
+    for (const NodeId id : graph.section_order(Section::micro)) {
+      const Node node = graph.nodes[id];  // a copy: the graph grows below
       if (node.op->at_update == nullptr) continue;
       builder_.set_line("update." + node.line.text());
       node.op->at_update({builder_, node, coefficient});
+    }
+    std::vector<ValueId> moved;
+    for (std::size_t i = before; i < graph.values.size(); ++i) {
+      const ValueId of = graph.values[ValueId{i}].version_of;
+      if (of.valid() && graph.values[of].parameter && graph.values[of].type.dtype == DType::f32) moved.push_back(ValueId{i});
+    }
+    return moved;
+  }
+
+  // Averages of the weights need statistics of those weights, so these are averaged alike.
+  void add_averages(const std::vector<ValueId>& statistics, ValueId scalars, ValueId coefficient) {
+    for (const ValueId statistic : statistics) {
+      const std::string name = builder_.value(statistic).name.text() + "." + kAverageName;
+      builder_.set_line("update." + builder_.value(statistic).name.text());
+      const ValueId average = builder_.add_persistent(name, ValueType(builder_.type(statistic)), Role::optimizer_state);
+      std::vector<ValueId> inputs{average, statistic, scalars};
+      if (coefficient.valid()) inputs.push_back(coefficient);
+      builder_.add1(ops::kAverageStatistic, ops::AverageAttributes{settings_.average_blend}, std::move(inputs), kAverageName);
     }
   }
 

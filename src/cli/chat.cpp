@@ -117,6 +117,7 @@ class Chat {
 
   int run() {
     InferenceCommand command(arguments_, "generate");
+    command.require_tokens();
     model_ = command.model();
     const ModelFacts& facts = command.facts();
     open_template(facts);

@@ -13,7 +13,8 @@
 #include "cli/say.h"
 #include "cli/settings.h"
 #include "cli/shown_text.h"
-#include "prepare/training_graph.h"
+#include "data/conversations.h"
+#include "prepare/data_files.h"
 
 namespace plimsoll {
 namespace {
@@ -61,12 +62,30 @@ std::string own_text(const EncodedSample& sample) {
   return fmt::format("; it has {} of its own, none is added", what);
 }
 
+// Samples that are objects of numbers: one a line, or JSON.
+void print_objects(const std::vector<nlohmann::json>& samples, std::string_view what, bool as_json) {
+  if (as_json) return print_json(nlohmann::json{{"samples", samples}, {"schema", "plimsoll.samples/1"}});
+  for (std::size_t i = 0; i < samples.size(); ++i) {
+    std::string facts;
+    for (const auto& [name, value] : samples[i].items()) {
+      const std::string number = value.is_number_float() ? fmt::format("{:.4f}", value.get<double>()) : value.dump();
+      facts += fmt::format("{}{} {}", facts.empty() ? "" : ", ", name, number);
+    }
+    print_text(fmt::format("{} {}: {}\n", what, i, facts));
+  }
+}
+
 }  // namespace
 
 int run_data_show(const DataShowArguments& arguments) {
   RunSettings settings = read_settings_of(arguments.config);
   const Config config = read_settings_only(settings);
-  if (!has_samples(config)) {
+  const DataKind& kind = data_kind(config);
+  if (kind.show != nullptr) {
+    print_objects(kind.show(data_request(config, cache_folder()), arguments.samples), kind.words.sample, arguments.json);
+    return 0;
+  }
+  if (!kind.renders) {
     throw config_error("E-CONFIG-CONFLICT", "data.format",
                        fmt::format("samples of format \"{}\" are cut from one stream of tokens", config.data.format),
                        "JSON samples, data.format = \"chat\"",
@@ -75,28 +94,29 @@ int run_data_show(const DataShowArguments& arguments) {
   const bool colours = !arguments.json && colour_allowed_in_output();
   std::int64_t shown = 0;
   std::string samples;  // JSON text
-  show_samples(sample_request(config, config.data.train, 0, {}), [&](const ChatSample& sample, const EncodedSample& encoded,
-                                                                     const Tokenizer& tokenizer) {
-    if (arguments.json) {
-      std::string text;
-      add_text(encoded.tokens, tokenizer, text);
-      const auto quoted = [](std::string_view each) {
-        return nlohmann::json(each).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-      };
-      samples += fmt::format(R"({}{{"format":{},"ids":)", samples.empty() ? "" : ",", quoted(name_of(sample.format)));
-      add_list(encoded.tokens, samples);
-      samples += fmt::format(R"(,"text":{},"trained":)", quoted(text));
-      add_list(encoded.trained, samples);
-      samples +=
-          fmt::format(R"(,"own_begin":{},"own_end":{},"where":{}}})", encoded.own_begin, encoded.own_end, quoted(sample.where()));
-    } else {
-      print_text(fmt::format("{}--- {}: {}, {} tokens, {} trained on{}{}\n", shown == 0 ? "" : "\n",
-                             shown_text(sample.where(), ShownAs::line), name_of(sample.format), encoded.tokens.size(),
-                             encoded.trained_tokens(), shown > 0 || colours ? "" : ", between ⟦ and ⟧", own_text(encoded)));
-      print_marked(marked_text(encoded, tokenizer, colours) + "\n");
-    }
-    return ++shown < arguments.samples;
-  });
+  show_samples(
+      sample_request(data_request(config), config.data.train, 0),
+      [&](const ChatSample& sample, const EncodedSample& encoded, const Tokenizer& tokenizer) {
+        if (arguments.json) {
+          std::string text;
+          add_text(encoded.tokens, tokenizer, text);
+          const auto quoted = [](std::string_view each) {
+            return nlohmann::json(each).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+          };
+          samples += fmt::format(R"({}{{"format":{},"ids":)", samples.empty() ? "" : ",", quoted(name_of(sample.format)));
+          add_list(encoded.tokens, samples);
+          samples += fmt::format(R"(,"text":{},"trained":)", quoted(text));
+          add_list(encoded.trained, samples);
+          samples += fmt::format(R"(,"own_begin":{},"own_end":{},"where":{}}})", encoded.own_begin, encoded.own_end,
+                                 quoted(sample.where()));
+        } else {
+          print_text(fmt::format("{}--- {}: {}, {} tokens, {} trained on{}{}\n", shown == 0 ? "" : "\n",
+                                 shown_text(sample.where(), ShownAs::line), name_of(sample.format), encoded.tokens.size(),
+                                 encoded.trained_tokens(), shown > 0 || colours ? "" : ", between ⟦ and ⟧", own_text(encoded)));
+          print_marked(marked_text(encoded, tokenizer, colours) + "\n");
+        }
+        return ++shown < arguments.samples;
+      });
   if (arguments.json) {
     print_document(fmt::format(R"({{"samples":[{}],"schema":"plimsoll.samples/1"}})"
                                "\n",

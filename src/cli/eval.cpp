@@ -22,7 +22,6 @@
 #include "measure/calibrate.h"
 #include "prepare/epochs.h"
 #include "prepare/planning.h"
-#include "prepare/token_place.h"
 #include "session/probe.h"
 #include "settings/setting.h"
 #include "train/trainer.h"
@@ -32,7 +31,7 @@ namespace {
 
 // The candidates for the batch; the largest that fits is taken. Evaluation keeps no activations, so more than a few rows gain
 // nothing. Packed rows may be fewer.
-std::vector<std::int64_t> batches_for(const Config& config, const TokenFile& source) {
+std::vector<std::int64_t> batches_for(const Config& config, const DataSet& source) {
   std::vector<std::int64_t> batches{8, 4, 2, 1};
   if (!config.batch.packing) return batches;
   const std::int64_t rows = evaluation_batches(config, source, 1);
@@ -42,8 +41,8 @@ std::vector<std::int64_t> batches_for(const Config& config, const TokenFile& sou
 
 // Refuses changes without effect: an evaluation takes the model from the weights, and trains nothing.
 void check_used(const ConfigArguments& config) {
-  constexpr std::string_view kUsed[] = {
-      "data.", "memory.", "machine.", "quantize.", "batch.packing", "model.context", "train.evaluate_samples"};
+  constexpr std::string_view kUsed[] = {"data.",     "image.",        "memory.",       "machine.",
+                                        "quantize.", "batch.packing", "model.context", "train.evaluate_samples"};
   std::vector<std::string> ignored;
   ConfigFaults faults;
   for (const KeySetting& one : find_keys(typed_settings_of(config.changes), ignored, faults)) {
@@ -51,7 +50,7 @@ void check_used(const ConfigArguments& config) {
     if (std::any_of(std::begin(kUsed), std::end(kUsed), [&](std::string_view used) { return key.starts_with(used); })) continue;
     faults.attempt([&] {
       throw config_error("E-USAGE", one.setting.where, fmt::format("eval does not use {}", one.setting.name),
-                         "keys of [data], [memory], [machine] and [quantize], batch.packing, model.context, "
+                         "keys of [data], [image], [memory], [machine] and [quantize], batch.packing, model.context, "
                          "train.evaluate_samples; the model is that of --weights");
     });
   }
@@ -88,32 +87,35 @@ int run_eval(const EvalArguments& arguments) {
     if (!config.memory.host_memory) config.memory.budget.reset();
   }
   const InferenceRoom room = inference_room(config.memory, machine, cache_folder(), say_line);
-  const TokenFile source = open_validation_in_child(config, cache_folder());
-  tell_data(source, model);
+  const std::unique_ptr<DataSet> data = open_validation_in_child(config, cache_folder());
+  tell_data(*data, model);
   const std::int64_t tokens = std::min(config.model.context, most_positions(facts));
   config.model.context = tokens;
-  config.batch.packing = config.batch.packing && source.samples > 0;
+  config.batch.packing = config.batch.packing && data->own_lengths();
+  const DataFacts rows{.row = data->row_shape(config.batch.packing), .packed = config.batch.packing};
   const auto build = [&](std::int64_t batch, const FrozenBase& base) {
-    return build_evaluation_graph(model.model, tokens, source.bytes_per_token, batch, model.adapter, base, config.batch.packing);
+    return build_evaluation_graph(model.model, tokens, rows, batch, model.adapter, base);
   };
-  const InferenceRequest request{build, batches_for(config, source), base_of(config.base, model.model, model.folder), &model};
+  const InferenceRequest request{build, batches_for(config, *data), base_of(config.base, model.model, model.folder), &model};
   InferencePlan plan = plan_inference(request, room);
   limit.reset();
   InferenceRun run(std::move(plan), room, model, arguments.audit);
   const Pass& pass = run.graph().model.pass("evaluate");
   run.enter(pass);
   EvaluationProgress progress;
-  const std::unique_ptr<SampleSource> samples = source_over(config, source);
+  const std::unique_ptr<SampleSource> samples = data->source(reading_of(config));
   const EvaluationResult result =
       evaluate(run.executor(), *samples, run.size(), config.train.evaluate_samples, pass, run.graph().staging[0],
                [&](std::int64_t done, std::int64_t all) { progress.show(done, all, say_line); });
   run.check();
   if (arguments.json) {
-    print_result(
-        {{"schema", "plimsoll.eval/1"}, {"units", result.units}, {"loss", result.loss}, {"loss_bits", bits_hex(result.loss)}},
-        run);
+    nlohmann::json object = {
+        {"schema", "plimsoll.eval/1"}, {"units", result.units}, {"loss", result.loss}, {"loss_bits", bits_hex(result.loss)}};
+    if (const auto& accuracy = result.accuracy) object["accuracy"] = accuracy->top1, object["accuracy_top5"] = accuracy->top5;
+    print_result(std::move(object), run);
   } else {
-    print_text(fmt::format("loss {:.6f} nats per unit over {} units of {}\n", result.loss, result.units, source.name));
+    print_text(fmt::format("loss {:.6f} nats per unit over {} units of {}{}\n", result.loss, result.units, data->name(),
+                           accuracy_text(result.accuracy)));
   }
   return 0;
 }

@@ -13,7 +13,7 @@
 #include "formats/tokenizer/tokenizer.h"
 #include "formats/tokenizer_folder.h"
 #include "models/family.h"
-#include "prepare/training_graph.h"
+#include "prepare/data_files.h"
 
 namespace plimsoll {
 namespace {
@@ -45,7 +45,7 @@ struct Difference {
 // Compared in a child process, since vocabularies take memory.
 Difference difference(const Config& config, const std::filesystem::path& own) {
   const json found = json::parse(run_in_child([&] {
-    const bool templates = has_samples(config) && !config.data.chat_template.empty();
+    const bool templates = data_kind(config).renders && !config.data.chat_template.empty();
     const std::string trained = templates ? templates_hash(own, {}) : std::string();
     return json{config.data.vocabulary.empty() || vocabulary_hash(config.data.vocabulary) != vocabulary_hash(own),
                 !trained.empty() && templates_hash(own, config.data.chat_template) != trained}
@@ -70,6 +70,7 @@ void read_as_bytes(Config& config, const ModelSource& model) {
 void read_as_trained(Config& config, const ModelSource& model) {
   const ModelFacts facts = facts_of(model.model);
   config.model.config = model.model;
+  if (facts.vocab == 0) return;
   if (facts.bytes) return read_as_bytes(config, model);
   const std::filesystem::path own = vocabulary_of(model), given = config.data.vocabulary;
   if (own.empty()) {
@@ -103,12 +104,11 @@ void read_as_trained(Config& config, const ModelSource& model) {
   }
 }
 
-void tell_data(const TokenFile& data, const ModelSource& model) {
-  for (const std::string& note : data.notes) say_line("note: " + note);
-  const bool ids = data.format == "u16" || data.format == "u32" || data.format == "llmc";
+void tell_data(const DataSet& data, const ModelSource& model) {
+  for (const std::string& note : data.notes()) say_line("note: " + note);
   const std::filesystem::path own = vocabulary_of(model);
-  if (ids && (facts_of(model.model).bytes || !own.empty())) {
-    say_line(fmt::format("note: {} holds token ids: they count as {}; the file does not name their vocabulary", data.name,
+  if (data.has_bare_tokens() && (facts_of(model.model).bytes || !own.empty())) {
+    say_line(fmt::format("note: {} holds token ids: they count as {}; the file does not name their vocabulary", data.name(),
                          own.empty() ? "bytes" : "tokens of " + own.string()));
   }
 }

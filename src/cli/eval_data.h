@@ -2,7 +2,7 @@
 #pragma once
 
 #include "config/config.h"
-#include "data/source.h"
+#include "data/data_set.h"
 #include "weights/model_source.h"
 
 namespace plimsoll {
@@ -12,6 +12,6 @@ namespace plimsoll {
 void read_as_trained(Config& config, const ModelSource& model);
 
 // Reports properties of the data on stderr that limit the meaning of their loss.
-void tell_data(const TokenFile& data, const ModelSource& model);
+void tell_data(const DataSet& data, const ModelSource& model);
 
 }  // namespace plimsoll

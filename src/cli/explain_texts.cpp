@@ -58,6 +58,12 @@ const CodeExplanation kExplanations[] = {
      "Take one of the values that the message computes, or leave micro_batch and accumulation on auto: the planner then takes "
      "the fastest that fits. Neither changes which samples an update sees.",
      "plimsoll plan CONFIG --set train.micro_batch=auto --set train.accumulation=auto"},
+    {"E-BATCH-NORM", "The groups of batch normalisation do not fit the batch.",
+     "norm.stat_batch consecutive samples share a mean and a variance, so a micro-batch holds whole groups. A group must leave more "
+     "than one value for each channel: of images reduced to one pixel, a single sample has no variance.",
+     "Take one of the numbers that the message names. A smaller group changes results, and so do running statistics, which are "
+     "those of the folder and do not move.",
+     "plimsoll plan CONFIG --set norm.stat_batch=auto"},
     {"E-CHAT-CONTEXT", "A turn of a conversation has no room in the context.",
      "Old turns are left out if a conversation outgrows its context. The system turn and the last one stay, and an answer "
      "needs at least one token.",
@@ -109,6 +115,11 @@ const CodeExplanation kExplanations[] = {
      "Begin anew, in the same folder, without --resume. If only diverged.safetensors exists, train.on_divergence = "
      "\"continue\" goes on from that.",
      "plimsoll train DIR/config.resolved.toml --run DIR --set train.save_every=2m"},
+    {"E-CONFIG-CLASSES", "The data have other classes than the model.",
+     "A folder's last layer scores a fixed number of classes. The labels of the training data are of another number, which is the "
+     "largest label plus one.",
+     "A new last layer fits the data: model.head = \"new\". A new model takes the number as model.classes.",
+     "plimsoll plan CONFIG --set model.head=new"},
     {"E-CONFIG-CONFLICT", "Two settings contradict each other, or one of them has no effect.",
      "A schedule's key with another schedule, betas with half-lives, two ways to clip, a range of momentum without momentum.",
      "Keep one of the two; the message names them.", "plimsoll init"},
@@ -133,6 +144,9 @@ const CodeExplanation kExplanations[] = {
     {"E-CONFIG-MISSING", "A key that has no sensible default is not given.",
      "A run needs a model (preset, folder or whole shape), data.train and train.effective_batch.",
      "Add the key to the file, or give it with --set.", "plimsoll plan CONFIG --set train.effective_batch=32"},
+    {"E-CONFIG-PATCH", "Patches do not cut the image into equal parts.",
+     "A vision transformer reads an image as patches of model.patch pixels, so model.size is a multiple of it.",
+     "Take one of the sizes that the message names.", "plimsoll plan CONFIG --set model.size=224"},
     {"E-CONFIG-PRECISION", "The requested precision does not exist.",
      "precision.compute is fp32, bf16, fp16 or auto, precision.parameters and precision.gradients fp32 or bf16, "
      "precision.optimizer_state fp32, bf16 or 8bit.",
@@ -156,6 +170,9 @@ const CodeExplanation kExplanations[] = {
      "Sizes are a number and a unit, in upper or lower case: KiB, MiB, GiB, TiB and K, M, G, T alone (powers of 1024, as Docker "
      "and Java read them), KB, MB, GB, TB (powers of 1000), or bytes. 50% is of this machine's memory.",
      "Write 512MiB, 2GiB, 2g, 50% or 1500000000.", "plimsoll plan CONFIG --memory 2GiB"},
+    {"E-CONFIG-STAGES", "The stages of a ResNet do not fit each other.",
+     "model.depths and model.widths have one number for each stage. A bottleneck has a quarter of its width inside, so 4 divides it.",
+     "Give both lists the same length.", "plimsoll plan CONFIG --set 'model.depths=[2, 2]' --set 'model.widths=[64, 128]'"},
     {"E-CONFIG-SYNTAX", "The configuration is not TOML.",
      "Frequent causes: text without quotes, a comma or bracket that is missing, a key given twice, a decimal point without a "
      "digit next to it.",
@@ -203,11 +220,17 @@ const CodeExplanation kExplanations[] = {
     {"E-DATA-FORMAT", "The data file does not have the format that data.format says.",
      "Raw tokens have two bytes each (u16) or four (u32), and a file is a whole number of them. llm.c's files begin with a "
      "header of 1,024 bytes: magic number 20240520 and version 1 before tokens of two bytes, 20240801 and version 7 before "
-     "tokens of four. Files with bytes of another kind (packed, UTF-16, an array, raw tokens of four bytes) are refused. "
+     "tokens of four. Arrays of images (idx, cifar10, cifar100) must be whole, and as long as their headers say. Files with "
+     "bytes of another kind (packed, UTF-16, an array, raw tokens of four bytes) are refused. "
      "data.format = \"auto\" also refuses JSON lines, tables and names of other kinds. Files of several formats or widths are "
      "refused, too. \"bytes\" takes any file.",
      "Convert the file as the message says, or set data.format to its format: bytes, u16, u32, llmc or bpe.",
      "plimsoll train CONFIG --set data.format=bytes"},
+    {"E-DATA-IMAGE", "Images do not have the size or the channels that the model takes.",
+     "Images are square, with one channel (grey) or three. A model with a fixed size, such as a ViT, takes images of that size "
+     "alone; all files of the data have one size. A model of three channels takes grey images, but not the reverse.",
+     "Use images of that size, or a model that takes them: the message names both.",
+     "plimsoll plan CONFIG --set data.train=PATH"},
     {"E-DATA-JSON", "A data file is not JSON, or a sample is too large.",
      "Samples stand one on a line, or in an array that is the whole file. This line is no JSON, or is not UTF-8, or it is longer "
      "than 64 MiB. With --memory, a sample may have a 32nd of the budget.",
@@ -215,6 +238,11 @@ const CodeExplanation kExplanations[] = {
     {"E-DATA-LABEL", "A label is no class of the model.",
      "Labels count from 0, and the data has more classes than the model. Labels below 0 are rows that are ignored.",
      "Give the model as many classes as the data has, or look at the row that the message names.", "plimsoll train CONFIG"},
+    {"E-DATA-LABELS", "Images and labels do not belong together.",
+     "Files of format idx hold images or labels. data.labels names a file of labels for each file of images in data.train, in "
+     "the "
+     "same order and with as many entries; data.validation_labels does so for data.validation.",
+     "Name the labels, or check their order.", "plimsoll train CONFIG --set data.labels=train-labels-idx1-ubyte.gz"},
     {"E-DATA-LONG", "A sample takes more positions than a row has.",
      "Files of samples in the cache are made for one context. This one was changed, or belongs to another.",
      "Remove the file that the message names; it is made again.", "plimsoll train CONFIG"},
@@ -246,7 +274,7 @@ const CodeExplanation kExplanations[] = {
      "the file was made with. If it comes from a folder, use data without the token.",
      "plimsoll train CONFIG --set data.format=bytes"},
     {"E-DATA-VALIDATION", "The share that is held out is none of the samples, or all of them.",
-     "Samples are held out by a hash of their tokens, so a small share of few samples may be none.",
+     "Samples are held out by a hash of their tokens or pixels, so a small share of few samples may be none.",
      "Hold out more, or name a file with samples for validation.", "plimsoll train CONFIG --set data.validation=10%"},
     {"E-DISK-CORRUPT", "Pages that were read back from the disk tier differ from the written ones.",
      "The disk or its cable is failing, or another program wrote to the file.",
@@ -410,6 +438,8 @@ const CodeExplanation kExplanations[] = {
      "silently exceeded.",
      "Measure the machine again; if it remains, plan with a budget that is lower by the bytes in the message.",
      "plimsoll machine CONFIG"},
+    {"E-MODEL-TOKENS", "The model reads no tokens.", "Text is generated by language models. This one takes images, for example.",
+     "Name the weights of a language model; `plimsoll eval` measures a model of images.", "plimsoll eval CONFIG --weights DIR"},
     {"E-PLAN-ACTIVATIONS", "Activations have to leave memory, and none can.",
      "plan.activations is \"disk\": the inputs of the first blocks rest on the next tier between the passes. That tier needs "
      "room for them and holds optimizer state too, and blocks have to recompute the rest.",

@@ -99,6 +99,75 @@ class Inputs {
   std::int64_t batch_ = 0, tokens_ = 0;
 };
 
+// The request of a file of images: pixel_values f32 [batch, channels, height, width], normalised.
+class Images {
+ public:
+  Images(const std::filesystem::path& path, const ModelFacts& facts) : file_(SafetensorsFile::open(path)) {
+    const std::string expected = fmt::format(
+        "pixel_values alone, F32 [batch, {}, size, size]{}", facts.channels,
+        facts.image_size > 0 ? fmt::format(" of size {}", facts.image_size) : std::string());
+    const auto refuse = [&](const std::string& what) { return data_error("E-FORMAT-TENSOR", file_.path(), what, expected); };
+    for (const StoredTensor& tensor : file_.tensors()) {
+      if (tensor.name != "pixel_values") throw refuse("it holds " + tensor.name);
+    }
+    tensor_ = file_.find("pixel_values");
+    if (tensor_ == nullptr) throw refuse("there is no pixel_values");
+    const Shape& shape = tensor_->shape;
+    const bool fits = tensor_->stored_as == "F32" && shape.rank() == 4 && shape[0] >= 1 && shape[1] == facts.channels &&
+                      shape[2] == shape[3] && shape[2] >= 1 && shape[2] <= kLargestImage &&
+                      (facts.image_size == 0 || shape[2] == facts.image_size);
+    if (!fits) throw refuse(fmt::format("pixel_values is {} {}", tensor_->stored_as, to_text(shape)));
+  }
+
+  std::int64_t batch() const { return tensor_->shape[0]; }
+  std::int64_t size() const { return tensor_->shape[2]; }
+  // One image [size, size, channels].
+  void read(std::int64_t sample, std::span<float> pixels) const {
+    const std::int64_t channels = tensor_->shape[1], places = size() * size();
+    std::vector<float> row(static_cast<std::size_t>(size()));
+    for (std::int64_t c = 0; c < channels; ++c) {
+      for (std::int64_t y = 0; y < size(); ++y) {
+        const std::int64_t first = (sample * channels + c) * places + y * size();
+        file_.read_part(*tensor_, 4 * first, std::as_writable_bytes(std::span(row)));
+        for (std::int64_t x = 0; x < size(); ++x) {
+          pixels[static_cast<std::size_t>((y * size() + x) * channels + c)] = row[static_cast<std::size_t>(x)];
+        }
+      }
+    }
+  }
+
+ private:
+  static constexpr std::int64_t kLargestImage = 1 << 14;
+  SafetensorsFile file_;
+  const StoredTensor* tensor_ = nullptr;
+};
+
+int forward_images(InferenceCommand& command, const ForwardArguments& arguments, const std::filesystem::path& out) {
+  const ModelSource& model = command.model();
+  const Images images(arguments.inputs, command.facts());
+  const auto build = [&](std::int64_t, const FrozenBase& stored) {
+    return build_forward_graph(model.model, {.forward = {.samples = 1}, .image_size = images.size()}, model.adapter, stored);
+  };
+  InferenceRun run = command.run(build, {1}, Bytes{4 * images.size()});
+  SafetensorsWriter writer(out, {{"logits", DType::f32, {images.batch(), command.facts().classes}}});
+  const Pass& pass = run.graph().model.pass("forward");
+  for (std::int64_t sample = 0; sample < images.batch(); ++sample) {
+    run.run(pass, [&] {
+      images.read(sample, run.executor().view(pass.input("pixels")).as<float>());
+      std::ranges::fill(run.executor().view(pass.input("sample_ids")).as<std::uint32_t>(), 0U);
+    });
+    writer.append("logits", std::as_bytes(run.executor().view(pass.results.front()).as<float>()));
+  }
+  writer.commit();
+  run.check();
+  if (arguments.json) {
+    print_result({{"schema", "plimsoll.forward/1"}, {"samples", images.batch()}}, run);
+  } else {
+    print_text(fmt::format("wrote the logits of {} images to {}\n", images.batch(), arguments.out));
+  }
+  return 0;
+}
+
 // One sample after the other: its hidden states, then its logits, some rows at a time.
 void run_samples(InferenceRun& run, const Inputs& inputs, SafetensorsWriter& writer) {
   const Pass &forward = run.graph().model.pass("forward"), &logits = run.graph().model.pass("logits");
@@ -138,6 +207,7 @@ int run_forward(const ForwardArguments& arguments) {
   InferenceCommand command(arguments, "forward");
   const ModelSource& model = command.model();
   const ModelFacts& facts = command.facts();
+  if (facts.classes > 0) return forward_images(command, arguments, out);
   const Inputs inputs(arguments.inputs, facts.vocab, most_positions(facts));
   if (inputs.tokens() > facts.positions) {
     say_line(fmt::format("note: samples of {} tokens; the model in {} was made for at most {}", inputs.tokens(),
@@ -145,7 +215,7 @@ int run_forward(const ForwardArguments& arguments) {
   }
   const ForwardShape shape{.samples = 1, .rows = std::min(kLogitRows, inputs.tokens())};
   const auto build = [&](std::int64_t, const FrozenBase& stored) {
-    return build_forward_graph(model.model, inputs.tokens(), shape, model.adapter, stored);
+    return build_forward_graph(model.model, {.tokens = inputs.tokens(), .forward = shape}, model.adapter, stored);
   };
   InferenceRun run = command.run(build, {1}, inputs.heap());
   SafetensorsWriter writer(out, {{"logits", DType::f32, {inputs.batch(), inputs.tokens(), facts.vocab}}});

@@ -116,6 +116,7 @@ int run_generate(const GenerateArguments& arguments) {
   check(arguments);
   if (arguments.chat) return run_chat(arguments);
   InferenceCommand command(arguments, "generate");
+  command.require_tokens();
   const ModelSource& model = command.model();
   const ModelFacts& facts = command.facts();
   const Vocabulary vocabulary(model.tokenizer(), facts, arguments.prompts);

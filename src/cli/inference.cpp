@@ -1,8 +1,11 @@
 #include "cli/inference.h"
 
+#include <fmt/core.h>
+
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "base/error.h"
 #include "cli/environment.h"
 #include "cli/say.h"
 #include "device/machine_facts.h"
@@ -18,6 +21,13 @@ InferenceCommand::InferenceCommand(const InferenceArguments& arguments, std::str
       limit_(std::in_place, settings_.memory.budget),
       model_(find_model(arguments.weights, arguments.adapter)),
       facts_(facts_of(model_.model)) {}
+
+void InferenceCommand::require_tokens() const {
+  if (facts_.vocab > 0) return;
+  throw config_error("E-MODEL-TOKENS", model_.folder.string(),
+                     fmt::format("a {} reads no tokens, and text is made of them", model_.model.family().kind),
+                     "the weights of a language model");
+}
 
 InferenceRun InferenceCommand::run(decltype(InferenceRequest::build) build, std::vector<std::int64_t> sizes, Bytes heap) {
   const int threads = arguments_.threads > 0 ? arguments_.threads : usable_cores();

@@ -21,6 +21,8 @@ class InferenceCommand {
   // quantize.base.
   InferenceCommand(const InferenceArguments& arguments, std::string_view name);
 
+  // E-MODEL-TOKENS: the model reads no tokens.
+  void require_tokens() const;
   const ModelSource& model() const { return model_; }
   const ModelFacts& facts() const { return facts_; }
   // Plans a graph of the first size that fits, and loads the weights. `heap`: bytes in addition to the plan's.

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <utility>
 
 #include "base/clock.h"
 #include "cli/environment.h"
@@ -39,7 +40,8 @@ std::string rate_text(double per_second) {
   return per_second >= 1e4 ? fmt::format("{:.1f}k", per_second / 1e3) : fmt::format("{:.0f}", per_second);
 }
 
-std::string trained_rate_text(double trained_per_second, double all_per_second) {
+std::string trained_rate_text(double trained_per_second, double all_per_second, std::string_view rate) {
+  if (!rate.empty()) return fmt::format("{} {}", rate_text(trained_per_second), rate);
   constexpr double kSame = 1.001;
   const std::string trained = fmt::format("{} trained tok/s", rate_text(trained_per_second));
   if (all_per_second <= kSame * trained_per_second) return trained;
@@ -55,14 +57,15 @@ std::string progress_text(const Metrics& metrics, const ProgressFacts& facts, in
     return facts.mean_seconds > 0 ? static_cast<double>(tokens) / facts.mean_seconds : 0;
   };
   const double left = facts.seconds_left;
-  const std::array<Part, 8> parts{{{fmt::format("update {}/{}", metrics.update, facts.updates), 0},
-                                   {fmt::format("  loss {:.4f}", metrics.loss), 1},
-                                   {fmt::format(" (mean {:.4f})", facts.mean_loss), 6},
-                                   {fmt::format("  lr {:.2e}", metrics.learning_rate), 7},
-                                   {fmt::format("  |g| {:.2f}", metrics.grad_norm), 5},
-                                   {fmt::format("  {}", trained_rate_text(rate(metrics.units), rate(metrics.positions))), 4},
-                                   {fmt::format("  mem {} / {}", to_text(metrics.vm_hwm), to_text(facts.budget)), 3},
-                                   {fmt::format("  eta {}", left > 0 && left < 1 ? "<1 s" : duration_text(left)), 2}}};
+  const std::array<Part, 8> parts{
+      {{fmt::format("update {}/{}", metrics.update, facts.updates), 0},
+       {fmt::format("  loss {:.4f}", metrics.loss), 1},
+       {fmt::format(" (mean {:.4f})", facts.mean_loss), 6},
+       {fmt::format("  lr {:.2e}", metrics.learning_rate), 7},
+       {fmt::format("  |g| {:.2f}", metrics.grad_norm), 5},
+       {fmt::format("  {}", trained_rate_text(rate(metrics.units), rate(metrics.positions), facts.rate)), 4},
+       {fmt::format("  mem {} / {}", to_text(metrics.vm_hwm), to_text(facts.budget)), 3},
+       {fmt::format("  eta {}", left > 0 && left < 1 ? "<1 s" : duration_text(left)), 2}}};
   for (int most = 7; most >= 0; --most) {
     std::string line;
     for (const Part& part : parts) line += part.rank <= most ? part.text : "";
@@ -97,8 +100,8 @@ std::string EvaluationProgress::next(std::int64_t done, std::int64_t samples) {
   return fmt::format("evaluating: {} of {} samples, {} left", done, samples, duration_text(left));
 }
 
-ProgressLine::ProgressLine(const RemainingTime& remaining, Bytes budget)
-    : remaining_(remaining), budget_(budget), live_(live_terminal()), colour_(colour_allowed()) {}
+ProgressLine::ProgressLine(const RemainingTime& remaining, Bytes budget, std::string rate)
+    : remaining_(remaining), budget_(budget), rate_(std::move(rate)), live_(live_terminal()), colour_(colour_allowed()) {}
 
 ProgressLine::~ProgressLine() {
   if (!line_.empty()) say_marked("\n");
@@ -137,7 +140,7 @@ void ProgressLine::show(const Metrics& metrics) {
   const bool quiet = !keeps && !first && !last && soon;
   if (quiet && !live_) return;
   // The last column stays free: some terminals wrap when it is written.
-  const ProgressFacts facts{updates, budget_, mean_seconds_, mean_loss_, remaining_.after(metrics.update, mean_seconds_)};
+  const ProgressFacts facts{updates, budget_, mean_seconds_, mean_loss_, remaining_.after(metrics.update, mean_seconds_), rate_};
   const std::string text = progress_text(metrics, facts, live_ ? terminal_columns() - 1 : kPlainColumns);
   if (live_) line_ = text;
   if (quiet) return;

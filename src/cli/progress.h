@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "base/bytes.h"
 #include "config/config.h"
@@ -17,6 +18,7 @@ struct ProgressFacts {
   Bytes budget;
   double mean_seconds = 0, mean_loss = 0;
   double seconds_left = 0;
+  std::string rate = {};  // the unit of speeds, for data without tokens
 };
 
 // One line of at most `columns` characters. A narrow terminal keeps update, loss, speed, memory and the remaining time longest.
@@ -39,8 +41,9 @@ struct RemainingTime {
 std::string duration_text(double seconds);
 // "3680", "98.8k", "1.2M".
 std::string rate_text(double per_second);
-// "340 trained tok/s, 1.1k of all tokens"; the first part alone if all tokens are trained on.
-std::string trained_rate_text(double trained_per_second, double all_per_second);
+// "340 trained tok/s, 1.1k of all tokens"; the first part alone if all tokens are trained on. `rate`: the unit of data without
+// tokens ("img/s"), which are all trained on.
+std::string trained_rate_text(double trained_per_second, double all_per_second, std::string_view rate = {});
 
 // The progress of a long evaluation: a line every ten seconds.
 class EvaluationProgress {
@@ -60,7 +63,8 @@ class EvaluationProgress {
 
 class ProgressLine {
  public:
-  ProgressLine(const RemainingTime& remaining, Bytes budget);
+  // `rate`: see ProgressFacts.
+  ProgressLine(const RemainingTime& remaining, Bytes budget, std::string rate = {});
   ~ProgressLine();
 
   void show(const Metrics& metrics);
@@ -75,6 +79,7 @@ class ProgressLine {
 
   RemainingTime remaining_;
   Bytes budget_;
+  std::string rate_;
   bool live_, colour_;
   std::string line_;  // the live line; empty: none is drawn
   double last_shown_ = 0, last_kept_ = 0;

@@ -13,10 +13,10 @@
 #include "cli/say.h"
 #include "cli/spelling.h"
 #include "config/config_keys.h"
+#include "models/family.h"
 #include "ops/cuda_kernel.h"
 #include "ops/families.h"
 #include "prepare/epochs.h"
-#include "prepare/token_place.h"
 #include "prepare/training_graph.h"
 #include "settings/setting.h"
 
@@ -79,12 +79,28 @@ std::optional<Change> length_of_epochs(const Config& config) {
                          config.train.updates));
     return {};
   }
-  const TokenFile train = open_training_in_child(config, cache_folder());
-  return Change("train.updates", updates_of_epochs(config, train));
+  const std::unique_ptr<DataSet> train = open_training_in_child(config, cache_folder());
+  return Change("train.updates", updates_of_epochs(config, *train));
 }
 
-ConfigArguments with_length(ConfigArguments arguments) {
+namespace {
+
+// The classes of a new head: those of the training data.
+std::optional<Change> classes_of_data(const Config& config) {
+  if (!assume_missing_data(config).empty()) {
+    say_line(fmt::format("note: the new head has {} classes without the data", facts_of(config.model.config).classes));
+    return {};
+  }
+  return Change("model.classes", open_training_in_child(config, cache_folder())->classes());
+}
+
+}  // namespace
+
+ConfigArguments with_data(ConfigArguments arguments) {
   const Config config = load_config(arguments.file, typed_settings_of(arguments.changes));
+  if (config.model.open_classes) {
+    if (std::optional<Change> classes = classes_of_data(config)) arguments.changes.push_back(*std::move(classes));
+  }
   if (!config.train.open) return arguments;
   if (std::optional<Change> length = length_of_epochs(config)) arguments.changes.push_back(*std::move(length));
   return arguments;

@@ -59,7 +59,7 @@ void note_end_of_schedule(const Config& config, std::int64_t updates) {
 
 Run open_run(const TrainArguments& arguments) {
   if (!arguments.resume) {
-    RunSettings settings = read_settings_of(with_length(arguments.config));
+    RunSettings settings = read_settings_of(with_data(arguments.config));
     Config config = load_settings(settings);
     note_end_of_schedule(config, arguments.updates.value_or(0));
     demand_verified(config);

@@ -36,6 +36,7 @@ void TrainWatcher::plan(const Planned& planned) {
   const TrainSettings& train = planned.config.train;
   remaining_.evaluate_every = train.evaluate_every;
   remaining_.save_every = train.save_every;
+  if (plan.contains("words")) rate_ = plan.at("words").at("rate");
   if (!plan.contains("run")) return;
   const nlohmann::json& run = plan.at("run");
   const auto each = [&](const char* seconds, const char* count) {
@@ -56,7 +57,8 @@ void TrainWatcher::show(const Evaluation& evaluation) {
   evaluating_.reset();
   paused_seconds_ += evaluation.seconds;
   if (line_) line_->evaluated(evaluation.seconds);
-  say(fmt::format("update {}  validation loss {:.4f} nats over {} units", evaluation.update, evaluation.loss, evaluation.units));
+  say(fmt::format("update {}  validation loss {:.4f} nats over {} units{}", evaluation.update, evaluation.loss, evaluation.units,
+                  accuracy_text(evaluation.accuracy)));
 }
 
 void TrainWatcher::summarise(const Finished& finished) const {
@@ -69,9 +71,9 @@ void TrainWatcher::summarise(const Finished& finished) const {
     text += fmt::format(", and {} to evaluate and save", duration_text(paused_seconds_));
   if (progress.updates > 0) {
     const double all = units_ > 0 ? rate * static_cast<double>(positions_) / static_cast<double>(units_) : rate;
-    text += fmt::format(" ({}), loss {:.4f}", trained_rate_text(rate, all), progress.loss);
+    text += fmt::format(" ({}), loss {:.4f}", trained_rate_text(rate, all, rate_), progress.loss);
   }
-  if (report_.validation) text += fmt::format(", validation {:.4f}", report_.validation->loss);
+  if (report_.validation) text += fmt::format(", validation {:.4f}{}", report_.validation->loss, accuracy_text(report_.validation->accuracy));
   say_line(fmt::format("{}\nmemory: process {} of {}; arena planned {}, touched {}", text, to_text(report_.process_hwm),
                        to_text(finished.promised), to_text(align_up(finished.plan.arena, kPage)),
                        to_text(align_up(report_.measured_arena, kPage))));
@@ -88,7 +90,7 @@ void TrainWatcher::see(const Event& event) {
       [&](const LoopBegins& begins) {
         remaining_.updates = begins.updates;
         remaining_.evaluates = begins.evaluates;
-        line_.emplace(remaining_, begins.promised);
+        line_.emplace(remaining_, begins.promised, rate_);
       },
       [&](const Updated& updated) { show(updated); }, [&](const Overflowed& overflowed) { show(overflowed.overflow); },
       [&](const Warned& warned) {

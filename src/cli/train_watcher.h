@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "cli/patience.h"
@@ -32,6 +33,7 @@ class TrainWatcher final : public Consumer {
   const RunReport& report_;
   const RunCommands& commands_;
   RemainingTime remaining_;  // remaining time at the start of the run
+  std::string rate_;         // the unit of speeds, for data without tokens
   std::optional<ProgressLine> line_;
   std::int64_t units_ = 0, positions_ = 0;  // totals over the updates of this process
   double paused_seconds_ = 0;               // seconds of evaluations and saves of this process

@@ -21,7 +21,7 @@
 #include "cli/shown_text.h"
 #include "config/config_keys.h"
 #include "formats/temporary_folder.h"
-#include "prepare/token_place.h"
+#include "prepare/data_files.h"
 #include "settings/faults.h"
 
 namespace plimsoll {
@@ -109,9 +109,9 @@ int run_verify(const VerifyArguments& arguments) {
                        config.adapter.init.empty() ? Remedies{Change("adapter.kind", "none")} : Remedies{});
   }
   tell_unused(arguments.config);
-  const TokenFile data = open_in_child(config, config.data.train, cache_folder());
-  if (data.samples > 0 || config.train.effective_tokens > 0) {
-    throw config_error("E-CONFIG-CONFLICT", data.samples > 0 ? "data.format" : "train.effective_tokens",
+  const std::unique_ptr<DataSet> data = open_training_in_child(config, cache_folder());
+  if (data->own_lengths() || config.train.effective_tokens > 0) {
+    throw config_error("E-CONFIG-CONFLICT", data->own_lengths() ? "data.format" : "train.effective_tokens",
                        "verify cuts its windows from one stream of tokens, a number of samples each",
                        "text or tokens, and train.effective_batch");
   }
@@ -120,11 +120,11 @@ int run_verify(const VerifyArguments& arguments) {
   const std::filesystem::path folder = temporary ? temporary->path() : kept_folder(arguments.folder);
   Table table(arguments.json);
   const verification::Verdict verdict = verification::verify_training(
-      config, data, folder, [&](const std::string& run) { table.tell(run); }, [&](const Check& check) { table.hear(check); });
+      config, *data, folder, [&](const std::string& run) { table.tell(run); }, [&](const Check& check) { table.hear(check); });
   table.end();
-  const std::string size =
-      fmt::format("windows of {} samples of {} tokens, compute {}, weights {}, gradients {}, optimizer state {}", verdict.samples,
-                  verdict.context, verdict.compute, verdict.parameters, verdict.gradients, verdict.optimizer_state);
+  const std::string size = fmt::format("windows of {}, compute {}, weights {}, gradients {}, optimizer state {}",
+                                       samples_text(data->kind(), verdict.samples, verdict.context), verdict.compute,
+                                       verdict.parameters, verdict.gradients, verdict.optimizer_state);
   if (arguments.json) {
     print_json(verdict.to_json());
   } else {

@@ -33,14 +33,25 @@ struct ModelSettings {
   ModelConfig config;               // from a preset, a folder, or its keys
   std::int64_t context = 0;         // tokens of a sample, at most the positions of the model
   std::vector<std::string> freeze;  // regular expressions for names of parameters and modules
+  bool open_classes = false;        // the classes of a new head follow from the data, and are not known yet
 
   friend bool operator==(const ModelSettings&, const ModelSettings&) = default;
 };
 
+// Batch normalisation.
+struct NormSettings {
+  std::optional<std::int64_t> stat_batch;  // samples that share statistics; absent: stat_batch() decides
+  bool running = false;                    // normalise by the running statistics, which do not move
+  double momentum = 0.1;                   // share of a window in the running statistics
+
+  friend bool operator==(const NormSettings&, const NormSettings&) = default;
+};
+
 struct DataSettings {
   DataPaths train, validation;          // validation may be empty
+  DataPaths labels, validation_labels;  // labels of images in files of their own; may be empty
   double validation_share = 0;          // held-out share of the training data; 0: none
-  std::string format = "auto";          // "auto", "bytes", "u16", "u32", "llmc", "bpe", "chat"
+  std::string format = "auto";          // one of kDataFormats
   std::filesystem::path chat_template;  // empty: that of the vocabulary's folder
   TrainedTurns loss = TrainedTurns::assistant;
   LongSamples too_long = LongSamples::automatic;
@@ -48,6 +59,15 @@ struct DataSettings {
   std::filesystem::path vocabulary;  // folder of vocab.json and merges.txt; may be empty
 
   friend bool operator==(const DataSettings&, const DataSettings&) = default;
+};
+
+// The treatment of the pixels of images.
+struct ImageSettings {
+  std::vector<double> mean, std;  // by channel, or one number for all; empty: those of the model
+  std::int64_t pad_crop = 0;      // pixels of black on each side, before a random crop to the former size
+  bool flip = false;              // half of the images are mirrored
+
+  friend bool operator==(const ImageSettings&, const ImageSettings&) = default;
 };
 
 enum class OnDivergence : std::uint8_t { stop, proceed };  // numbers that are not finite stop a run in any case
@@ -144,7 +164,9 @@ struct Config {
   ModelSettings model;
   AdapterSettings adapter;
   DataSettings data;
+  ImageSettings image;
   BatchSettings batch;
+  NormSettings norm;
   TrainSettings train;
   OptimizerChoice optimizer;
   Schedule schedule;

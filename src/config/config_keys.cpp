@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
@@ -14,6 +15,7 @@
 #include "config/model_keys.h"
 #include "data/data_formats.h"
 #include "device/machine_facts.h"
+#include "models/family.h"
 #include "plan/passes/grouping.h"
 
 namespace plimsoll {
@@ -67,6 +69,8 @@ constexpr Named<DeviceChoice> kDevices[] = {{DeviceChoice::cpu, "cpu"}, {DeviceC
 constexpr double kMostRate = 1e15, kLeastClip = 1e-30;
 constexpr std::int64_t kMostGrowth = 100;
 constexpr double kLeastScale = 1, kMostScale = 0x1p40;
+constexpr double kMostPixel = 256, kLeastDeviation = 1e-6;
+constexpr std::int64_t kMostPadding = 1 << 10;
 constexpr double kLeastPeak = 0.001, kLeastPower = 0.01, kMostPower = 100;
 
 std::string paths_text(const DataPaths& paths) {
@@ -254,9 +258,31 @@ KeyAccess size_at(Field field) {
           [=](const Config& c) { return field(c) ? shown(field(c)->n) : std::string(); }};
 }
 
+// True unless the model is known to read something else.
+bool reads_tokens(const Config& c) { return c.model.config.empty() || facts_of(c.model.config).vocab > 0; }
+bool reads_images(const Config& c) { return std::ranges::find(kImageFormats, c.data.format) != kImageFormats.end(); }
+
+// One number, or a list of up to four. Without numbers, the key is not written.
+template <class Field>
+KeyAccess numbers_by_channel(Field field, double low, double high) {
+  return {[=](Config& c, const Setting& s) {
+            const auto* list = std::get_if<std::vector<double>>(&s.value);
+            const std::size_t most = 4, count = list == nullptr ? 1 : list->size();
+            if (count == 0 || count > most) throw type_error(s, "a number, or a list of one for each channel");
+            field(c) = list == nullptr ? std::vector{number(s, low, high)} : numbers(s, count, low, high);
+          },
+          [=](const Config& c) {
+            std::string text;
+            for (const double value : field(c)) text += fmt::format("{}{}", text.empty() ? "" : ", ", shown(value));
+            return text.empty() ? text : fmt::format("[{}]", text);
+          }};
+}
+
 using C = Config;
 using S = Setting;
 using Text = std::string;
+
+constexpr std::array<std::string_view, 2> kStatistics{"batch", "running"};
 
 constexpr std::string_view kContextKey = "model.context", kFirstAfterAdapters = "data.train";
 
@@ -269,7 +295,8 @@ const ConfigKey kKeys[] = {
     {"model.init", OnResume::place, "\"random\", or a Hugging Face folder or GGUF file, which brings the shape", "\"random\"",
      set_init, [](const C& c) { return c.model.init.empty() ? Text("\"random\"") : toml_text(c.model.init.native()); }},
     {"model.kind", OnResume::never, "the architecture", "\"gpt2\"", set_kind, kind_text},
-    {kContextKey, OnResume::never, "tokens of a sample", "1024", whole_at(PLIMSOLL_FIELD(model.context), 1, kMaxContext)},
+    {kContextKey, OnResume::never, "tokens of a sample", "1024",
+     written_if(reads_tokens, whole_at(PLIMSOLL_FIELD(model.context), 1, kMaxContext))},
 
     {"model.freeze", OnResume::never,
      "parameters that are not trained: regular expressions for whole names, or for modules that hold them",
@@ -278,14 +305,21 @@ const ConfigKey kKeys[] = {
     {"data.train", OnResume::place, "a text file or a file of tokens; a list, a pattern (\"texts/*.txt\") or a folder of them",
      "\"train.txt\"", key_at(PLIMSOLL_FIELD(data.train), paths, paths_text)},
     {"data.format", OnResume::forced,
-     "auto, bytes, u16 or u32 (raw tokens), llmc (either, with a header), bpe (text, by data.vocabulary), chat (JSON samples)",
+     "auto, bytes, u16 or u32 (raw tokens), llmc (either, with a header), bpe (text, by data.vocabulary), chat (JSON samples); "
+     "of "
+     "images idx, cifar10, cifar100",
      "\"auto\"",
      key_at(
          PLIMSOLL_FIELD(data.format), [](const S& s) { return kDataFormats[choice(s, kDataFormats)]; },
          [](std::string_view name) { return toml_text(name); })},
     {"data.validation", OnResume::place,
-     "like train, never trained on; or of JSON samples a share of them (\"2%\"), chosen by content; without it there is no loss",
+     "like train, never trained on; or of JSON samples and images a share (\"2%\"), chosen by content; without it there is no "
+     "loss",
      "\"validation.txt\"", set_validation, validation_text},
+    {"data.labels", OnResume::place, "idx: the labels of the images in data.train, a file for each file of images",
+     "\"train-labels-idx1-ubyte.gz\"", key_at(PLIMSOLL_FIELD(data.labels), paths, paths_text)},
+    {"data.validation_labels", OnResume::place, "idx: the labels of the images in data.validation",
+     "\"t10k-labels-idx1-ubyte.gz\"", key_at(PLIMSOLL_FIELD(data.validation_labels), paths, paths_text)},
     {"data.template", OnResume::forced, "chat: a file with the chat template, instead of that of the model's folder",
      "\"template.jinja\"", key_at(PLIMSOLL_FIELD(data.chat_template), path)},
     {"data.loss", OnResume::forced, "chat: which turns are trained on: assistant, last (the last of these), all (every token)",
@@ -300,10 +334,31 @@ const ConfigKey kKeys[] = {
      "folder with tokenizer.json, or vocab.json and merges.txt, for text that is not read as bytes", "\"gpt2\"",
      key_at(PLIMSOLL_FIELD(data.vocabulary), path)},
 
+    {"image.mean", OnResume::forced,
+     "images: subtracted from pixels of 0 to 1, by channel or one number for all; absent: those of the model, else 0.5", "[0.5]",
+     numbers_by_channel(PLIMSOLL_FIELD(image.mean), -kMostPixel, kMostPixel)},
+    {"image.std", OnResume::forced, "images: pixels are divided by it after that, by channel or one number for all", "[0.5]",
+     numbers_by_channel(PLIMSOLL_FIELD(image.std), kLeastDeviation, kMostPixel)},
+    {"image.pad_crop", OnResume::forced, "images, in training: random crops after as many pixels of black on each side; 0: none",
+     "4", written_if(reads_images, whole_at(PLIMSOLL_FIELD(image.pad_crop), 0, kMostPadding))},
+    {"image.flip", OnResume::forced, "images, in training: half of them are mirrored left to right", "true",
+     written_if(reads_images, key_at(PLIMSOLL_FIELD(image.flip), flag))},
+
     {"batch.packing", OnResume::free, "chat: several samples share a row of model.context tokens; none sees another one", "false",
      key_at(PLIMSOLL_FIELD(batch.packing), flag)},
     {"batch.tokens", OnResume::free, "tokens of a micro-batch at most, padding included; 0: no bound", "8192",
      whole_at(PLIMSOLL_FIELD(batch.tokens), 0, kMaxTokens)},
+
+    {"norm.stat_batch", OnResume::never,
+     "batch norm: consecutive samples that share a mean and a variance; auto: the micro-batch if it is given, else the largest "
+     "divisor of effective_batch up to 32",
+     "\"auto\"", whole_or_auto_at(PLIMSOLL_FIELD(norm.stat_batch), 1, kMaxBatch)},
+    {"norm.statistics", OnResume::never,
+     "batch norm: batch (of stat_batch samples), or running (those of the folder, which then do not move)", "\"batch\"",
+     [](C& c, const S& s) { c.norm.running = choice(s, kStatistics) == 1; },
+     [](const C& c) { return toml_text(kStatistics[c.norm.running ? 1 : 0]); }},
+    {"norm.momentum", OnResume::results, "batch norm: share of an update's statistics in the running ones", "0.1",
+     number_at(PLIMSOLL_FIELD(norm.momentum), kAboveZero, 1)},
 
     {"train.effective_batch", OnResume::never, "samples of an update: micro_batch x accumulation", "32",
      [](C& c, const S& s) { c.train.effective_batch = whole_or_auto(s, 1, kMaxBatch).value_or(0); },

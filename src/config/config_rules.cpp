@@ -10,6 +10,8 @@
 #include "base/disk_folder.h"
 #include "config/adapter_keys.h"
 #include "config/batch.h"
+#include "config/data_rules.h"
+#include "config/image_rules.h"
 #include "config/optimizer_rules.h"
 #include "device/machine_facts.h"
 #include "formats/tokenizer_folder.h"
@@ -140,26 +142,6 @@ void check_products(const Config& config, const GivenSettings& given) {
                                    tokens * static_cast<double>(config.train.updates)),
                        "less than 1.1e18 tokens in a run");
   }
-}
-
-// Rules for samples of their own lengths.
-void check_samples(const Config& config, const GivenSettings& given) {
-  const DataSettings& data = config.data;
-  if (data.format == "chat") return;
-  const bool stated = data.format != "auto";  // with "auto", the keys of conversations may be given without conversations
-  const std::array says{std::pair{"batch.packing", config.batch.packing},
-                        std::pair{"data.template", stated && !data.chat_template.empty()},
-                        std::pair{"data.loss", stated && data.loss != TrainedTurns::assistant},
-                        std::pair{"data.too_long", stated && data.too_long != LongSamples::automatic}};
-  for (const auto& [key, said] : says) {
-    if (!said) continue;
-    throw conflict(given, key, fmt::format("{} is given, and samples of format \"{}\" are cut from one stream", key, data.format),
-                   "JSON samples, data.format = \"chat\"", {Change("data.format", "chat")});
-  }
-  if (data.validation_share == 0) return;
-  throw conflict(given, "data.validation",
-                 fmt::format("a share of samples is held out, and those of format \"{}\" are cut from one stream", data.format),
-                 "a file, or JSON samples, data.format = \"chat\"", {Change("data.format", "chat")});
 }
 
 // Updates of a number of tokens, and rows with several samples: the number of micro-steps follows from the rows.
@@ -379,7 +361,7 @@ void note_doubtful(Config& config, const GivenSettings& given) {
   note(!config.model.init.empty() && config.model.context > positions, "model.context",
        fmt::format("samples of {} tokens; the model in {} was made for at most {}", config.model.context,
                    config.model.init.string(), positions));
-  note(config.model.context == 1, "model.context", "samples of 1 token: no token sees another one");
+  note(config.model.context == 1 && facts_of(model).vocab > 0, "model.context", "samples of 1 token: no token sees another one");
   note(train.label_smoothing >= 0.8, "train.label_smoothing",
        fmt::format("a label smoothing of {:g} leaves {:.2g} % to the target", train.label_smoothing,
                    100 * (1 - train.label_smoothing)));
@@ -473,6 +455,8 @@ bool schedule_has(ScheduleKind kind, std::string_view key) {
 }
 
 std::string text_of(const ConfigKey& key, const Config& config) {
+  const bool of_norm = key.name.starts_with("norm.");
+  if (of_norm && (config.model.config.empty() || !facts_of(config.model.config).batch_norm)) return "";
   return schedule_has(config.schedule.kind, key.name) ? key.text(config) : "";
 }
 
@@ -501,9 +485,12 @@ void leave_aside(KeySettings& settings, std::vector<std::string>& notes) {
 void check_init_alone(const GivenSettings& given) {
   const Setting* init = given.find("model.init");
   if (init == nullptr || text(*init).empty() || text(*init) == "random") return;
+  const Setting* head = given.find("model.head");
+  const bool new_head = head != nullptr && text(*head) == "new";
+  const std::vector<std::string> of_head = model_keys(&ModelKey::of_new_head);
   for (const std::string& key : model_keys(&ModelKey::of_folder)) {
     const Setting* setting = given.find(key);
-    if (setting == nullptr) continue;
+    if (setting == nullptr || (new_head && std::ranges::find(of_head, key) != of_head.end())) continue;
     // A typed folder would override the shape in the file. For typed keys there is no advice.
     Remedies remedies;
     if (!setting->typed) remedies.push_back(Change("model.init", path(*init).string()));
@@ -526,9 +513,12 @@ void complete(Config& config, const GivenSettings& given, const Bf16Speed& bf16,
   });
   config.train.open = config.train.epochs && !given.has("train.updates");
   faults.attempt({"data", "batch"}, [&] { check_samples(config, given); });
+  faults.attempt({"model", "data", "image"}, [&] { check_images(config, given); });
+  faults.attempt({"model", "batch", "train.effective_tokens"}, [&] { check_no_tokens(config, given); });
   faults.attempt(
       {"train.effective_batch", "train.effective_tokens", "train.micro_batch", "train.accumulation", "batch", "model.context"},
       [&] { complete_batch(config, given); });
+  faults.attempt({"model", "norm", "train", "batch", "adapter"}, [&] { complete_images(config, given); });
   faults.attempt({"model", "train.effective_batch", "train.updates"}, [&] { check_products(config, given); });
   faults.attempt({"model", "data"}, [&] {
     complete_vocabulary(config, given);

@@ -71,7 +71,9 @@ void set_model_key(Config& c, const Setting& s, std::string_view name) {
 // Absent if a folder brings it.
 std::string model_key_text(const Config& c, std::string_view name) {
   const ModelKey* key = c.model.config.empty() ? nullptr : find_model_key(c.model.config.family(), name);
-  return key == nullptr || (key->of_folder && !c.model.init.empty()) ? "" : key->text(c.model.config);
+  if (key == nullptr) return "";
+  const bool of_folder = key->of_folder && !(key->of_new_head && facts_of(c.model.config).new_head);
+  return of_folder && !c.model.init.empty() ? "" : key->text(c.model.config);
 }
 
 ConfigKey key_of(const ModelKey& key) {

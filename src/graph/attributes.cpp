@@ -19,4 +19,8 @@ std::string attribute_text(const std::vector<double>& value) {
   return "(" + text + ")";
 }
 
+std::string attribute_text(const std::vector<std::int64_t>& value) {
+  return attribute_text(std::vector<double>(value.begin(), value.end()));
+}
+
 }  // namespace plimsoll

@@ -34,6 +34,7 @@ std::string attribute_text(const BlockMatrix& value);
 inline std::string attribute_text(const std::optional<BlockMatrix>& value) { return attribute_text(*value); }
 inline std::string attribute_text(const std::string& value) { return value; }
 std::string attribute_text(const std::vector<double>& value);
+std::string attribute_text(const std::vector<std::int64_t>& value);
 inline std::string attribute_text(int value) { return attribute_text(std::int64_t{value}); }
 
 // Calls visit(name, field) for each field; `names` are separated by ", ".

@@ -29,6 +29,7 @@ ValueId GraphBuilder::add_parameter(std::string name, ParameterSpec spec) {
   const Role role = spec.kind == ParameterKind::statistic ? Role::statistic : Role::parameter;
   const ValueId id = add_persistent(std::move(name), {spec.storage, std::move(spec.shape)}, role);
   graph_.values[id].parameter = ParameterInfo{spec.initializer, spec.kind, /*decay=*/matrix};
+  graph_.values[id].parameter->in_files = std::move(spec.in_files);
   if (spec.blocks) store_in_blocks(graph_.values[id], *spec.blocks);
   return id;
 }

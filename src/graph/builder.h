@@ -64,6 +64,11 @@ class GraphBuilder {
   ValueId add1(const OpDef& op, Attributes attributes, std::vector<ValueId> inputs, std::string name);
   // Marks a parameter as a table whose rows are looked up.
   void mark_table(ValueId parameter) { graph_.values[parameter].parameter->table = true; }
+  // Marks a parameter of the last layer of a model of classes; see ParameterInfo.
+  void mark_head(ValueId parameter, bool fresh) {
+    ParameterInfo& info = *graph_.values[parameter].parameter;
+    info.head = true, info.fresh = fresh;
+  }
   // Gives a value a name other than that of its line.
   void rename(ValueId value, std::string name) { graph_.values[value].name = std::move(name); }
   // Like add, for an op that draws noise at a site of the model: random_site(full_name(name of its first output)).

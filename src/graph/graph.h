@@ -74,6 +74,7 @@ struct ParameterSpec {
   ParameterKind kind = ParameterKind::trained;
   DType storage = DType::f32;
   std::optional<BlockFormat> blocks = {};  // the storage of a frozen matrix in blocks
+  std::optional<Shape> in_files = {};      // see ParameterInfo
 };
 
 // The properties of a parameter. Its value's name is stable across versions and is the one in a Hugging Face file.
@@ -84,6 +85,11 @@ struct ParameterInfo {
   bool table = false;         // an embedding, whose rows are looked up
   bool adapter = false;       // of an adapter: the model's files have no such tensor
   bool inputs_first = false;  // of a linear layer with an adapter: stored as [inputs, outputs]
+  // The shape [outputs, channels, height, width] in files of a convolution's weights, which memory holds as [height, width,
+  // channels, outputs] or [height width channels, outputs]; or no axes, for a number. Absent: as in memory.
+  std::optional<Shape> in_files = {};
+  bool head = false;   // of the last layer of a model of classes
+  bool fresh = false;  // new also where the other parameters come from a folder
   // A frozen matrix in blocks: the value is u8 [stored bytes]. Loading encodes them.
   std::optional<BlockMatrix> blocks = {};
 };

@@ -8,13 +8,22 @@
 #include "base/error.h"
 #include "formats/config_json.h"
 #include "models/gguf.h"
+#include "models/timm.h"
 
 namespace plimsoll {
 namespace {
 
 std::vector<const Family*>& list() {
-  static std::vector<const Family*> families{&kGpt2, &kLlama, &kMistral, &kQwen2, &kQwen3};
+  static std::vector<const Family*> families{&kGpt2, &kLlama, &kMistral, &kQwen2, &kQwen3, &kVit, &kResnet, &kMobilenetV2};
   return families;
+}
+
+ModelConfig read_timm(const std::filesystem::path& folder, const ConfigReader& reader) {
+  const TimmModel model(folder, reader);
+  for (const Family* family : families()) {
+    if (family->of_timm != nullptr && family->of_timm(model.architecture())) return family->read_timm(model);
+  }
+  throw model.refuse("vit_SIZE_patchP_N, resnet18 to resnet152 or mobilenetv2_NNN of timm");
 }
 
 }  // namespace
@@ -27,6 +36,7 @@ void add_family(const Family& family) { list().push_back(&family); }
 ModelConfig read_model(const std::filesystem::path& folder) {
   const ConfigReader reader = config_of_model(folder);
   const nlohmann::json type = reader.json().value("model_type", nlohmann::json());
+  if (const std::string architecture = timm_architecture(reader); !architecture.empty()) return read_timm(folder, reader);
   std::string known;
   for (const Family* family : families()) {
     if (type == nlohmann::json(family->kind)) return family->read(reader);

@@ -18,6 +18,7 @@ namespace plimsoll {
 
 class ConfigReader;   // formats/config_json.h
 class GgufModelKeys;  // models/gguf.h
+class TimmModel;      // models/timm.h
 struct GgufModel;
 struct GgufLayout;  // formats/gguf/gguf_layout.h
 
@@ -37,10 +38,20 @@ struct ModelFacts {
   std::int64_t positions = 0;   // most tokens of a sample
   bool open_ended = false;      // samples may be longer than `positions`, though the model was not made for them
   bool bytes = false;           // token ids are the bytes of a text
+  std::int64_t classes = 0;     // of images; 0: the model reads no images
+  std::int64_t channels = 0;    // of a pixel
+  std::int64_t image_size = 0;  // height and width of an image; 0: any
+  bool batch_norm = false;      // layers normalise by statistics of the batch
+  std::string head;             // the module of the last layer of a model of classes
+  bool new_head = false;        // its parameters are new
   double chance_loss = 0;       // nats per unit of a model that knows nothing
   double parameters = 0;        // number of parameters, approximate
   double values_per_token = 0;  // values per token of a forward pass, approximate
 };
+
+// The last layer of a model of classes: that of its folder, or a new one.
+enum class Head : std::uint8_t { keep, fresh };
+inline std::string attribute_text(Head head) { return head == Head::keep ? "keep" : "new"; }
 
 // A key of [model] of some families.
 struct ModelKey {
@@ -49,6 +60,7 @@ struct ModelKey {
   bool size = false;
   bool required = false;     // for a model without preset and folder
   bool of_folder = true;     // the folder gives its value, so it cannot be given as well
+  bool of_new_head = false;  // unless the last layer is new
   bool new_weights = false;  // used for new weights alone
   OnResume on_resume = OnResume::never;
   std::string_view comment;  // one line of description
@@ -83,6 +95,9 @@ struct Family {
 
   // Reads config.json. Unknown settings that change numbers are refused by name: data_error E-FORMAT-CONFIG.
   ModelConfig (*read)(const ConfigReader&) = nullptr;
+  // Null: timm has no such models. `of_timm`: true for the name of an architecture.
+  bool (*of_timm)(std::string_view architecture) = nullptr;
+  ModelConfig (*read_timm)(const TimmModel&) = nullptr;
   // Writes config.json atomically. An existing file is patched: keys that the family does not know stay. The writer of the
   // tensors sets their type.
   void (*write)(const ModelConfig&, const std::filesystem::path& folder) = nullptr;
@@ -110,6 +125,10 @@ struct Family {
 inline std::int64_t most_positions(const ModelFacts& facts) { return facts.open_ended ? std::int64_t{1} << 24 : facts.positions; }
 
 inline ModelFacts facts_of(const ModelConfig& config) { return config.family().facts(config); }
+// The smallest graph that has every parameter and a reader of each.
+inline BatchShape smallest_shape() {
+  return {.evaluate = 1, .tokens = 1};
+}
 inline std::string name_in_modules(const ModelConfig& config, std::string_view parameter) {
   const auto rename = config.family().in_modules;
   return rename == nullptr ? std::string(parameter) : rename(parameter);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -45,6 +46,7 @@ struct Pass {
   std::vector<Field> inputs;
   std::vector<LossTerm> losses;
   std::vector<ValueId> results;
+  ValueId correct;  // f64 [2], persistent: counts of an evaluation (ops/accuracy); invalid: the model has no classes
 
   // A missing field is an internal error.
   ValueId input(std::string_view name) const;
@@ -71,12 +73,24 @@ struct BatchShape {
   std::int64_t tokens = 0;    // tokens of a sample, at most the positions of the model; also of a forward pass
   GenerationShape generate = {};
   ForwardShape forward = {};
-  bool packed = false;  // rows of training and evaluation hold several samples
+  bool packed = false;          // rows of training and evaluation hold several samples
+  std::int64_t image_size = 0;  // pixels of a side of the data's images; 0: no images, or the model's own size
+};
+
+// The statistics of batch normalisation in a training.
+struct NormOptions {
+  std::int64_t group = 1;        // consecutive samples that share a mean and a variance
+  double momentum = 0.1;         // share of a window's statistics in the running ones
+  bool running = false;          // layers normalise by the running statistics, which do not move
+  std::set<std::string> frozen;  // names of frozen parameters: their layers do so as well
+
+  bool is_frozen(const std::string& parameter) const { return frozen.contains(parameter); }
 };
 
 struct BuildOptions {
   std::uint64_t seed = 0;      // of dropout
   ops::LossAttributes loss{};  // of the section micro; an evaluation has the cross-entropy alone
+  NormOptions norm{};
 };
 
 struct ModelGraph {

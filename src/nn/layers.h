@@ -17,6 +17,17 @@ struct Linear {
   ValueId operator()(GraphBuilder& builder, ValueId x, const std::string& name) const;
 };
 
+// y = x W^T + b for a matrix [outputs, inputs].
+struct Projection {
+  std::string name;  // name within the block
+  ValueId weight, bias;
+
+  // `block`: "model.layers.0.", before the names of parameters.
+  Projection(GraphBuilder& builder, const std::string& block, std::string name, std::int64_t inputs, std::int64_t outputs,
+             bool has_bias, double std);
+  ValueId operator()(GraphBuilder& builder, ValueId x) const;
+};
+
 struct LayerNorm {
   ValueId weight, bias;  // [width]
   double epsilon;

@@ -36,10 +36,13 @@
   CPU_AND_GPU(rotary)                               \
   CPU_AND_GPU(block_matmul)                         \
   CPU_AND_GPU(adapter)                              \
+  CPU_ONLY(class_token)                             \
+  CPU_ONLY(accuracy)                                \
   CPU_ONLY(cache)                                   \
   CPU_ONLY(score)                                   \
   CPU_ONLY(convolution)                             \
-  CPU_ONLY(pooling)
+  CPU_ONLY(pooling)                                 \
+  CPU_ONLY(batch_norm)
 
 // Skips one kind of families in the list.
 #define PLIMSOLL_NO_FAMILY(NAME)

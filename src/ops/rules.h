@@ -1,6 +1,7 @@
 // Rules that ops of several families share, as values of OpDef's fields.
 #pragma once
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -65,6 +66,15 @@ template <class A>
 RangeRule ranges_of_table(const Attributes& any, TypeSpan inputs) {
   if (any.as<A>().blocks) return {};
   return {kTableRows * inputs[1].shape.last(), {1}};
+}
+
+// True if one call of a gradient op can serve all these accumulators. A call either writes all or adds to all, so all of them
+// must have begun in this window, or none.
+inline bool serves_all(const GraphBuilder& builder, const std::vector<ValueId>& into) {
+  if (into.empty() || !std::ranges::all_of(into, [](ValueId each) { return each.valid(); })) return false;
+  const bool twice = into.size() == 2 && into.front() == into.back();
+  const auto begun = [&](ValueId each) { return builder.value(each).version_of.valid(); };
+  return !twice && begun(into.front()) == begun(into.back());
 }
 
 // The gradient of a sum: each operand gets the gradient of the output.

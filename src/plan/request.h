@@ -38,6 +38,7 @@ struct PlanRequest {
   std::optional<RaggedWindows> ragged;
   std::int64_t most_rows = 0;               // the most rows of a micro-batch; 0: no bound
   std::optional<std::int64_t> micro_batch;  // rows; divides the effective batch unless windows are ragged
+  std::int64_t row_step = 1;                // micro-batches are multiples of it; divides the effective batch
   std::optional<std::int64_t> group;        // micro-batches that go together; divides the micro-batches of a window
   RecomputePolicy recompute = RecomputePolicy::automatic;
   std::optional<int> loss_chunks;  // of the chunked loss, 1 to its number of tiles

@@ -348,7 +348,7 @@ std::vector<Alternative> model_levers(const Config& config, const PlanningInput&
   add(other_ranks(config));
   add(other_bases(config));
   if (std::vector<Alternative> shorter = shorter_samples(config); !shorter.empty()) add({std::move(shorter.front())});
-  add({longer_samples(config)});
+  add(longer_samples(config));
   add(frozen_parts(config, input));
   return list;
 }

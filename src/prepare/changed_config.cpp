@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "config/config_keys.h"
-#include "data/sample_file.h"
+#include "prepare/data_files.h"
 #include "prepare/requests.h"
 
 namespace plimsoll {
@@ -37,9 +37,11 @@ DataFacts facts_of(const Config& config, const PlanningInput& input) {
   const bool same = input.request.units_per_sample == config.model.context &&
                     input.request.effective_batch == config.train.effective_batch && facts.packed == config.batch.packing;
   if (same) return facts;
-  facts.packed = config.batch.packing;
+  if (facts.packed != config.batch.packing) {
+    facts.packed = config.batch.packing;
+    facts.row = data_kind(config).assumed_shape(data_request(config, input.cache), input.assumed);
+  }
   facts.ragged = assumed_windows(config);
-  if (facts.packed) facts.bytes_per_row = StoredSamples::staging_bytes_per_row(config.model.context, true);
   return facts;
 }
 

@@ -4,17 +4,11 @@
 #include <cmath>
 
 #include "base/ceil_div.h"
-#include "data/sample_file.h"
-#include "data/token_source.h"
 
 namespace plimsoll {
 namespace {
 
-bool packs(const Config& config, const TokenFile& file) { return config.batch.packing && file.samples > 0; }
-
-std::int64_t samples_of(const Config& config, const TokenFile& file) {
-  return file.samples > 0 ? file.samples : make_samples(file.tokens, config.model.context, file.name).count();
-}
+bool packs(const Config& config, const DataSet& data) { return config.batch.packing && data.own_lengths(); }
 
 struct Sums {
   std::int64_t units = 0, positions = 0;
@@ -24,11 +18,11 @@ struct Sums {
 
 constexpr std::int64_t kMostRead = 1 << 20;  // samples
 
-// The sums over the first `count` samples of an epoch. All samples of a stream except the last one are as long as the context.
-Sums sums_of(const SampleSource& source, const SampleOrder& order, std::int64_t epoch, std::int64_t count, bool stream) {
+// The sums over the first `count` samples of an epoch. `alike`: all samples except the last one have the same size.
+Sums sums_of(const SampleSource& source, const SampleOrder& order, std::int64_t epoch, std::int64_t count, bool alike) {
   Sums sums;
   const std::int64_t begin = epoch * order.samples;
-  if (!stream || count <= kMostRead) {
+  if (!alike || count <= kMostRead) {
     for (std::int64_t i = begin; i < begin + count; ++i) sums.add(source.size(order.at(i).sample));
     return sums;
   }
@@ -54,7 +48,7 @@ std::int64_t samples_of_updates(const SampleSource& source, const SampleOrder& o
 
 }  // namespace
 
-WindowRule window_rule(const Config& config, const TokenFile& train) {
+WindowRule window_rule(const Config& config, const DataSet& train) {
   const TrainSettings& settings = config.train;
   WindowRule rule{.row = config.model.context, .packs = packs(config, train)};
   if (settings.effective_tokens > 0) {
@@ -63,7 +57,7 @@ WindowRule window_rule(const Config& config, const TokenFile& train) {
     rule.samples = settings.effective_batch;
   }
   if (settings.epochs) {
-    const double samples = *settings.epochs * static_cast<double>(samples_of(config, train));
+    const double samples = *settings.epochs * static_cast<double>(train.count(reading_of(config)));
     rule.span = std::max<std::int64_t>(1, static_cast<std::int64_t>(std::ceil(samples)));
   }
   return rule;
@@ -73,14 +67,8 @@ SampleOrder sample_order(const Config& config, std::int64_t samples) {
   return {config.data.order, static_cast<std::uint64_t>(config.seed), samples};
 }
 
-std::unique_ptr<SampleSource> source_over(const Config& config, const TokenFile& file) {
-  const std::int64_t context = config.model.context;
-  if (file.samples == 0) return std::make_unique<TokenSource>(file, context);
-  return std::make_unique<StoredSamples>(file, context, config.batch.packing);
-}
-
-EpochFacts epoch_facts(const Config& config, const TokenFile& train) {
-  const std::unique_ptr<SampleSource> source = source_over(config, train);
+EpochFacts epoch_facts(const Config& config, const DataSet& train) {
+  const std::unique_ptr<SampleSource> source = train.source(reading_of(config));
   const SampleOrder order = sample_order(config, source->count());
   WindowRule rule = window_rule(config, train);
   EpochFacts epoch{.samples = source->count()};
@@ -111,10 +99,10 @@ EpochFacts epoch_facts(const Config& config, const TokenFile& train) {
   return epoch;
 }
 
-std::int64_t updates_of_epochs(const Config& config, const TokenFile& train) {
+std::int64_t updates_of_epochs(const Config& config, const DataSet& train) {
   WindowRule rule = window_rule(config, train);
   if (rule.samples > 0) return ceil_div(rule.span, rule.samples);
-  const std::unique_ptr<SampleSource> source = source_over(config, train);
+  const std::unique_ptr<SampleSource> source = train.source(reading_of(config));
   const SampleOrder order = sample_order(config, source->count());
   Window window;
   std::int64_t updates = 0;
@@ -125,17 +113,17 @@ std::int64_t updates_of_epochs(const Config& config, const TokenFile& train) {
   return updates;
 }
 
-RunCounts counts_of_run(const Config& config, const TokenFile& train, const EpochFacts* epoch) {
-  const std::unique_ptr<SampleSource> source = source_over(config, train);
+RunCounts counts_of_run(const Config& config, const DataSet& train, const EpochFacts* epoch) {
+  const std::unique_ptr<SampleSource> source = train.source(reading_of(config));
   const SampleOrder order = sample_order(config, source->count());
   RunCounts run{.samples = samples_of_updates(*source, order, window_rule(config, train), config.train.updates)};
   const std::int64_t whole = run.samples / order.samples, rest = run.samples % order.samples;
-  const bool stream = train.samples == 0;
+  const bool alike = !train.own_lengths();
   Sums each;
   if (whole > 0) {
-    each = epoch != nullptr ? Sums{epoch->units, epoch->positions} : sums_of(*source, order, 0, order.samples, stream);
+    each = epoch != nullptr ? Sums{epoch->units, epoch->positions} : sums_of(*source, order, 0, order.samples, alike);
   }
-  const Sums begun = sums_of(*source, order, whole, rest, stream);
+  const Sums begun = sums_of(*source, order, whole, rest, alike);
   run.units = whole * each.units + begun.units;
   run.positions = whole * each.positions + begun.positions;
   run.epochs = static_cast<double>(run.samples) / static_cast<double>(order.samples);
@@ -151,8 +139,8 @@ std::int64_t evaluated_samples(const Config& config, std::int64_t count) {
   return config.train.evaluate_samples == 0 ? count : std::min(config.train.evaluate_samples, count);
 }
 
-std::int64_t evaluation_batches(const Config& config, const TokenFile& validation, std::int64_t micro_batch) {
-  const std::unique_ptr<SampleSource> source = source_over(config, validation);
+std::int64_t evaluation_batches(const Config& config, const DataSet& validation, std::int64_t micro_batch) {
+  const std::unique_ptr<SampleSource> source = validation.source(reading_of(config));
   const std::int64_t samples = evaluated_samples(config, source->count());
   if (!packs(config, validation)) return ceil_div(samples, micro_batch);
   const SampleOrder order{OrderKind::sequential, 0, source->count()};
@@ -186,11 +174,11 @@ std::optional<RaggedWindows> assumed_windows(const Config& config) {
 }
 
 DataFacts facts_of(const Config& config, const DataFiles& files, const std::optional<RaggedWindows>& ragged) {
-  DataFacts facts = files.facts();
-  facts.packed = packs(config, files.train);
-  if (facts.packed) facts.bytes_per_row = StoredSamples::staging_bytes_per_row(config.model.context, true);
-  facts.ragged = ragged;
-  return facts;
+  const bool packed = packs(config, *files.train);
+  // Both sets go through the same staging buffers.
+  RowShape row = files.train->row_shape(packed);
+  if (files.validation) row = both(row, files.validation->row_shape(packed));
+  return {.row = row, .validation = files.validation != nullptr, .packed = packed, .ragged = ragged};
 }
 
 }  // namespace plimsoll

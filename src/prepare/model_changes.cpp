@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "config/adapter_keys.h"
+#include "models/family.h"
 #include "plan/units.h"
 #include "prepare/training_graph.h"
 
@@ -91,6 +92,7 @@ std::vector<Alternative> other_bases(const Config& config) {
 
 std::vector<Alternative> shorter_samples(const Config& config) {
   constexpr std::int64_t kShortest = 8;
+  if (facts_of(config.model.config).vocab == 0) return {};
   std::vector<Alternative> list;
   for (const std::int64_t divisor : {2, 4, 8}) {
     const std::int64_t context = config.model.context / divisor;
@@ -100,7 +102,10 @@ std::vector<Alternative> shorter_samples(const Config& config) {
   return list;
 }
 
-Alternative longer_samples(const Config& config) { return samples_of(config, 2 * config.model.context); }
+std::vector<Alternative> longer_samples(const Config& config) {
+  if (facts_of(config.model.config).vocab == 0) return {};
+  return {samples_of(config, 2 * config.model.context)};
+}
 
 std::vector<Alternative> frozen_parts(const Config& config, const PlanningInput& input) {
   if (config.adapter.active()) return {};

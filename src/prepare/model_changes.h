@@ -23,9 +23,9 @@ std::vector<Alternative> new_adapters(const Config& config);
 std::vector<Alternative> other_ranks(const Config& config);
 // Formats for frozen weights other than the current one, from the widest to the narrowest.
 std::vector<Alternative> other_bases(const Config& config);
-// A half, a quarter, an eighth of the tokens of a sample.
+// A half, a quarter, an eighth of the tokens of a sample; twice as many. Empty for a model without tokens.
 std::vector<Alternative> shorter_samples(const Config& config);
-Alternative longer_samples(const Config& config);
+std::vector<Alternative> longer_samples(const Config& config);
 // Freezes the embeddings, and the embeddings with the lower half of the blocks, in addition to the parameters that are frozen
 // already. Empty with an adapter.
 std::vector<Alternative> frozen_parts(const Config& config, const PlanningInput& input);

@@ -14,7 +14,6 @@
 #include "base/error.h"
 #include "base/memory_limit.h"
 #include "data/order.h"
-#include "data/sample_file.h"
 #include "device/machine_facts.h"
 #include "device/process_memory.h"
 #include "formats/tokenizer/tokenizer.h"
@@ -31,7 +30,6 @@
 #include "prepare/bytes_written.h"
 #include "prepare/requests.h"
 #include "prepare/run_length.h"
-#include "prepare/token_place.h"
 #include "weights/model_source.h"
 
 namespace plimsoll {
@@ -77,6 +75,12 @@ json subject_json(const Config& config, const Machine& machine) {
           {"threads", machine.threads}};
 }
 
+// The words for data whose samples have no tokens.
+void add_words(json& plan, const Config& config) {
+  const DataWords& words = data_kind(config).words;
+  if (words.sample == words.position) plan["words"] = {{"sample", words.sample}, {"rate", words.rate}};
+}
+
 // The conditions under which the basis of the plan was measured. `measured`: "alone", "shared" (with other work), "unknown" (an
 // older file), or "described" (not measured here).
 json machine_json(const MachineRecord& record, const Plan& plan) {
@@ -120,20 +124,11 @@ void check_host_memory(const PlanningInput& input, const std::function<void(cons
 
 // The facts of existing files, and assumptions about the others.
 DataFacts assumed_facts(const Config& config, const std::vector<AssumedData>& assumed, const std::filesystem::path& cache) {
-  DataFacts facts{1, !config.data.validation.empty() || config.data.validation_share > 0};
-  facts.ragged = assumed_windows(config);
-  if (has_samples(config)) {
-    facts.bytes_per_token = 4;
-    facts.packed = config.batch.packing;
-    if (facts.packed) facts.bytes_per_row = StoredSamples::staging_bytes_per_row(config.model.context, true);
-    return facts;
-  }
-  for (const AssumedData& data : assumed) facts.bytes_per_token = std::max(facts.bytes_per_token, data.bytes_per_token);
-  for (const auto& [key, paths] : {std::pair("data.train", config.data.train), {"data.validation", config.data.validation}}) {
-    if (paths.empty() || std::ranges::find(assumed, key, &AssumedData::key) != assumed.end()) continue;
-    facts.bytes_per_token = std::max(facts.bytes_per_token, open_data_file(config, paths, cache).bytes_per_token);
-  }
-  return facts;
+  const DataKind& kind = data_kind(config);
+  return {.row = kind.assumed_shape(data_request(config, cache), assumed),
+          .validation = !config.data.validation.empty() || config.data.validation_share > 0,
+          .packed = kind.own_lengths && config.batch.packing,
+          .ragged = assumed_windows(config)};
 }
 
 std::string assumed_text(const std::vector<AssumedData>& assumed) {
@@ -144,9 +139,7 @@ std::string assumed_text(const std::vector<AssumedData>& assumed) {
                           data.key, data.path);
       continue;
     }
-    text +=
-        fmt::format("{}{} ({}) is not there: planned as for a file of format \"{}\", {} byte{} a token", text.empty() ? "" : "; ",
-                    data.key, data.path, data.format, data.bytes_per_token, data.bytes_per_token == 1 ? "" : "s");
+    text += fmt::format("{}{} ({}) is not there: planned as for {}", text.empty() ? "" : "; ", data.key, data.path, data.as);
   }
   return text + (assumed.front().there ? "; `plimsoll train` does it once" : "; training needs the data");
 }
@@ -154,7 +147,12 @@ std::string assumed_text(const std::vector<AssumedData>& assumed) {
 json to_json(const std::vector<AssumedData>& assumed) {
   json list = json::array();
   for (const AssumedData& data : assumed) {
-    list.push_back({{"key", data.key}, {"path", data.path}, {"format", data.format}, {"bytes_per_token", data.bytes_per_token}});
+    list.push_back({{"key", data.key}, {"path", data.path}, {"format", data.format}});
+    if (data.bytes.per_position > 0) {
+      list.back()["bytes_per_token"] = data.bytes.per_position;
+    } else {
+      list.back()["bytes_per_sample"] = data.bytes.beside;
+    }
   }
   return list;
 }
@@ -184,9 +182,9 @@ void tell_other_vocabulary(const Config& config, const std::function<void(const 
 
 void tell_notes(const DataFiles& data, const std::function<void(const std::string&)>& say) {
   if (!say) return;
-  for (const std::string& note : data.train.notes) say("note: " + note);
+  for (const std::string& note : data.train->notes()) say("note: " + note);
   if (!data.validation) return;
-  for (const std::string& note : data.validation->notes) say("note: " + note);
+  for (const std::string& note : data.validation->notes()) say("note: " + note);
 }
 
 // A plan runs only in the micro-batches that it was made for: E-PLAN-REPLAY if a configuration or a resumed run requests others.
@@ -250,6 +248,21 @@ std::optional<Bytes> planning_memory(const Config& config, const PlanningPlace& 
   return *config.memory.budget + config.memory.host_memory.value_or(Bytes{0});
 }
 
+namespace {
+
+// A model of a folder has as many classes as the data, unless its head is new. The reader refuses labels past the classes.
+void check_classes(const Config& config, const DataSet& data) {
+  const ModelFacts facts = facts_of(config.model.config);
+  const std::int64_t classes = data.classes();
+  const bool of_folder = !config.model.init.empty() && !facts.new_head;
+  if (facts.classes == 0 || !of_folder || classes == facts.classes) return;
+  throw config_error("E-CONFIG-CLASSES", config.model.init.string(),
+                     fmt::format("the model has {} classes, and the labels of {} are of {}", facts.classes, data.name(), classes),
+                     "as many classes as the data have, or a new head", {Change("model.head", "new")});
+}
+
+}  // namespace
+
 PlanningInput planning_input(const Config& config, const std::filesystem::path& cache,
                              const std::function<void(const std::string&)>& say, const PlanningPlace& place) {
   PlanningInput input;
@@ -259,27 +272,24 @@ PlanningInput planning_input(const Config& config, const std::filesystem::path& 
   input.budget = plan_budget(config);
   if (!place.runs_now) {
     input.assumed = assume_missing_data(config);
-    if (input.assumed.empty() && !samples_are_made(config, cache))
-      input.assumed.push_back({"data.train", config.data.train.text(), "chat", 4, /*there=*/true});
+    if (input.assumed.empty()) input.assumed = unprepared_data(config, cache);
   }
   if (input.assumed.empty()) {
     input.data = open_data(config, cache, place.tokens);
     tell_notes(input.data, say);
+    const DataSet& train = *input.data.train;
+    check_classes(config, train);
     if (input.data.validation) {
-      // A bad token is found now rather than after hours of training. Training data are checked when they are read.
-      if (input.data.validation->samples == 0) {
-        check_tokens(*input.data.validation, config.model.context, config.train.evaluate_samples);
-      } else if (input.data.train.samples > 0) {
-        input.recurring = recurring_answers(input.data.train, *input.data.validation, config.model.context);
-        if (const std::string text = recurring_text(*input.recurring); say && !text.empty()) say("note: " + text);
-      }
+      input.recurring = train.check_validation(*input.data.validation, reading_of(config), config.train.evaluate_samples);
+      const std::string text = input.recurring ? recurring_text(*input.recurring) : "";
+      if (say && !text.empty()) say("note: " + text);
     }
-    if (config.batch.packing && input.data.train.samples == 0) {
+    if (config.batch.packing && !train.own_lengths()) {
       throw config_error("E-CONFIG-CONFLICT", "batch.packing",
-                         fmt::format("samples of format \"{}\" fill their rows", input.data.train.format),
+                         fmt::format("samples of format \"{}\" fill their rows", train.format()),
                          "samples of their own lengths, data.format = \"chat\"", {Change("batch.packing", "false")});
     }
-    if (input.data.train.samples > 0 || config.train.effective_tokens > 0) input.epoch = epoch_facts(config, input.data.train);
+    if (train.own_lengths() || config.train.effective_tokens > 0) input.epoch = epoch_facts(config, train);
     input.facts = facts_of(config, input.data, input.epoch ? ragged_windows(config, *input.epoch) : std::nullopt);
   } else {
     input.facts = assumed_facts(config, input.assumed, cache);
@@ -335,7 +345,7 @@ PlanningResult plan_with_extras(const Config& config, const PlanningInput& input
   if (Plan* plan = std::get_if<Plan>(&best)) {
     object = to_json(*plan, context, extras.values);
     object["run"] = run_json(config, input, *plan);
-    if (input.epoch) object["epoch"] = epoch_json(*input.epoch, input.data.train, config.model.context);
+    if (input.epoch) object["epoch"] = epoch_json(*input.epoch, *input.data.train, config.model.context);
     if (const auto& recurring = input.recurring) {
       object["validation"] = {{"samples", recurring->samples}, {"recurring", recurring->recurring}};
     }
@@ -346,6 +356,7 @@ PlanningResult plan_with_extras(const Config& config, const PlanningInput& input
   }
   if (input.request.floor_only) object["floors_alone"] = true;
   object["subject"] = subject_json(config, input.machine.machine);
+  add_words(object, config);
   if (!input.assumed.empty()) object["assumed"] = to_json(input.assumed);
   if (extras.decided) extras.decided(object);
   if (Plan* plan = std::get_if<Plan>(&best)) {
@@ -411,7 +422,8 @@ PlanningResult replay_plan(const Config& config, const PlanningInput& input, con
   }
   const PlanContext context{input.budget, config_hash(config), precision_names(config), seconds_now() - start};
   json object = to_json(*result.plan, context, false);
-  if (input.epoch) object["epoch"] = epoch_json(*input.epoch, input.data.train, config.model.context);
+  add_words(object, config);
+  if (input.epoch) object["epoch"] = epoch_json(*input.epoch, *input.data.train, config.model.context);
   object["written"] = written_json(config, *result.plan);
   object["machine"] = machine_json(input.machine, *result.plan);
   result.text = object.dump(1);

@@ -16,6 +16,7 @@
 #include "measure/calibrate.h"
 #include "measure/machine_file.h"
 #include "ops/op_catalogue.h"
+#include "prepare/data_files.h"
 #include "prepare/epochs.h"
 #include "prepare/plan_json.h"
 #include "prepare/training_graph.h"
@@ -35,7 +36,7 @@ struct PlanningInput {
   DataFiles data;
   DataFacts facts;
   std::optional<EpochFacts> epoch;     // for samples of their own lengths, or for updates of a number of tokens
-  std::optional<Recurring> recurring;  // for samples of their own lengths with validation
+  std::optional<Recurring> recurring;  // validation samples that training has seen, for data that tell
   std::vector<AssumedData> assumed;    // for missing data files; `data` is empty then
   std::filesystem::path cache;
   std::filesystem::path runs = ".";         // parent of the run folders: a disk is proposed there

@@ -50,7 +50,7 @@ PlanningResult replay(const Config& config, const PlanningInput& input, const st
 void save_adapter_config(const Config& config, const PrepareOptions& options) {
   if (!config.adapter.active() || options.resumes) return;
   create_folder(options.weights_folder);
-  const InferenceGraph graph = build_evaluation_graph(config.model.config, 1, 1, 1, config.adapter);
+  const InferenceGraph graph = build_evaluation_graph(config.model.config, 1, {}, 1, config.adapter);
   write_file_atomically(options.weights_folder / kAdapterConfig,
                         peft_config_text(graph.model.graph, config.model.config, config.adapter, config.model.init));
 }
@@ -82,7 +82,7 @@ void save_companions(const Config& config, const PrepareOptions& options) {
   // Conversations use the template of the training.
   constexpr std::int64_t kMostTemplate = 1 << 20;
   const std::filesystem::path &own = config.data.chat_template, kept = folder / "chat_template.jinja";
-  if (has_samples(config) && !own.empty() && (replace || !is_there(kept))) {
+  if (data_kind(config).renders && !own.empty() && (replace || !is_there(kept))) {
     write_file_atomically(kept, read_text(own, kMostTemplate, "E-CHAT-TEMPLATE"));
   }
   if (init.empty()) return;
@@ -110,14 +110,14 @@ std::string prepare_in_child(const Config& config, const PrepareOptions& options
   input.runs = options.runs;
   if (options.settings) input.source = {.settings = *options.settings};
   if (options.micro_batch) input.request.micro_batch = options.micro_batch;
-  json result = {{"data_hash", content_hash(input.data.train)},
-                 {"train", to_json(input.data.train)},
+  json result = {{"data_hash", input.data.train->content_hash()},
+                 {"train", input.data.train->place()},
                  {"validation", nullptr},
                  {"ragged", to_json(input.facts.ragged)},
                  {"machine", machine_text(input.machine.machine)},
                  {"algorithms", input.machine.algorithms},
                  {"budget", bytes_or_null(input.budget.memory)}};
-  if (input.data.validation) result["validation"] = to_json(*input.data.validation);
+  if (input.data.validation) result["validation"] = input.data.validation->place();
   PlanExtras extras;
   extras.decided = [&](const json& plan) {
     if (options.decided && plan.at("status") != "fits") options.decided(plan);
@@ -143,8 +143,8 @@ std::variant<Prepared, Refused> prepare_training(const Config& config, const Pre
   prepared.record = record_from_json(result.at("record"));
   prepared.machine = machine_from(result.at("machine").get<std::string>());
   prepared.algorithms = result.at("algorithms");
-  prepared.data.train = token_file_from(result.at("train"));
-  if (!result.at("validation").is_null()) prepared.data.validation = token_file_from(result.at("validation"));
+  prepared.data.train = data_set_at(result.at("train"));
+  if (!result.at("validation").is_null()) prepared.data.validation = data_set_at(result.at("validation"));
   prepared.data_hash = result.at("data_hash");
   prepared.ragged = ragged_from(result.at("ragged"));
   prepared.plan_text = result.at("plan").get<std::string>();

@@ -14,8 +14,8 @@
 #include "config/run_settings.h"
 #include "measure/calibrate.h"
 #include "measure/machine_file.h"
+#include "prepare/data_files.h"
 #include "prepare/plan_json.h"
-#include "prepare/token_place.h"
 #include "prepare/training_graph.h"
 
 namespace plimsoll {

@@ -1,8 +1,10 @@
 #include "prepare/requests.h"
 
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 
+#include "config/image_rules.h"
 #include "run/place.h"
 
 namespace plimsoll {
@@ -39,6 +41,7 @@ PlanRequest plan_request(const Config& config, const std::optional<RaggedWindows
   request.ragged = ragged;
   request.most_rows = config.batch.tokens / config.model.context;
   request.micro_batch = config.train.micro_batch;
+  request.row_step = std::max<std::int64_t>(1, stat_batch(config));
   request.recompute = config.plan.recompute;
   request.group = config.plan.group;
   if (config.plan.loss_chunks) request.loss_chunks = static_cast<int>(*config.plan.loss_chunks);

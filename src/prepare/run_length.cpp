@@ -4,10 +4,10 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "data/token_place.h"
 #include "graph/transfer.h"
 #include "measure/measure_disk.h"
 #include "prepare/bytes_written.h"
-#include "prepare/token_place.h"
 
 namespace plimsoll {
 namespace {
@@ -48,9 +48,9 @@ Evaluations evaluations_of(const Config& config, const PlanningInput& input, con
   return {count, static_cast<double>(count * batches) * evaluation_seconds(plan, input.machine.machine)};
 }
 
-// If the data are missing, samples of a stream have the length of the context, and the lengths of other samples are unknown.
+// If the data are missing, samples fill their rows, unless they have lengths of their own, which are unknown.
 RunCounts counts_of(const Config& config, const PlanningInput& input, const Plan& plan) {
-  if (input.data.train.tokens > 1) return counts_of_run(config, input.data.train, input.epoch ? &*input.epoch : nullptr);
+  if (input.data.train) return counts_of_run(config, *input.data.train, input.epoch ? &*input.epoch : nullptr);
   const std::int64_t tokens = config.train.updates * plan.units_per_update;
   return {.samples = config.train.updates * config.train.effective_batch, .units = tokens, .positions = tokens};
 }
@@ -59,7 +59,7 @@ RunCounts counts_of(const Config& config, const PlanningInput& input, const Plan
 
 json run_json(const Config& config, const PlanningInput& input, const Plan& plan) {
   const RunCounts counts = counts_of(config, input, plan);
-  const bool there = input.data.train.tokens > 1, units_known = there || !has_samples(config);
+  const bool there = input.data.train != nullptr, units_known = there || !data_kind(config).own_lengths;
   json epochs;
   if (there) epochs = counts.epochs;
   if (config.train.epochs && config.train.open) epochs = *config.train.epochs;
@@ -82,12 +82,12 @@ json run_json(const Config& config, const PlanningInput& input, const Plan& plan
           {"micro_batch_chosen", !input.request.micro_batch && config.train.effective_batch > 1}};
 }
 
-json epoch_json(const EpochFacts& epoch, const TokenFile& train, std::int64_t context) {
+json epoch_json(const EpochFacts& epoch, const DataSet& train, std::int64_t context) {
   const std::int64_t rows = std::max<std::int64_t>(1, epoch.all_rows);
   const double share = std::min(1.0, static_cast<double>(epoch.positions) / static_cast<double>(rows * context));
   json object = {{"samples", epoch.samples}, {"tokens", epoch.positions}, {"trained_units", epoch.units},
                  {"updates", epoch.updates}, {"rows", epoch.all_rows},    {"fill", share}};
-  if (train.counts.read > 0) object["data"] = to_json(train.counts);
+  if (train.counts().read > 0) object["data"] = to_json(train.counts());
   return object;
 }
 

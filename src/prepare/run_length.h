@@ -16,6 +16,6 @@ nlohmann::json run_json(const Config& config, const PlanningInput& input, const 
 
 // {samples, tokens, trained_units, updates, rows, fill, data}: an epoch of samples of their own lengths. `fill` is the share of
 // row positions that samples take.
-nlohmann::json epoch_json(const EpochFacts& epoch, const TokenFile& train, std::int64_t context);
+nlohmann::json epoch_json(const EpochFacts& epoch, const DataSet& train, std::int64_t context);
 
 }  // namespace plimsoll

@@ -92,21 +92,20 @@ class Solver {
     const bool other_rows = changed.config.model.context != config_.model.context;
     const bool other_windows = other_rows || changed.config.train.effective_batch != config_.train.effective_batch;
     if (!other_windows || !input_.assumed.empty()) return;
-    if (other_rows && has_samples(changed.config)) {
-      if (!samples_are_made(changed.config, input_.cache)) {
-        const std::string data = changed.config.data.train.text();
+    if (other_rows && data_kind(changed.config).own_lengths) {
+      if (std::vector<AssumedData> unprepared = unprepared_data(changed.config, input_.cache); !unprepared.empty()) {
         notes_.push_back(fmt::format("{} has not been tokenised for samples of {} tokens: the figures of an epoch are left out",
-                                     data, changed.config.model.context));
+                                     changed.config.data.train.text(), changed.config.model.context));
         input_.data = {};
         input_.epoch.reset();
-        input_.assumed.push_back({"data.train", data, "chat", 4, /*there=*/true});
+        input_.assumed = std::move(unprepared);
         return;
       }
       input_.data = open_data(changed.config, input_.cache);
     }
-    if (input_.epoch) input_.epoch = epoch_facts(changed.config, input_.data.train);
+    if (input_.epoch) input_.epoch = epoch_facts(changed.config, *input_.data.train);
     if (!changed.config.train.epochs) return;
-    changed.config.train.updates = updates_of_epochs(changed.config, input_.data.train);
+    changed.config.train.updates = updates_of_epochs(changed.config, *input_.data.train);
     changed.settings.typed.push_back(typed_setting({"train.updates", changed.config.train.updates}, "train.epochs"));
   }
 

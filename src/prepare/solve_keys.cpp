@@ -105,11 +105,11 @@ std::vector<Entry> entries(const Config& config) {
   const auto size = [](std::string name, std::int64_t step) {
     return Entry{name, [name, step](const Config& c, const PlanningInput&) { return size_key(c, name, step); }};
   };
-  std::vector<Entry> list{size("model.context", 1),
-                          {"train.micro_batch", micro_batch_key},
-                          {"train.effective_batch", effective_batch_key},
-                          size("adapter.rank", 1)};
   const ModelConfig& model = config.model.config;
+  std::vector<Entry> list;
+  if (facts_of(model).vocab > 0) list.push_back(size("model.context", 1));
+  list.insert(list.end(),
+              {{"train.micro_batch", micro_batch_key}, {"train.effective_batch", effective_batch_key}, size("adapter.rank", 1)});
   for (const ModelKey& key : model.family().keys()) {
     if (key.step != nullptr) list.push_back(size(fmt::format("model.{}", key.name), key.step(model)));
   }

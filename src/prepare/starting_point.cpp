@@ -21,12 +21,14 @@
 #include "config/config_rules.h"
 #include "data/chat_encoder.h"
 #include "data/conversation.h"
+#include "data/conversations.h"
 #include "data/recurrence.h"
 #include "data/sample_maker.h"
 #include "formats/utf8.h"
 #include "models/family.h"
 #include "models/model_graph.h"
 #include "prepare/changed_config.h"
+#include "prepare/data_files.h"
 #include "prepare/planning.h"
 #include "prepare/requests.h"
 #include "prepare/training_graph.h"
@@ -382,14 +384,14 @@ std::string memory_text(const Chosen& chosen, const Chooser& chooser) {
 }
 
 std::string model_text(const ModelConfig& model) {
-  const Graph graph = build_evaluation_graph(model, 1, 1, 1).model.graph;
+  const Graph graph = build_evaluation_graph(model, 1, {}, 1).model.graph;
   return fmt::format("{}, {} parameters, {} positions.", model.family().title, grouped(parameter_count(graph)),
                      grouped(facts_of(model).positions));
 }
 
 // The samples for training; E-CHAT-UNTRAINED if there are none.
 SampleLook look_for_training(const Config& config, bool holds_out) {
-  SampleLook look = look_at(sample_request(config, config.data.train, 0, {}), holds_out);
+  SampleLook look = look_at(sample_request(data_request(config), config.data.train, 0), holds_out);
   if (look.untrained < look.looked_at) return look;
   throw data_error("E-CHAT-UNTRAINED", config.data.train.text(), "none of the samples that were read has a trained token",
                    "turns of an assistant, completions or texts", {Change("data.loss", "all")});
@@ -421,7 +423,8 @@ StartingPoint starting_point(const StartingRequest& request, const std::function
   const std::int64_t most = std::min(facts_of(config.model.config).positions, kMostContext),
                      least = std::min(most, kLeastContext);
   const std::int64_t first = std::clamp(look ? round_up(look->most - 1, kStep) : std::int64_t{1024}, least, most);
-  decided.put("model.context", std::to_string(first));
+  const bool tokens_are_read = facts_of(config.model.config).vocab > 0;
+  if (tokens_are_read) decided.put("model.context", std::to_string(first));
   if (look && 2 * look->median <= first) decided.put("batch.packing", "true", "short samples share a row");
   if (look && !look->held_out.empty()) {
     const std::string recurring = recurring_text(look->recurring);
@@ -431,11 +434,16 @@ StartingPoint starting_point(const StartingRequest& request, const std::function
   }
   PlanningInput input = planning_input(decided.config(), request.cache, say,
                                        {.machine = {}, .probe = request.probe, .runs_now = false, .tells_assumed = false});
-  const std::string format = chat ? "chat" : input.data.train.format;
+  const std::string format = chat ? "chat" : input.data.train->format();
   decided.put("data.format", toml_text(format));
 
-  const std::int64_t tokens = chat ? 0 : input.data.train.tokens;
-  const auto samples_of = [&](std::int64_t context) { return look ? look->samples_of(context) : tokens / context; };
+  const std::int64_t tokens = chat ? 0 : input.data.train->positions(),
+                     count = chat || tokens > 0 ? 0 : input.data.train->count(reading_of(config));
+  const auto samples_of = [&](std::int64_t context) {
+    return look ? look->samples_of(context) : tokens > 0 ? tokens / context : count;
+  };
+  const std::string amount =
+      tokens > 0 ? counted(tokens, "token") : counted(count, std::string(data_kind(decided.config()).words.sample).c_str());
   const std::int64_t batch = batch_for(samples_of(first)), epochs = epochs_for(samples_of(first));
   decided.put("train.effective_batch", std::to_string(batch), "samples of an update; never changed by memory");
   // Budgets of a disk are tried last.
@@ -449,7 +457,9 @@ StartingPoint starting_point(const StartingRequest& request, const std::function
   Chooser chooser(std::move(input), disk, least);
   const Chosen chosen = chooser.choose(first);
 
-  decided.put("model.context", std::to_string(chosen.context), context_remark(look, chosen.context));
+  if (tokens_are_read) {
+    decided.put("model.context", std::to_string(chosen.context), context_remark(look, chosen.context));
+  }
   for (const StartingKey& key : chosen.method.keys) decided.put(key.name, key.value, key.remark);
   if (chosen.method.adapter()) decided.put("optimizer.learning_rate", "2e-4");
   config = decided.config();
@@ -466,7 +476,7 @@ StartingPoint starting_point(const StartingRequest& request, const std::function
   if (chosen.disk) decided.put("memory.disk", toml_text(*disk));
 
   return {.model = model_text(config.model.config),
-          .data = look ? samples_text(*look) : fmt::format("{} of format \"{}\".", counted(tokens, "token"), format),
+          .data = look ? samples_text(*look) : fmt::format("{} of format \"{}\".", amount, format),
           .memory = memory_text(chosen, chooser),
           .keys = decided.keys(),
           .chat = chat};

@@ -9,10 +9,8 @@
 #include "autodiff/precision.h"
 #include "base/error.h"
 #include "config/config_keys.h"
-#include "data/sample_file.h"
-#include "data/token_source.h"
+#include "config/image_rules.h"
 #include "formats/config_json.h"
-#include "formats/tokenizer_folder.h"
 #include "graph/builder.h"
 #include "models/family.h"
 #include "models/gguf.h"
@@ -25,9 +23,7 @@ namespace {
 
 std::array<ValueId, 2> add_staging(Graph& graph, std::int64_t batch, std::int64_t tokens, const DataFacts& data) {
   GraphBuilder builder(graph);
-  const std::int64_t bytes = data.bytes_per_row > 0 ? align_up(Bytes{batch * data.bytes_per_row}, kCacheLine).n
-                                                    : staging_bytes(batch, tokens, data.bytes_per_token);
-  const ValueType type{DType::u8, Shape{bytes}};
+  const ValueType type{DType::u8, Shape{data.row.bytes.of(batch, tokens)}};
   return {builder.add_persistent("data.staging.0", type, Role::staging),
           builder.add_persistent("data.staging.1", type, Role::staging)};
 }
@@ -58,7 +54,7 @@ std::map<std::string, StoredForm> stored_forms(const ModelConfig& model, const s
                        "weights that are stored in files, or a format",
                        {Change("model.init", "FOLDER"), Change("quantize.base", "nf4")});
   }
-  const Graph graph = model.family().build(model, {0, 1, 1}, {}).graph;
+  const Graph graph = model.family().build(model, smallest_shape(), {}).graph;
   const WeightFiles files = weights_of_model(folder);
   const std::vector<StoredNames> stored = stored_parameters(graph, model, files);
   std::map<std::string, StoredForm> forms;
@@ -86,10 +82,41 @@ FrozenBase base_of(BaseFormat format, const ModelConfig& model, const std::files
   return base;
 }
 
+namespace {
+
+// Frozen parameters are known by their names once a graph of the model has been frozen.
+std::set<std::string> frozen_names(const Config& config) {
+  if (config.model.freeze.empty()) return {};
+  const ModelConfig& model = config.model.config;
+  Graph graph = model.family().build(model, smallest_shape(), {}).graph;
+  freeze(graph, config.model.freeze);
+  std::set<std::string> names;
+  for (const ValueId id : graph.parameters()) {
+    if (is_frozen(graph.values[id])) names.insert(graph.values[id].name.text());
+  }
+  return names;
+}
+
+BuildOptions build_options(const Config& config) {
+  BuildOptions options{static_cast<std::uint64_t>(config.seed), {config.train.label_smoothing, config.train.z_loss}};
+  if (facts_of(config.model.config).batch_norm) {
+    options.norm = {.group = std::max<std::int64_t>(1, stat_batch(config)),
+                    .momentum = config.norm.momentum,
+                    .running = config.norm.running || config.adapter.active(),
+                    .frozen = frozen_names(config)};
+  }
+  return options;
+}
+
+}  // namespace
+
 TrainingGraph build_training_graph(const Config& config, DataFacts data, std::int64_t micro_batch) {
-  const BatchShape shape{
-      .micro = micro_batch, .evaluate = data.validation ? micro_batch : 0, .tokens = config.model.context, .packed = data.packed};
-  const BuildOptions options{static_cast<std::uint64_t>(config.seed), {config.train.label_smoothing, config.train.z_loss}};
+  const BatchShape shape{.micro = micro_batch,
+                         .evaluate = data.validation ? micro_batch : 0,
+                         .tokens = config.model.context,
+                         .packed = data.packed,
+                         .image_size = data.row.image_size};
+  const BuildOptions options = build_options(config);
   ModelGraph model = config.model.config.family().build(config.model.config, shape, options);
   if (config.adapter.active()) add_adapter(model, config.model.config, config.adapter, options.seed);
   freeze(model.graph, config.model.freeze);
@@ -127,11 +154,10 @@ InferenceGraph forward_only(const ModelConfig& model, const BatchShape& shape, c
 
 }  // namespace
 
-InferenceGraph build_evaluation_graph(const ModelConfig& model, std::int64_t tokens, std::int64_t bytes_per_token,
-                                      std::int64_t batch, const AdapterSettings& adapter, const FrozenBase& base, bool packed) {
-  InferenceGraph result = forward_only(model, {.evaluate = batch, .tokens = tokens, .packed = packed}, adapter, base);
-  DataFacts data{.bytes_per_token = bytes_per_token};
-  if (packed) data.bytes_per_row = StoredSamples::staging_bytes_per_row(tokens, packed);
+InferenceGraph build_evaluation_graph(const ModelConfig& model, std::int64_t tokens, const DataFacts& data, std::int64_t batch,
+                                      const AdapterSettings& adapter, const FrozenBase& base) {
+  const BatchShape shape{.evaluate = batch, .tokens = tokens, .packed = data.packed, .image_size = data.row.image_size};
+  InferenceGraph result = forward_only(model, shape, adapter, base);
   result.staging = add_staging(result.model.graph, batch, tokens, data);
   return result;
 }
@@ -141,104 +167,13 @@ InferenceGraph build_generation_graph(const ModelConfig& model, const Generation
   return forward_only(model, {.generate = shape}, adapter, base);
 }
 
-InferenceGraph build_forward_graph(const ModelConfig& model, std::int64_t tokens, const ForwardShape& shape,
-                                   const AdapterSettings& adapter, const FrozenBase& base) {
-  return forward_only(model, {.tokens = tokens, .forward = shape}, adapter, base);
+InferenceGraph build_forward_graph(const ModelConfig& model, const BatchShape& shape, const AdapterSettings& adapter,
+                                   const FrozenBase& base) {
+  return forward_only(model, shape, adapter, base);
 }
 
 std::int64_t DataFacts::most_steps(const Config& config, std::int64_t micro_batch) const {
   return ceil_div(ragged ? ragged->most_rows : config.train.effective_batch, micro_batch);
-}
-
-DataFacts DataFiles::facts() const {
-  // Both files go through the same staging buffers.
-  const std::int64_t width = validation ? std::max(train.bytes_per_token, validation->bytes_per_token) : train.bytes_per_token;
-  return {width, validation.has_value()};
-}
-
-namespace {
-
-SourceRequest source_request(const Config& config, const DataPaths& paths) {
-  const ModelSettings& model = config.model;
-  const ModelFacts facts = facts_of(model.config);
-  const bool own_tokens = !model.init.empty() && !facts.bytes && (facts.vocab > 256 || !tokenizer_file_in(model.init).empty());
-  SourceRequest request{paths, config.data.format, facts.vocab, config.data.vocabulary, {}};
-  if (own_tokens) request.trained = model.init;
-  request.keeps_vocab = !model.init.empty();
-  return request;
-}
-
-// The maximum bytes of a sample, which leave half of the budget to the tokenizer and the program.
-std::int64_t most_sample_bytes(const Config& config) {
-  constexpr std::int64_t kShare = 32, kLeast = 1 << 20;
-  if (!config.memory.budget) return kMostSampleBytes;
-  return std::clamp(config.memory.budget->n / kShare, kLeast, kMostSampleBytes);
-}
-
-}  // namespace
-
-SampleRequest sample_request(const Config& config, const DataPaths& paths, double held_out, const CacheFolders& folders) {
-  return {.paths = paths,
-          .tokenizer = config.data.vocabulary,
-          .trained = config.model.init,
-          .chat_template = config.data.chat_template,
-          .turns = config.data.loss,
-          .too_long = config.data.too_long,
-          .row = config.model.context,
-          .vocab = facts_of(config.model.config).vocab,
-          .held_out = held_out,
-          .most_bytes = most_sample_bytes(config),
-          .cache = folders.cache,
-          .elsewhere = folders.elsewhere};
-}
-
-bool has_samples(const Config& config) { return config.data.format == "chat"; }
-
-bool samples_are_made(const Config& config, const std::filesystem::path& cache) {
-  if (!has_samples(config)) return true;
-  const CacheFolders folders{cache, {}};
-  const auto made = [&](const DataPaths& paths, double held_out) {
-    return paths.empty() || find_samples(sample_request(config, paths, held_out, folders)).has_value();
-  };
-  return made(config.data.train, config.data.validation_share) && made(config.data.validation, 0);
-}
-
-std::vector<AssumedData> assume_missing_data(const Config& config) {
-  std::vector<AssumedData> assumed;
-  for (const auto& [key, paths] : {std::pair("data.train", config.data.train), {"data.validation", config.data.validation}}) {
-    const std::optional<std::filesystem::path> missing = first_missing(paths);
-    if (!missing) continue;
-    if (has_samples(config)) {
-      assumed.push_back({key, missing->string(), "chat", 4});
-      continue;
-    }
-    const AssumedSource source = assume_source(source_request(config, paths));
-    assumed.push_back({key, missing->string(), source.format, source.bytes_per_token});
-  }
-  return assumed;
-}
-
-TokenFile open_data_file(const Config& config, const DataPaths& paths, const std::filesystem::path& cache,
-                         const std::filesystem::path& elsewhere) {
-  if (has_samples(config)) return open_samples(sample_request(config, paths, 0, {cache, elsewhere})).train;
-  SourceRequest request = source_request(config, paths);
-  request.cache = cache;
-  request.elsewhere = elsewhere;
-  return open_source(request);
-}
-
-DataFiles open_data(const Config& config, const std::filesystem::path& cache, const std::filesystem::path& elsewhere) {
-  if (config.data.validation_share > 0) {
-    SampleFiles samples =
-        open_samples(sample_request(config, config.data.train, config.data.validation_share, {cache, elsewhere}));
-    return {std::move(samples.train), std::move(samples.held_out)};
-  }
-  DataFiles files{open_data_file(config, config.data.train, cache, elsewhere), {}};
-  if (!config.data.validation.empty()) {
-    files.validation = open_data_file(config, config.data.validation, cache, elsewhere);
-    require_one_kind(files.train, *files.validation);
-  }
-  return files;
 }
 
 }  // namespace plimsoll

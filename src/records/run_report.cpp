@@ -176,6 +176,10 @@ json RunReport::to_json() const {
         {"loss_bits", updated ? json(bits_hex(progress_.loss)) : json(nullptr)},
         {"validation_loss", validation ? json(validation->loss) : json(nullptr)},
         {"parameters_xxh128", parameters_hash.empty() ? json(nullptr) : json(parameters_hash)}}}};
+  if (validation && validation->accuracy) {
+    report["final"]["accuracy"] = validation->accuracy->top1;
+    report["final"]["accuracy_top5"] = validation->accuracy->top5;
+  }
   if (!fault.empty()) report["fault"] = fault;
   return report;
 }

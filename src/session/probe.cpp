@@ -114,7 +114,7 @@ void write_tokens(const std::filesystem::path& path) {
 
 std::string plan_in_child(const Config& config, const Machine& machine, const std::filesystem::path& folder) {
   PlanningInput input{plan_request(config), {}, {}, open_data(config, folder), {}};
-  input.facts = input.data.facts();
+  input.facts = facts_of(config, input.data, {});
   input.machine.machine = machine;
   const PlanningResult planned = plan_with_extras(config, input, {});
   return json{{"plan", json::parse(planned.text)}, {"record", to_json(record_of(*planned.plan))}}.dump();
@@ -143,7 +143,7 @@ ProbeResult train(const Machine& machine, const std::filesystem::path& config_fi
   touch_executable();  // now: under a MemoryLimit its pages were dropped while the child planned
   cpu::set_thread_count(machine.threads);
   const DataFiles data = open_data(config, folder);
-  TrainingGraph model = build_training_graph(config, data.facts(), record.decisions.micro_batch);
+  TrainingGraph model = build_training_graph(config, facts_of(config, data, {}), record.decisions.micro_batch);
   OpCatalogue catalogue({}, {});
   Plan plan = build_plan(model.graph, find_units(model.graph), record.decisions, plan_request(config), counting(machine),
                          catalogue, &record.offsets);

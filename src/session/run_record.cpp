@@ -33,7 +33,7 @@ void RunRecord::keep_shape(const Config& config) const {
 
 void RunRecord::evaluated(const Evaluation& evaluation) {
   if (!report_.validation) report_.warm_up_again();
-  report_.validation = {evaluation.units, evaluation.loss};
+  report_.validation = {evaluation.units, evaluation.loss, evaluation.accuracy};
 }
 
 void RunRecord::finish(const Finished& finished) {

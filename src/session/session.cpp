@@ -206,7 +206,7 @@ std::optional<Refused> Session::prepare() {
   prepared_ = std::get<Prepared>(std::move(prepared));
   // Replaces the guess of "auto" by the vocabulary of the opened data; readers of the weights rely on it.
   if (ModelConfig& model = config_.model.config; config_.model.init.empty()) {
-    model = with_vocabulary(model, facts_of(model).vocab, prepared_.data.train.bytes_per_token == 1);
+    model = with_vocabulary(model, facts_of(model).vocab, prepared_.data.train->is_bytes());
   }
   if (resumed_ && resumed_->data_hash != prepared_.data_hash) {
     throw config_error("E-RESUME-DATA", folder_.path().string(),
@@ -231,7 +231,8 @@ void Session::train() {
   layout_text_ = layout_text(plan.graph, layout);
   const RunRoom room = room_of_run(plan.graph, config_.model.config, layout, config_.optimizer.ema_half_life.has_value());
   check_room_for(plan, room);
-  emit(Planned{config_, plan, prepared_.machine, prepared_.budget, prepared_.data_hash, data.train.counts, prepared_.plan_text});
+  emit(Planned{config_, plan, prepared_.machine, prepared_.budget, prepared_.data_hash, data.train->counts(),
+               prepared_.plan_text});
   if (!resumed_) begin();
   check_file_limit(folder_, room);
 
@@ -262,7 +263,7 @@ void Session::train() {
   trainer.progress().data_hash = prepared_.data_hash;
   emit(Loaded{written_to_disk(place.device(), plan)});
   try {
-    loop(trainer, plan, place.device(), data.validation.has_value());
+    loop(trainer, plan, place.device(), data.validation != nullptr);
     finish(trainer, plan, place.device(), audit ? &*audit : nullptr);
   } catch (const Error& error) {
     if (audit && (error.where == "audit" || error.where == "check")) throw refuted(error.message);
@@ -424,7 +425,7 @@ void Session::evaluate(Trainer& trainer) {
       emit(Evaluating{done, samples});
     });
     const Evaluation evaluation{trainer.progress().updates, trainer.progress().samples, result.loss, result.units,
-                                seconds_now() - start};
+                                seconds_now() - start, result.accuracy};
     emit(Evaluated{evaluation});
     if (const auto rise = validation_.see(evaluation.update, evaluation.loss)) emit(ValidationRises{evaluation.update, *rise});
   } catch (Error& error) {

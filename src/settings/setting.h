@@ -63,6 +63,8 @@ inline constexpr double kAboveZero = std::numeric_limits<double>::min();
 inline constexpr double kBelowOne = 0.999999;  // below one in fp32 too
 double number(const Setting& setting, double low, double high);
 std::vector<double> numbers(const Setting& setting, std::size_t count, double low, double high);
+// A list of one number or more.
+std::vector<std::int64_t> wholes(const Setting& setting, std::int64_t low, std::int64_t high);
 bool flag(const Setting& setting);
 std::string text(const Setting& setting);
 // True for "auto", and for empty text on the command line.

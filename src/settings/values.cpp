@@ -118,6 +118,20 @@ std::vector<double> numbers(const Setting& setting, std::size_t count, double lo
   return *list;
 }
 
+std::vector<std::int64_t> wholes(const Setting& setting, std::int64_t low, std::int64_t high) {
+  constexpr std::size_t kMost = 64;
+  const std::string expected = fmt::format("a list of up to {} whole numbers from {} to {}", kMost, low, high);
+  const auto* list = std::get_if<std::vector<double>>(&setting.value);
+  if (list == nullptr || list->empty() || list->size() > kMost) throw type_error(setting, expected);
+  std::vector<std::int64_t> result;
+  for (const double value : *list) {
+    const bool fits = value >= static_cast<double>(low) && value <= static_cast<double>(high) && value == std::floor(value);
+    if (!fits) throw config_error("E-CONFIG-RANGE", setting.where, fmt::format("{} holds {}", setting.name, value), expected);
+    result.push_back(static_cast<std::int64_t>(value));
+  }
+  return result;
+}
+
 bool flag(const Setting& setting) {
   if (const auto* value = std::get_if<bool>(&setting.value)) return *value;
   throw type_error(setting, "true or false");

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "base/bytes.h"
@@ -26,9 +27,17 @@ struct Metrics {
   Bytes vm_hwm;
 };
 
+// The share of samples whose class has the largest logit, and one of the five largest.
+struct Accuracy {
+  double top1 = 0, top5 = 0;
+};
+// ", accuracy 91.25 % (top 5 99.60 %)"; empty if there is none.
+std::string accuracy_text(const std::optional<Accuracy>& accuracy);
+
 struct EvaluationResult {
   std::int64_t units = 0;
-  double loss = 0;  // mean over units
+  double loss = 0;                   // mean over units
+  std::optional<Accuracy> accuracy;  // of models of classes
 };
 
 struct Evaluation {
@@ -37,6 +46,7 @@ struct Evaluation {
   double loss = 0;           // mean over units
   std::int64_t units = 0;    // evaluated
   double seconds = 0;        // duration
+  std::optional<Accuracy> accuracy;
 };
 
 // A window that changed nothing because its gradient was not finite.

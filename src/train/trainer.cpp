@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "device/process_memory.h"
+#include "ops/accuracy/accuracy.h"
 #include "ops/update/update.h"
 #include "prepare/epochs.h"
 #include "train/group_watch.h"
@@ -27,6 +28,13 @@ double denominator(const LossTerm& loss, std::int64_t units, std::int64_t sample
 std::span<std::byte> bytes_of(const Executor& executor, ValueId value) {
   const TensorView view = executor.view(value);
   return {view.data, static_cast<std::size_t>(view.bytes())};
+}
+
+// Absent if the pass counts no classes, or if there are none.
+std::optional<Accuracy> accuracy_of(const Executor& executor, const Pass& pass, std::int64_t units) {
+  if (!pass.correct.valid() || units == 0) return {};
+  const auto* counts = executor.view(pass.correct).as_pointer<double>();
+  return Accuracy{counts[ops::kTop1] / static_cast<double>(units), counts[ops::kTop5] / static_cast<double>(units)};
 }
 
 }  // namespace
@@ -56,14 +64,14 @@ EvaluationResult evaluate(Executor& executor, const SampleSource& source, std::i
   for (const LossTerm& loss : pass.losses) {
     sum += loss.weight * number_of(executor, loss.total) / denominator(loss, units, count);
   }
-  return {units, sum};
+  return {units, sum, accuracy_of(executor, pass, units)};
 }
 
 DataSources::DataSources(const Config& config, const DataFiles& files)
-    : name_(files.train.name),
-      windows_(window_rule(config, files.train)),
-      train_(source_over(config, files.train)),
-      validation_(files.validation ? source_over(config, *files.validation) : nullptr) {}
+    : name_(files.train->name()),
+      windows_(window_rule(config, *files.train)),
+      train_(files.train->source(reading_of(config, /*augments=*/true))),
+      validation_(files.validation ? files.validation->source(reading_of(config)) : nullptr) {}
 
 Trainer::Trainer(const Config& config, const TrainingGraph& model, const Plan& plan, Executor& executor, TrainingData data)
     : config_(config),
@@ -93,6 +101,10 @@ Trainer::Trainer(const Config& config, const TrainingGraph& model, const Plan& p
   }
   if (model.training.step.valid()) steps_ = replicas_of(plan.graph, model.training.step);
   factors_.resize(model.micro.losses.size());
+}
+
+std::string accuracy_text(const std::optional<Accuracy>& accuracy) {
+  return accuracy ? fmt::format(", accuracy {:.2f} % (top 5 {:.2f} %)", 100 * accuracy->top1, 100 * accuracy->top5) : "";
 }
 
 Trainer::~Trainer() = default;

@@ -14,6 +14,7 @@
 #include "data/sample_source.h"
 #include "data/window.h"
 #include "device/arena.h"
+#include "prepare/data_files.h"
 #include "prepare/training_graph.h"
 #include "run/executor.h"
 #include "train/faults.h"
@@ -40,7 +41,7 @@ struct TrainingData {
   WindowRule windows;
 };
 
-// Sources from data files, which outlive them.
+// Sources over the data, which outlive them.
 class DataSources {
  public:
   DataSources(const Config& config, const DataFiles& files);

@@ -13,8 +13,6 @@
 
 #include "base/error.h"
 #include "data/order.h"
-#include "data/token_source.h"
-#include "formats/atomic_file.h"
 #include "verify/rounding.h"
 #include "verify/tensors.h"
 #include "verify/trial.h"
@@ -62,7 +60,7 @@ std::vector<std::int64_t> divisors(std::int64_t n) {
 
 class Verification {
  public:
-  Verification(const Config& config, const TokenFile& data, const std::filesystem::path& folder,
+  Verification(const Config& config, const DataSet& data, const std::filesystem::path& folder,
                std::function<void(const std::string&)> tell, const std::function<void(const Check&)>& hear)
       : config_(config), data_(data), folder_(folder), hear_(hear), trials_(config, folder, std::move(tell)) {}
 
@@ -91,15 +89,14 @@ class Verification {
   TrialRequest request(std::string name, std::int64_t samples, std::int64_t accumulation, int updates,
                        const Changes& more) const {
     TrialRequest request{std::move(name),
-                         {{"data.train", extract().string()},
-                          {"data.format", format()},
-                          {"data.validation"},
+                         {{"data.validation"},
                           {"plan.group", "auto"},
                           {"train.evaluate_every", "0"},
                           {"train.save_every", "0"},
                           {"train.effective_batch", samples}},
                          {},
                          updates};
+    request.changes = with(extract_.changes, request.changes);
     const bool chosen = accumulation > 0;
     const auto choice = [chosen](std::int64_t value) { return chosen ? std::to_string(value) : "auto"; };
     request.changes.emplace_back("train.micro_batch", choice(chosen ? samples / accumulation : 0));
@@ -114,43 +111,19 @@ class Verification {
     return request(std::move(name), samples, accumulation, updates, with(std::move(changes), more));
   }
 
-  std::filesystem::path extract() const { return folder_ / "tokens"; }
-  std::string format() const {
-    switch (data_.bytes_per_token) {
-      case 1: return "bytes";
-      case 2: return "u16";
-      case 4: return "u32";
-    }
-    throw internal_error("verify", fmt::format("tokens of {} bytes", data_.bytes_per_token));
-  }
-
-  // The last sample is short.
-  std::int64_t tokens_of(std::int64_t samples) const {
-    const std::int64_t context = config_.model.context;
-    return (samples - 1) * context + std::max<std::int64_t>(context / 2, 1) + 1;
-  }
-  void write_extract(std::int64_t samples) const {
-    std::vector<std::byte> bytes(static_cast<std::size_t>(tokens_of(samples) * data_.bytes_per_token));
-    data_.read(0, bytes);
-    AtomicFile file(extract());
-    file.write(bytes);
-    file.commit();
-  }
+  Reading reading() const { return {.row = config_.model.context}; }
 
   // The effective batch if it is small, else a number of samples for which all trials take a few minutes.
   void choose_window() {
-    const std::int64_t whole = (data_.tokens - 1) / config_.model.context, asked = config_.train.effective_batch;
-    if (whole < 2) {
-      throw data_error("E-DATA-SHORT", data_.name, fmt::format("it has {} tokens", data_.tokens),
-                       fmt::format("two samples of {} tokens, and one token more", config_.model.context));
-    }
+    const std::int64_t whole = data_.most_extracted(reading()), asked = config_.train.effective_batch;
+    if (whole < 2) throw data_.too_short(reading());
     std::vector<std::int64_t> windows;
     if (asked <= kWindows.front()) windows.push_back(std::max(asked, kWindows.back()));
     std::copy_if(kWindows.begin(), kWindows.end(), std::back_inserter(windows), [&](std::int64_t each) { return each < asked; });
     std::erase_if(windows, [&](std::int64_t window) { return window > whole; });
     for (const std::int64_t window : windows) {
       samples_ = window;
-      write_extract(window);
+      extract_ = data_.extract(folder_, window, reading());
       const nlohmann::json plan = trials_.plan(showing_gradient("plan", window, 0, 1));
       if (kRuns * plan.at("predicted").at("update_seconds").get<double>() <= kMostSeconds) break;
     }
@@ -325,13 +298,12 @@ class Verification {
 
   // The weights of micro-steps in the second window, in units.
   std::vector<double> micro_units() const {
-    const Samples samples{tokens_of(samples_), config_.model.context};
     const SampleOrder order{config_.data.order, static_cast<std::uint64_t>(config_.seed), samples_};
     const std::int64_t micro = samples_ / several_;
     std::vector<double> units;
     for (std::int64_t i = 0; i < several_; ++i) {
       std::int64_t sum = 0;
-      for (std::int64_t j = 0; j < micro; ++j) sum += samples.valid_units(order.at(samples_ + i * micro + j).sample);
+      for (std::int64_t j = 0; j < micro; ++j) sum += extract_.units[order.at(samples_ + i * micro + j).sample];
       units.push_back(static_cast<double>(sum));
     }
     return units;
@@ -346,7 +318,7 @@ class Verification {
   // Runs a deliberately wrong window; it is noticed if it fails the limits of correct ones.
   void control(const std::string& what, const std::vector<double>& weights, const Trial& with) {
     if (std::all_of(weights.begin(), weights.end(), [](double weight) { return weight == 1; })) {
-      add({"control", what, "samples are of one token, and weigh the same", "", Outcome::skipped, ""});
+      add({"control", what, "all samples weigh the same", "", Outcome::skipped, ""});
       return;
     }
     control(what, weights_text(weights), with);
@@ -375,7 +347,7 @@ class Verification {
   void controls() {
     const std::vector<double> units = micro_units();
     const double all = std::accumulate(units.begin(), units.end(), 0.0), count = static_cast<double>(several_);
-    const double nominal = static_cast<double>(samples_ * config_.model.context);
+    const double nominal = static_cast<double>(samples_ * std::ranges::max(extract_.units));
     std::vector<double> means, twice(units.size(), 1 / count), full(units.size(), all / nominal), clips;
     for (const double each : units) means.push_back(all / (count * each));
     for (const double norm : micro_norms_) clips.push_back(clip_ / norm);
@@ -486,11 +458,12 @@ class Verification {
   }
 
   const Config& config_;
-  const TokenFile& data_;
+  const DataSet& data_;
   std::filesystem::path folder_;
   const std::function<void(const Check&)>& hear_;
   Trials trials_;
   Verdict verdict_;
+  DataExtract extract_;
   std::int64_t samples_ = 2, several_ = 2;  // samples of a window; micro-steps of a split window
   std::optional<Trial> whole_, clipped_;    // correct trials: the one with the fewest micro-steps; a split one with a clip
   std::vector<double> micro_norms_;         // gradient norms of the micro-steps of a split window
@@ -500,7 +473,7 @@ class Verification {
 
 }  // namespace
 
-Verdict verify_training(const Config& config, const TokenFile& data, const std::filesystem::path& folder,
+Verdict verify_training(const Config& config, const DataSet& data, const std::filesystem::path& folder,
                         const std::function<void(const std::string&)>& tell, const std::function<void(const Check&)>& hear) {
   return Verification(config, data, folder, tell, hear).run();
 }

@@ -112,7 +112,7 @@ class ModelExport {
       : request_(request),
         model_(find_model(request.base.string(), {}).model),
         described_(describe(model_, request.base)),
-        graph_(model_.family().build(model_, {0, 1, 1}, {}).graph),
+        graph_(model_.family().build(model_, smallest_shape(), {}).graph),
         files_(weights_of_model(request.base)) {
     result_.architecture = described_.architecture;
   }
@@ -210,7 +210,7 @@ class AdapterExport {
         adapter_(open_adapter(request.adapter)),
         model_(source_.model),
         described_(describe(model_, request.base)),
-        graph_(model_.family().build(model_, {0, 1, 1}, {}).graph) {
+        graph_(model_.family().build(model_, smallest_shape(), {}).graph) {
     if (settings().kind == AdapterKind::dora) throw refuse("it is DoRA, and GGUF has no place for its magnitudes");
     if (!settings().modules_to_save.empty()) {
       throw refuse(fmt::format("modules_to_save has {}: GGUF holds no wholly trained tensors in addition to LoRA",

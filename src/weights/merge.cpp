@@ -206,7 +206,7 @@ class Merge {
         source_(find_model(request.base.string(), request.adapter.string(), TiedTables::apart)),
         adapter_(open_adapter(source_.adapter.init)),
         model_(source_.model),
-        graph_(model_.family().build(model_, {0, 1, 1}, {}).graph),
+        graph_(model_.family().build(model_, smallest_shape(), {}).graph),
         files_(weights_of_model(source_.folder)) {
     check_out();
     find_sources();

@@ -1,7 +1,9 @@
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <span>
 #include <system_error>
+#include <vector>
 
 #include "adapters/peft_folder.h"
 #include "base/error.h"
@@ -12,6 +14,7 @@
 #include "formats/weight_files.h"
 #include "models/family.h"
 #include "tensor/half.h"
+#include "weights/file_order.h"
 #include "weights/weights.h"
 
 namespace plimsoll {
@@ -70,6 +73,30 @@ void append_blocks(SafetensorsWriter& writer, const TensorSpec& tensor, const Bl
   if (!ready.empty()) append_ready();
 }
 
+// Appends a convolution's weights in the order of files, some rows after each pass over the value.
+void append_in_order(SafetensorsWriter& writer, const TensorSpec& tensor, DType dtype, ValueId value, const Executor& executor) {
+  constexpr std::int64_t kRows = 1 << 20;  // bytes
+  const FileOrder order(tensor.shape);
+  const std::int64_t size = size_of(dtype), some = std::clamp<std::int64_t>(kRows / (order.row() * size), 1, order.outputs());
+  std::vector<std::byte> rows(static_cast<std::size_t>(some * order.row() * size));
+  for (std::int64_t begin = 0; begin < order.outputs(); begin += some) {
+    const std::int64_t end = std::min(order.outputs(), begin + some);
+    std::int64_t done = 0;
+    executor.read(value, [&](std::span<const std::byte> part) {
+      const std::int64_t count = std::ssize(part) / size;
+      for (std::int64_t output = begin; output < end; ++output) {
+        std::byte* const row = rows.data() + (output - begin) * order.row() * size;
+        order.for_each(output, done, done + count, [&](std::int64_t place, std::int64_t element) {
+          std::memcpy(row + place * size, part.data() + (element - done) * size, static_cast<std::size_t>(size));
+        });
+      }
+      done += count;
+    });
+    append_as(writer, tensor.name, std::span(rows).first(static_cast<std::size_t>((end - begin) * order.row() * size)), dtype,
+              tensor.dtype);
+  }
+}
+
 void write_file(const Graph& graph, const WeightsFile& file, const std::filesystem::path& folder, const Executor& executor,
                 bool averages) {
   SafetensorsWriter writer(folder / file.name, file.tensors);
@@ -82,6 +109,11 @@ void write_file(const Graph& graph, const WeightsFile& file, const std::filesyst
       continue;
     }
     const DType dtype = value.type.dtype;
+    // An average has no properties of its own.
+    if (const auto& order = graph.values[file.parameters[i]].parameter->in_files; order && order->rank() == 4) {
+      append_in_order(writer, tensor, dtype, saved, executor);
+      continue;
+    }
     executor.read(saved, [&](std::span<const std::byte> part) { append_as(writer, tensor.name, part, dtype, tensor.dtype); });
   }
   writer.commit();

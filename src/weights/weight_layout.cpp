@@ -15,6 +15,7 @@
 #include "formats/weight_files.h"
 #include "formats/weight_index.h"
 #include "models/family.h"
+#include "weights/file_order.h"
 
 namespace plimsoll {
 namespace {
@@ -22,7 +23,8 @@ namespace {
 using nlohmann::json;
 
 constexpr const char* kSchema = "plimsoll.stored/1";
-constexpr std::pair<const char*, DType> kTypes[] = {{"F32", DType::f32}, {"BF16", DType::bf16}, {"F16", DType::f16}};
+constexpr std::pair<const char*, DType> kTypes[] = {
+    {"F32", DType::f32}, {"BF16", DType::bf16}, {"F16", DType::f16}, {"I64", DType::i64}};
 
 const char* word_of(DType dtype) {
   const auto* found = std::ranges::find(kTypes, dtype, &std::pair<const char*, DType>::second);
@@ -125,7 +127,7 @@ std::vector<WeightsFile> files_of(const Graph& graph, const ModelConfig& config,
   ensure(layout.is_new() || layout.parameters.size() == ids.size(), "weights", "a layout of another model");
   for (std::size_t i = 0; i < ids.size(); ++i) {
     const Value& parameter = graph.values[ids[i]];
-    TensorSpec spec{{}, graph.values[saved_value(graph, ids[i], averages)].type.dtype, tensor_shape(parameter)};
+    TensorSpec spec{{}, graph.values[saved_value(graph, ids[i], averages)].type.dtype, shape_in_files(parameter)};
     if (parameter.parameter->blocks) spec.dtype = DType::bf16;  // rounded
     std::size_t file = 0;
     if (layout.is_new()) {
@@ -159,6 +161,7 @@ std::optional<DType> common_dtype(const std::vector<WeightsFile>& files) {
   std::optional<DType> common;
   for (const WeightsFile& file : files) {
     for (const TensorSpec& tensor : file.tensors) {
+      if (tensor.dtype == DType::i64) continue;  // a count
       if (common.value_or(tensor.dtype) != tensor.dtype) return {};
       common = tensor.dtype;
     }

@@ -17,7 +17,7 @@ namespace plimsoll {
 
 struct StoredParameter {
   std::string name;
-  DType dtype = DType::f32;  // f32, bf16 or f16
+  DType dtype = DType::f32;  // f32, bf16 or f16; i64 for a count
   std::size_t file = 0;      // index into WeightLayout::files
   friend bool operator==(const StoredParameter&, const StoredParameter&) = default;
 };

@@ -24,6 +24,7 @@
 #include "models/gguf.h"
 #include "tensor/half.h"
 #include "weights/block_stream.h"
+#include "weights/file_order.h"
 #include "weights/stored_blocks.h"
 
 namespace plimsoll {
@@ -117,26 +118,40 @@ void fill_parameter(ValueId id, const Value& value, Executor& executor, Fill fil
 
 }  // namespace
 
+namespace {
+
+void initialize(ValueId id, const Value& value, std::uint64_t seed, Executor& executor, Hasher* hasher) {
+  if (value.type.dtype == DType::i64) {  // a count
+    return executor.write(id, [&](std::span<std::byte> part) {
+      std::ranges::fill(part, std::byte{0});
+      if (hasher != nullptr) hasher->add(part);
+    });
+  }
+  const Initializer& initializer = value.parameter->initializer;
+  const auto fill = [&](std::span<float> data, std::int64_t first) {
+    switch (initializer.kind) {
+      case Initializer::Kind::zeros: std::fill(data.begin(), data.end(), 0.0f); break;
+      case Initializer::Kind::ones: std::fill(data.begin(), data.end(), 1.0f); break;
+      case Initializer::Kind::uniform:
+        fill_uniform(data, first, initializer.std, philox_key(seed, random_site(value.name.text())));
+        break;
+      case Initializer::Kind::normal:
+        fill_normal(data, first, initializer.std, philox_key(seed, random_site(value.name.text())));
+        break;
+    }
+  };
+  fill_parameter(id, value, executor, fill, hasher);
+}
+
+}  // namespace
+
 void initialize_parameters(const Graph& graph, std::uint64_t seed, Executor& executor, Parameters which, Hasher* hasher) {
   for (const ValueId id : graph.parameters()) {
     const Value& value = graph.values[id];
     if (which == Parameters::frozen && !is_frozen(value)) continue;
     if (which == Parameters::adapter && !value.parameter->adapter) continue;
     if (which == Parameters::model && value.parameter->adapter) continue;
-    const Initializer& initializer = value.parameter->initializer;
-    const auto fill = [&](std::span<float> data, std::int64_t first) {
-      switch (initializer.kind) {
-        case Initializer::Kind::zeros: std::fill(data.begin(), data.end(), 0.0f); break;
-        case Initializer::Kind::ones: std::fill(data.begin(), data.end(), 1.0f); break;
-        case Initializer::Kind::uniform:
-          fill_uniform(data, first, initializer.std, philox_key(seed, random_site(value.name.text())));
-          break;
-        case Initializer::Kind::normal:
-          fill_normal(data, first, initializer.std, philox_key(seed, random_site(value.name.text())));
-          break;
-      }
-    };
-    fill_parameter(id, value, executor, fill, hasher);
+    initialize(id, value, seed, executor, hasher);
   }
 }
 
@@ -152,11 +167,13 @@ StoredNames stored_names(const Value& value, const ModelConfig& config, const We
   for (const std::string& name : names) {
     if (const auto found = files.find(name)) stored.found.push_back(*found);
   }
+  // A new parameter may take the place of another one, of any shape.
+  if (value.parameter->fresh) return stored;
   if (stored.found.empty()) {
     throw data_error("E-FORMAT-WEIGHTS", files.path(), fmt::format("there is no tensor {}", names.front()),
                      fmt::format("the parameters of a {} with the shape of {}", family.title, shape_source(files)));
   }
-  const Shape expected = tensor_shape(value);
+  const Shape expected = shape_in_files(value);
   if (stored.found.size() == 1 && expected.rank() == 2) stored.blocks = StoredBlocks::find(files, stored.front());
   for (const WeightFiles::Found& found : stored.found) {
     const Shape shape =
@@ -165,7 +182,7 @@ StoredNames stored_names(const Value& value, const ModelConfig& config, const We
       throw data_error("E-FORMAT-WEIGHTS", files.path_of(found), fmt::format("{} is {}", found.tensor->name, to_text(shape)),
                        fmt::format("{}, as {} says", to_text(expected), shape_source(files)));
     }
-    if (!stored.blocks) files.require_readable(found);
+    if (!stored.blocks && value.type.dtype != DType::i64) files.require_readable(found);
   }
   return stored;
 }
@@ -202,6 +219,7 @@ constexpr std::size_t kStaging = 1 << 16;
 // E-FORMAT-TIE if the numbers differ from those of the first name.
 void compare_tied(const WeightFiles& files, const StoredNames& stored) {
   constexpr std::int64_t kPiece = 1 << 12;
+  if (stored.found.size() < 2) return;
   const WeightFiles::Found& first = stored.front();
   std::array<float, kPiece> of_first, of_other;
   std::array<std::byte, kPiece * sizeof(float)> staging;
@@ -225,7 +243,7 @@ void compare_tied(const WeightFiles& files, const StoredNames& stored) {
     }
     files.forget(other);
   }
-  if (stored.found.size() > 1) files.forget(first);
+  files.forget(first);
 }
 
 // Loads blocks unchanged if the parameter has the same format, else as decoded numbers.
@@ -244,20 +262,83 @@ void load_blocks(ValueId id, const Value& value, StoredBlocks blocks, Executor& 
       id, value, executor, [&](std::span<float> data, std::int64_t first) { blocks.read(first, data); }, hasher);
 }
 
+// Fills a convolution's weights, part by part. Each part reads all rows of the file, so that a buffer of rows is enough.
+void load_in_order(ValueId id, const Value& value, const WeightFiles& files, const WeightFiles::Found& found, Executor& executor,
+                   std::span<std::byte> staging, Hasher* hasher) {
+  constexpr std::size_t kPiece = 1 << 18;  // elements of a narrow type at a time
+  const FileOrder order(*value.parameter->in_files);
+  std::vector<float> row(static_cast<std::size_t>(order.row())), wide;
+  const auto fill = [&](std::span<float> data, std::int64_t first) {
+    for (std::int64_t output = 0; output < order.outputs(); ++output) {
+      files.read_f32(found, output * order.row(), row, staging);
+      order.for_each(output, first, first + std::ssize(data), [&](std::int64_t place, std::int64_t element) {
+        data[static_cast<std::size_t>(element - first)] = row[static_cast<std::size_t>(place)];
+      });
+    }
+  };
+  std::int64_t done = 0;
+  executor.write(id, [&](std::span<std::byte> part) {
+    const auto size = static_cast<std::size_t>(size_of(value.type.dtype));
+    if (value.type.dtype == DType::f32) {
+      fill(floats_of(part), done);
+    } else {
+      for (std::size_t at = 0; at < part.size() / size; at += wide.size()) {
+        wide.resize(std::min(kPiece, part.size() / size - at));
+        fill(wide, done + static_cast<std::int64_t>(at));
+        narrow(value.type.dtype, wide, part.data() + at * size);
+      }
+    }
+    done += static_cast<std::int64_t>(part.size() / size);
+    if (hasher != nullptr) hasher->add(part);
+  });
+}
+
+// A whole number.
+void load_number(ValueId id, const WeightFiles& files, const WeightFiles::Found& found, Executor& executor, Hasher* hasher) {
+  ensure(files.gguf() == nullptr, "weights", "GGUF files hold no whole numbers");
+  if (found.tensor->stored_as != "I64") {
+    throw data_error("E-FORMAT-TENSOR", files.path_of(found),
+                     fmt::format("tensor '{}' is stored as {}", found.tensor->name, found.tensor->stored_as), "I64");
+  }
+  executor.write(id, [&](std::span<std::byte> part) {
+    files.files()[found.file].read_into(*found.tensor, part);
+    if (hasher != nullptr) hasher->add(part);
+  });
+}
+
+void load_numbers(ValueId id, const Value& value, const WeightFiles& files, const WeightFiles::Found& found, Executor& executor,
+                  std::span<std::byte> staging, Hasher* hasher) {
+  if (value.type.dtype == DType::i64) return load_number(id, files, found, executor, hasher);
+  if (value.parameter->in_files) return load_in_order(id, value, files, found, executor, staging, hasher);
+  const auto read = [&](std::span<float> data, std::int64_t first) { files.read_f32(found, first, data, staging); };
+  fill_parameter(id, value, executor, read, hasher);
+}
+
 // Files without a parameter are left out. Weights from a GGUF file are saved like new ones.
-WeightLayout layout_in(const WeightFiles& files, const std::vector<StoredNames>& stored) {
+WeightLayout layout_in(const Graph& graph, const ModelConfig& config, const WeightFiles& files,
+                       const std::vector<StoredNames>& stored) {
   if (files.gguf() != nullptr) return {};
   WeightLayout layout{files.has_index(), {}, {}};
   std::vector<std::optional<std::size_t>> places(files.files().size());
-  for (const StoredNames& names : stored) places[names.front().file] = 0;
+  for (const StoredNames& names : stored) {
+    if (!names.found.empty()) places[names.front().file] = 0;
+  }
   for (std::size_t i = 0; i < places.size(); ++i) {
     if (!places[i]) continue;
     places[i] = layout.files.size();
     layout.files.push_back(files.names()[i]);
   }
-  for (const StoredNames& names : stored) {
-    const DType dtype = names.blocks ? DType::bf16 : *names.front().tensor->dtype;  // blocks are written as numbers
-    layout.parameters.push_back({names.front().tensor->name, dtype, *places[names.front().file]});
+  auto names = stored.begin();
+  for (const ValueId id : graph.parameters()) {
+    const Value& value = graph.values[id];
+    if (value.parameter->adapter) continue;
+    const StoredNames& each = *names++;
+    if (each.found.empty()) {
+      layout.parameters.push_back({config.family().stored(config, value.name.text()).front(), value.type.dtype, 0});
+      continue;
+    }
+    const DType dtype = each.blocks ? DType::bf16 : each.front().tensor->dtype.value_or(value.type.dtype);
+    layout.parameters.push_back({each.front().tensor->name, dtype, *places[each.front().file]});
   }
   return layout;
 }
@@ -271,7 +352,7 @@ void check_weights(const Graph& graph, const ModelConfig& config, const std::fil
 
 WeightLayout layout_of(const Graph& graph, const ModelConfig& config, const std::filesystem::path& folder) {
   const WeightFiles files = weights_of_model(folder);
-  return layout_in(files, stored_parameters(graph, config, files));
+  return layout_in(graph, config, files, stored_parameters(graph, config, files));
 }
 
 void load_parameter(const SafetensorsFile& file, const StoredTensor& tensor, const Graph& graph, ValueId parameter,
@@ -283,7 +364,7 @@ void load_parameter(const SafetensorsFile& file, const StoredTensor& tensor, con
 }
 
 WeightLayout load_weights(const Graph& graph, const ModelConfig& config, const std::filesystem::path& folder, Executor& executor,
-                          Parameters which, Hasher* hasher) {
+                          Parameters which, Hasher* hasher, std::uint64_t seed) {
   const WeightFiles files = weights_of_model(folder);
   const std::vector<StoredNames> stored = stored_parameters(graph, config, files);
   std::array<std::byte, kStaging> staging;
@@ -293,23 +374,27 @@ WeightLayout load_weights(const Graph& graph, const ModelConfig& config, const s
     if (value.parameter->adapter) continue;
     const StoredNames& names = stored[next++];
     if (which == Parameters::frozen && !is_frozen(value)) continue;
+    if (value.parameter->fresh) {
+      initialize(id, value, seed, executor, hasher);
+      continue;
+    }
     compare_tied(files, names);
     if (names.blocks) {
       load_blocks(id, value, *names.blocks, executor, hasher);
     } else {
-      fill_parameter(
-          id, value, executor,
-          [&](std::span<float> data, std::int64_t first) { files.read_f32(names.front(), first, data, staging); }, hasher);
+      load_numbers(id, value, files, names.front(), executor, staging, hasher);
     }
     files.forget(names.front());
   }
   files.forget();
-  return layout_in(files, stored);
+  return layout_in(graph, config, files, stored);
 }
 
 WeightLayout fill_parameters(const Graph& graph, const WeightSource& source, Executor& executor, Parameters which,
                              Hasher* hasher) {
-  if (!source.folder.empty()) return load_weights(graph, read_model(source.folder), source.folder, executor, which, hasher);
+  if (!source.folder.empty()) {
+    return load_weights(graph, read_model(source.folder), source.folder, executor, which, hasher, source.seed);
+  }
   initialize_parameters(graph, source.seed, executor, which, hasher);
   return {};
 }

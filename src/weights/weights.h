@@ -27,14 +27,14 @@ enum class Parameters : std::uint8_t { all, model, frozen, adapter };  // model:
 // `hasher`, here and below: gets the filled bytes in the order of the graph.
 void initialize_parameters(const Graph& graph, std::uint64_t seed, Executor& executor, Parameters which = Parameters::all,
                            Hasher* hasher = nullptr);
-// Fills every parameter but those of an adapter from the files of the folder (formats/weight_files.h), and returns their layout.
+// `seed`: of new parameters (ParameterInfo::fresh). Fills all others but those of an adapter from the files of the folder (formats/weight_files.h), and returns their layout.
 // Nothing stays in the page cache. data_error E-FORMAT-WEIGHTS names a missing, misshapen or unknown tensor, E-FORMAT-TIE two
 // names of one parameter with different numbers, E-FORMAT-NAN a NaN or infinity.
 WeightLayout load_weights(const Graph& graph, const ModelConfig& config, const std::filesystem::path& folder, Executor& executor,
-                          Parameters which = Parameters::model, Hasher* hasher = nullptr);
+                          Parameters which = Parameters::model, Hasher* hasher = nullptr, std::uint64_t seed = 0);
 
 // A parameter in the files of a model, under its names: the first one is read, others are tied to it. A parameter in blocks has
-// one name.
+// one name, a new one (ParameterInfo::fresh) perhaps none.
 struct StoredNames {
   std::vector<WeightFiles::Found> found;
   std::optional<StoredBlocks> blocks;
@@ -50,7 +50,7 @@ void load_parameter(const SafetensorsFile& file, const StoredTensor& tensor, con
 // The source of initial parameters.
 struct WeightSource {
   std::filesystem::path folder;  // of a Hugging Face model; empty: random numbers
-  std::uint64_t seed = 0;        // of the random numbers
+  std::uint64_t seed = 0;        // of random numbers, also of new parameters beside those of a folder
 };
 // Fills the parameters `which` from the source.
 WeightLayout fill_parameters(const Graph& graph, const WeightSource& source, Executor& executor,

@@ -285,7 +285,10 @@ TEST(AddTraining, BackwardNodesBelongToForwardLines) {
 
 // In every section, also with the noise switched off, the op has the same key.
 TEST(AddTraining, EveryRandomOpOfAModelHasASiteOfItsOwn) {
-  const Graph graph = build_gpt2(small_config(0.2), {2, 2, 7, {.rows = 1, .prompt = 7, .slots = 7}}, {.seed = 5}).graph;
+  const Graph graph =
+      build_gpt2(small_config(0.2), {.micro = 2, .evaluate = 2, .tokens = 7, .generate = {.rows = 1, .prompt = 7, .slots = 7}},
+                 {.seed = 5})
+          .graph;
   std::set<std::pair<Section, std::uint64_t>> sites;
   std::set<std::string> keys;
   int random = 0, noisy = 0;

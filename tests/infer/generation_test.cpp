@@ -74,7 +74,7 @@ class Model {
     room_.memory = Bytes{std::int64_t{1} << 32};
     room_.machine.machine = round_machine();
     room_.machine.machine.libraries = {"the executor's"};
-    InferencePlan planned = plan([&] { return build_evaluation_graph(config_, 8, 1, 1); });
+    InferencePlan planned = plan([&] { return build_evaluation_graph(config_, 8, {}, 1); });
     const Program program = lower(planned.plan);
     const Arena arena(planned.plan.arena);
     CpuDevice device(arena);

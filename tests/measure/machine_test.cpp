@@ -299,7 +299,7 @@ Config tiny() {
 
 TEST(Measure, EveryKernelOfATrainingStep) {
   const json seconds = json::parse(run_in_child([] {
-    const Graph graph = build_training_graph(tiny(), {1, true}, 2).graph;
+    const Graph graph = build_training_graph(tiny(), {.validation = true}, 2).graph;
     const MeasureLimits limits{.seconds_per_kernel = 0.003, .seconds = 300, .memory = kMiB * 64};
     const KernelSeconds measured = measure_kernels(graph, 2, 1, {}, limits);
     const KernelCoverage own = coverage(graph, 2, 1, measured);
@@ -307,7 +307,7 @@ TEST(Measure, EveryKernelOfATrainingStep) {
     // Another seed: other noise, the same kernels.
     Config other = tiny();
     other.seed = 7;
-    const Graph same = build_training_graph(other, {1, true}, 2).graph;
+    const Graph same = build_training_graph(other, {.validation = true}, 2).graph;
     const KernelCoverage noisy = coverage(same, 2, 1, measured);
     return json{{"measured", measured}, {"noisy", noisy.kernels - noisy.known}}.dump();
   }));
@@ -321,7 +321,7 @@ TEST(Measure, EveryKernelOfATrainingStep) {
 
 TEST(Measure, KernelsPastTheLimitOfMemoryStayUnmeasured) {
   const std::string count = run_in_child([] {
-    const Graph graph = build_training_graph(tiny(), {1, true}, 2).graph;
+    const Graph graph = build_training_graph(tiny(), {.validation = true}, 2).graph;
     return std::to_string(measure_kernels(graph, 2, 1, {}, {.seconds_per_kernel = 0.001, .memory = Bytes{0}}).size());
   });
   EXPECT_EQ(count, "0");
@@ -332,7 +332,7 @@ TEST(Measure, TheLargestShareOfAStepComesFirst) {
   const double share = std::stod(run_in_child([] {
     Config config = tiny();
     config.model.config = with_vocabulary(config.model.config, 600, false);
-    const Graph graph = build_training_graph(config, {1, true}, 2).graph;
+    const Graph graph = build_training_graph(config, {.validation = true}, 2).graph;
     const KernelSeconds one = measure_kernels(graph, 2, 1, {}, {.seconds_per_kernel = 0, .seconds = 1e-6, .memory = kGiB});
     const KernelCoverage kept = coverage(graph, 2, 1, one);
     EXPECT_EQ(coverage(graph, 2, 1, {}).known, 0);

@@ -36,7 +36,7 @@ Config toy_config(const std::string& more = {}) {
   return load_config(folder / "run.toml");
 }
 
-constexpr DataFacts kFacts{.validation = true, .bytes_per_row = ToySource::kBytesPerSample};
+constexpr DataFacts kFacts{.row = {RowBytes(0, ToySource::kBytesPerSample)}, .validation = true};
 
 struct Reached {
   std::string losses, parameters;
@@ -188,6 +188,40 @@ TEST(ToyFamily, StatisticsDoNotShowHowAWindowIsCut) {
     for (std::size_t i = 0; i < mean.size(); ++i) ASSERT_NEAR(own_mean[i], mean[i], 1e-6) << i;
     EXPECT_EQ(own_most, most);
   }
+}
+
+// The averages of a run are saved as weights, and their statistics are averages as well. A checkpoint continues both.
+TEST(ToyFamily, AveragesHaveStatisticsOfTheirOwn) {
+  Config config = toy_config();
+  config.optimizer.ema_half_life = Duration{2, ClockUnit::updates};
+  Planner planner(config, kFacts);
+  const Plan plan = planner.plan(planner.space.floor());
+  const ScratchFolder folder;
+  const std::filesystem::path checkpoint = folder / "checkpoint.safetensors";
+  ToyRun run(config, plan);
+  run.trainer().load(nullptr);
+  run.trainer().update();
+  const std::string name = std::string(kMean) + ".ema";
+  EXPECT_EQ(run.numbers(name), run.numbers(kMean));
+  run.trainer().update();
+  run.trainer().save_checkpoint_to(checkpoint);
+  run.trainer().update();
+  const std::vector<float> average = run.numbers(name);
+  EXPECT_NE(average, run.numbers(kMean));
+  EXPECT_FALSE(build_training_graph(config, kFacts, 1).graph.find(std::string(kMost) + ".ema").valid());
+
+  run.trainer().save_weights_to(folder / "averages", {.averages = true});
+  const SafetensorsFile saved = SafetensorsFile::open(folder / "averages/model.safetensors");
+  ASSERT_NE(saved.find(kMean), nullptr);
+  std::vector<float> stored(average.size());
+  saved.read_into(*saved.find(kMean), std::as_writable_bytes(std::span(stored)));
+  EXPECT_EQ(stored, average);
+
+  ToyRun again(config, plan);
+  again.trainer().load(&checkpoint);
+  again.trainer().update();
+  EXPECT_EQ(again.numbers(name), average);
+  EXPECT_EQ(again.numbers(kMean), run.numbers(kMean));
 }
 
 TEST(ToyFamily, LearnsWhatItsLossesSay) {

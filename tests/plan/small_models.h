@@ -47,7 +47,8 @@ inline Config config_for(const ModelShape& shape, std::int64_t effective_batch, 
   return config;
 }
 
-inline constexpr DataFacts kTrainAndValidate{2, true};
+inline constexpr DataFacts kTrainAndValidate{.row = {RowBytes::of_stream(2)}, .validation = true};
+inline constexpr DataFacts kTrainAlone{.row = {RowBytes::of_stream(2)}};
 
 inline Machine round_machine() {
   Machine machine;

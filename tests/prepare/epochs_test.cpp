@@ -3,8 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include "data/conversations.h"
 #include "data/sample_file.h"
 #include "data/token_files.h"
+#include "data/token_stream.h"
 
 namespace plimsoll {
 namespace {
@@ -14,28 +16,28 @@ class Epochs : public testing::Test {
  protected:
   Epochs() {
     write_raw(folder / "x.bin", u16_bytes(counting(100)));
-    file = open_source({folder / "x.bin", "u16", 65536, {}, {}});
+    stream.emplace(open_source({folder / "x.bin", "u16", 65536, {}, {}}));
     config.model.context = 16;
     config.data.order = OrderKind::sequential;
     config.train.effective_batch = 3;
   }
   // Samples of 10, 6, 5, 5 and 4 positions.
-  TokenFile stored_samples() {
+  std::unique_ptr<DataSet> stored_samples() {
     SampleFileWriter writer(folder / "chats");
     for (const std::size_t positions : {10, 6, 5, 5, 4}) {
       writer.add(std::vector<Token>(positions + 1, 7), std::vector<std::uint8_t>(positions + 1, 1));
     }
     writer.commit();
-    return open_sample_file(File::open(folder / "chats"), "chats", 100, /*verify=*/true);
+    return std::make_unique<Conversations>(open_sample_file(File::open(folder / "chats"), "chats", 100, /*verify=*/true));
   }
 
   ScratchFolder folder;
-  TokenFile file;
+  std::optional<TokenStream> stream;
   Config config;
 };
 
 TEST_F(Epochs, WindowsOfANumberOfSamples) {
-  const EpochFacts facts = epoch_facts(config, file);
+  const EpochFacts facts = epoch_facts(config, *stream);
   EXPECT_EQ(facts.samples, 7);
   EXPECT_EQ(facts.positions, 99);
   EXPECT_EQ(facts.units, 99);
@@ -49,7 +51,7 @@ TEST_F(Epochs, WindowsOfANumberOfSamples) {
 
 TEST_F(Epochs, TheOnlyWindowCounts) {
   config.train.effective_batch = 9;
-  const EpochFacts facts = epoch_facts(config, file);
+  const EpochFacts facts = epoch_facts(config, *stream);
   EXPECT_EQ(facts.updates, 1);
   EXPECT_EQ(facts.windows, 1);
   EXPECT_EQ(facts.rows, 7);
@@ -58,7 +60,7 @@ TEST_F(Epochs, TheOnlyWindowCounts) {
 // 40 tokens hold two whole samples, and the short one in addition.
 TEST_F(Epochs, WindowsOfANumberOfTokens) {
   config.train.effective_tokens = 40;
-  const EpochFacts facts = epoch_facts(config, file);
+  const EpochFacts facts = epoch_facts(config, *stream);
   EXPECT_EQ(facts.updates, 3);
   EXPECT_EQ(facts.windows, 2);
   EXPECT_EQ(facts.rows, 4);
@@ -68,10 +70,10 @@ TEST_F(Epochs, WindowsOfANumberOfTokens) {
 }
 
 TEST_F(Epochs, PackedSamplesShareRows) {
-  const DataFiles files{stored_samples(), {}};
+  const DataFiles files{stored_samples(), nullptr};
   config.train.effective_tokens = 32;
   config.batch.packing = true;
-  const EpochFacts facts = epoch_facts(config, files.train);
+  const EpochFacts facts = epoch_facts(config, *files.train);
   EXPECT_EQ(facts.samples, 5);
   EXPECT_EQ(facts.positions, 30);
   EXPECT_EQ(facts.updates, 1);
@@ -79,59 +81,59 @@ TEST_F(Epochs, PackedSamplesShareRows) {
   EXPECT_EQ(facts.most_rows, 2 * 2 + 1);
   const DataFacts of_files = facts_of(config, files, ragged_windows(config, facts));
   EXPECT_TRUE(of_files.packed);
-  EXPECT_GT(of_files.bytes_per_row, 0);
+  EXPECT_EQ(of_files.row.bytes, RowBytes(8, 0)) << "a row of one-token samples has a token more for each";
   EXPECT_EQ(of_files.ragged->rows, 2);
 }
 
 TEST_F(Epochs, AWindowRuleFollowsTheConfiguration) {
-  EXPECT_EQ(window_rule(config, file), (WindowRule{.samples = 3, .row = 16}));
+  EXPECT_EQ(window_rule(config, *stream), (WindowRule{.samples = 3, .row = 16}));
   config.train.effective_tokens = 40;
-  EXPECT_EQ(window_rule(config, file), (WindowRule{.positions = 40, .row = 16}));
+  EXPECT_EQ(window_rule(config, *stream), (WindowRule{.positions = 40, .row = 16}));
   config.train.epochs = 1.5;
-  EXPECT_EQ(window_rule(config, file).span, 11) << "a window ends with the data";
+  EXPECT_EQ(window_rule(config, *stream).span, 11) << "a window ends with the data";
   config.batch.packing = true;
-  EXPECT_FALSE(window_rule(config, file).packs) << "samples of a stream fill their rows";
+  EXPECT_FALSE(window_rule(config, *stream).packs) << "samples of a stream fill their rows";
 }
 
 TEST_F(Epochs, UpdatesOfEpochs) {
   config.train.epochs = 2;
-  EXPECT_EQ(updates_of_epochs(config, file), 5) << "14 samples, 3 each";
+  EXPECT_EQ(updates_of_epochs(config, *stream), 5) << "14 samples, 3 each";
   config.train.effective_tokens = 40;
-  EXPECT_EQ(updates_of_epochs(config, file), 6) << "2, 2 and 3 samples in each epoch: the short one is a third";
+  EXPECT_EQ(updates_of_epochs(config, *stream), 6) << "2, 2 and 3 samples in each epoch: the short one is a third";
 }
 
 TEST_F(Epochs, CountsOfARunGoThroughTheDataAgain) {
   config.train.updates = 5;
-  const RunCounts counts = counts_of_run(config, file, nullptr);
+  const RunCounts counts = counts_of_run(config, *stream, nullptr);
   EXPECT_EQ(counts.samples, 15);
   EXPECT_EQ(counts.positions, 2 * 99 + 16);
   EXPECT_EQ(counts.units, counts.positions);
   EXPECT_DOUBLE_EQ(counts.epochs, 15.0 / 7);
-  const EpochFacts facts = epoch_facts(config, file);
-  const RunCounts with_facts = counts_of_run(config, file, &facts);
+  const EpochFacts facts = epoch_facts(config, *stream);
+  const RunCounts with_facts = counts_of_run(config, *stream, &facts);
   EXPECT_EQ(with_facts.positions, counts.positions);
 }
 
 TEST_F(Epochs, CountsOfARunEndWithItsEpochs) {
   config.train.epochs = 1;
-  config.train.updates = updates_of_epochs(config, file);
-  EXPECT_EQ(counts_of_run(config, file, nullptr).samples, 7);
+  config.train.updates = updates_of_epochs(config, *stream);
+  EXPECT_EQ(counts_of_run(config, *stream, nullptr).samples, 7);
 }
 
 TEST_F(Epochs, EvaluationsReadTheFirstSamples) {
   EXPECT_EQ(evaluated_samples(config, 7), 7);
-  EXPECT_EQ(evaluation_batches(config, file, 2), 4);
+  EXPECT_EQ(evaluation_batches(config, *stream, 2), 4);
   config.train.evaluate_samples = 3;
   EXPECT_EQ(evaluated_samples(config, 7), 3);
   EXPECT_EQ(evaluated_samples(config, 2), 2);
-  EXPECT_EQ(evaluation_batches(config, file, 2), 2);
+  EXPECT_EQ(evaluation_batches(config, *stream, 2), 2);
 }
 
 TEST_F(Epochs, EvaluationsOfPackedSamplesCountTheirRows) {
-  const TokenFile samples = stored_samples();
+  const std::unique_ptr<DataSet> samples = stored_samples();
   config.batch.packing = true;
-  EXPECT_EQ(evaluation_batches(config, samples, 1), 2);
-  EXPECT_EQ(evaluation_batches(config, samples, 2), 1);
+  EXPECT_EQ(evaluation_batches(config, *samples, 1), 2);
+  EXPECT_EQ(evaluation_batches(config, *samples, 2), 1);
   EXPECT_EQ(evaluation_rule(5, 2, 16, /*packs=*/false).samples, 2);
   EXPECT_GT(evaluation_rule(5, 2, 16, /*packs=*/true).samples, 5) << "many are packed together";
 }

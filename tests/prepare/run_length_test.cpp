@@ -5,7 +5,9 @@
 
 #include <nlohmann/json.hpp>
 
+#include "data/conversations.h"
 #include "data/token_files.h"
+#include "data/token_stream.h"
 #include "plan/passes/paging.h"
 #include "plan/small_models.h"
 #include "prepare/bytes_written.h"
@@ -55,7 +57,7 @@ TEST(RunLength, CountsTheDataThatAreThere) {
   SmallRun run;
   const ScratchFolder folder;
   write_raw(folder / "x.bin", u16_bytes(counting(65, 100)));
-  run.input.data.train = open_source({folder / "x.bin", "u16", 65536, {}, {}});
+  run.input.data.train = std::make_unique<TokenStream>(open_source({folder / "x.bin", "u16", 65536, {}, {}}));
   const json length = run.length();
   EXPECT_EQ(length.at("tokens"), 640);
   EXPECT_DOUBLE_EQ(length.at("epochs").get<double>(), 10);
@@ -78,7 +80,7 @@ TEST(RunLength, SecondsAddUp) {
   const ScratchFolder folder;
   write_raw(folder / "x.bin", u16_bytes(counting(65, 100)));
   run.input.facts.validation = true;
-  run.input.data.validation = open_source({folder / "x.bin", "u16", 65536, {}, {}});
+  run.input.data.validation = std::make_unique<TokenStream>(open_source({folder / "x.bin", "u16", 65536, {}, {}}));
   const json length = run.length();
   const auto seconds = [&](const char* key) { return length.at(key).get<double>(); };
   EXPECT_GT(seconds("evaluation_seconds"), 0);
@@ -88,16 +90,16 @@ TEST(RunLength, SecondsAddUp) {
 
 TEST(EpochJson, TellsTheShareOfRowsThatSamplesTake) {
   const EpochFacts epoch{.samples = 5, .units = 20, .positions = 30, .updates = 1, .all_rows = 2};
-  TokenFile file;
-  const json plain = epoch_json(epoch, file, 20);
+  const json plain = epoch_json(epoch, Conversations(TokenFile()), 20);
   EXPECT_EQ(plain.at("samples"), 5);
   EXPECT_EQ(plain.at("tokens"), 30);
   EXPECT_EQ(plain.at("trained_units"), 20);
   EXPECT_EQ(plain.at("rows"), 2);
   EXPECT_DOUBLE_EQ(plain.at("fill").get<double>(), 0.75);
   EXPECT_FALSE(plain.contains("data")) << "nothing was counted";
+  TokenFile file;
   file.counts.read = 6;
-  EXPECT_EQ(epoch_json(epoch, file, 20).at("data").at("samples"), 6);
+  EXPECT_EQ(epoch_json(epoch, Conversations(std::move(file)), 20).at("data").at("samples"), 6);
 }
 
 TEST(Saves, ComeInTheirIntervalAndAtTheEnd) {

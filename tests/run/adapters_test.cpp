@@ -43,7 +43,7 @@ TEST_P(AdaptersOf, SameBitsAndExactBytesForEveryBudget) {
     config.train.micro_batch = micro;
     config.train.accumulation = 4 / micro;
     config.precision.compute = config.precision.parameters = compute;
-    Planner planner(config, data.files.facts());
+    Planner planner(config, data.facts());
     const std::int64_t floor = planner.space.floor().n, ceiling = planner.space.ceiling().n;
     std::set<std::string> plans, parameters;
     std::set<std::vector<std::uint64_t>> losses;
@@ -67,7 +67,7 @@ TEST_P(AdaptersOf, SameBitsAndExactBytesWithADisk) {
   for (const std::int64_t micro : {2, 4}) {
     const Config config = adapted(GetParam());
     const auto plan_of = [&](BlockMode mode, const Residency& residency, std::int64_t group) {
-      return plan_with(config, micro, {mode}, 1, data.files.facts(), residency, group);
+      return plan_with(config, micro, {mode}, 1, data.facts(), residency, group);
     };
     const Outcome resident = Session(config, plan_of(BlockMode::keep, {}, 1), data.files).train(kUpdates);
     for (const BlockMode mode : {BlockMode::keep, BlockMode::cheap, BlockMode::recompute}) {
@@ -97,7 +97,7 @@ std::vector<double> numbers(const Session& session, const Graph& graph, const st
 TEST(Dora, NormsFollowTheUpdates) {
   const TokenData data(kShape.vocab, 400, 0);
   const Config config = adapted(AdapterKind::dora);
-  const Plan plan = plan_with(config, 2, {BlockMode::keep}, 1, data.files.facts());
+  const Plan plan = plan_with(config, 2, {BlockMode::keep}, 1, data.facts());
   Session session(config, plan, data.files);
   const std::string module = "h.1.mlp.c_fc";
   const std::size_t rank = 8, inputs = 128, outputs = 512;
@@ -131,7 +131,7 @@ TEST_P(AdaptersOf, NoiseDoesNotDependOnTheMicroBatch) {
   const Config config = adapted(GetParam(), 0.3);
   double losses[2];
   for (const std::int64_t micro : {1, 4}) {
-    const Plan plan = plan_with(config, micro, {BlockMode::keep}, 1, data.files.facts());
+    const Plan plan = plan_with(config, micro, {BlockMode::keep}, 1, data.facts());
     const Outcome outcome = Session(config, plan, data.files).train(kUpdates);
     losses[micro / 4] = std::bit_cast<double>(outcome.losses.back());
   }

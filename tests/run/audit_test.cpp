@@ -20,13 +20,13 @@ void audit_one(const Config& config, const Plan& plan, const TokenData& data) {
   session.run_all_phases(data.files);
   const std::vector<PhaseAudit> phases = session.audit().phases();
   EXPECT_EQ(difference(plan, phases), "") << "micro-batch " << plan.decisions.micro_batch << " of " << plan.effective_batch;
-  EXPECT_EQ(phases.size(), 3u + (plan.decisions.window().rounds() > 1) + data.files.validation.has_value());
+  EXPECT_EQ(phases.size(), 3u + (plan.decisions.window().rounds() > 1) + (data.files.validation != nullptr));
   EXPECT_EQ(replay(plan, session.program()), "");
 }
 
 // Audits each distinct plan between floor and ceiling; returns how many there were.
 std::size_t audit_all(const Config& config, const TokenData& data) {
-  Planner planner(config, data.files.facts());
+  Planner planner(config, data.facts());
   const std::int64_t floor = planner.space.floor().n, ceiling = planner.space.ceiling().n;
   std::set<std::string> seen;
   for (int i = 0; i < kBudgets; ++i) {
@@ -55,7 +55,7 @@ TEST_P(AuditOfShape, EqualsThePlanForRandomDecisions) {
     for (std::int64_t i = 0; i < GetParam().layers; ++i) {
       modes.push_back(round < 4 ? BlockChoice(BlockMode(random() % 5)) : random_choice(random));
     }
-    const Plan plan = plan_with(config_for(GetParam(), 4), 1 << random() % 3, modes, 1 << random() % 4, data.files.facts());
+    const Plan plan = plan_with(config_for(GetParam(), 4), 1 << random() % 3, modes, 1 << random() % 4, data.facts());
     audit_one(config_for(GetParam(), 4), plan, data);
   }
 }

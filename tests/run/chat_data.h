@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "data/conversations.h"
 #include "data/sample_file.h"
 #include "models/all.h"
 #include "prepare/epochs.h"
@@ -20,9 +21,10 @@ struct ChatData {
   DataFiles files;
 
   explicit ChatData(int samples = 61, std::int64_t longest = kChatContext) {
-    files.train = write("train", samples, longest, 1);
-    files.validation = write("validation", 17, longest, 2);
+    files.train = std::make_unique<Conversations>(write("train", samples, longest, 1));
+    files.validation = std::make_unique<Conversations>(write("validation", 17, longest, 2));
   }
+  const TokenFile& train() const { return dynamic_cast<const Conversations&>(*files.train).file(); }
   TokenFile write(const char* name, int samples, std::int64_t longest, unsigned seed) {
     std::mt19937 random(seed);
     SampleFileWriter writer(folder / name);
@@ -56,7 +58,7 @@ inline Config decoder_config(const Family& family, std::int64_t width, std::int6
 }
 
 inline DataFacts facts_with_windows(const Config& config, const DataFiles& files) {
-  return facts_of(config, files, ragged_windows(config, epoch_facts(config, files.train)));
+  return facts_of(config, files, ragged_windows(config, epoch_facts(config, *files.train)));
 }
 
 }  // namespace plimsoll

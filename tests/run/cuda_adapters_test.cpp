@@ -45,7 +45,7 @@ class CudaAdapters : public testing::TestWithParam<AdapterCase> {
 
   // Micro-batches of two samples.
   Plan plan(const Machine& machine, const Residency& residency = {}, BlockMode mode = BlockMode::keep) const {
-    return plan_with(config_, 2, {mode}, 1, data_.files.facts(), residency, 1, machine);
+    return plan_with(config_, 2, {mode}, 1, data_.facts(), residency, 1, machine);
   }
   static Residency elsewhere(Bytes near = Residency::kAllNear) {
     Residency residency{

@@ -27,7 +27,7 @@ class CudaDeviceTest : public testing::TestWithParam<DType> {
   ~CudaDeviceTest() override { cuda::emulation::draw_order(0); }
 
   Plan plan(std::int64_t micro, BlockMode mode = BlockMode::keep, const Residency& residency = {}, std::int64_t group = 1) const {
-    return plan_with(config_, micro, {mode}, 1, data_.files.facts(), residency, group, round_gpu());
+    return plan_with(config_, micro, {mode}, 1, data_.facts(), residency, group, round_gpu());
   }
   static Residency elsewhere(bool all, Bytes near = Residency::kAllNear) {
     Residency residency{
@@ -41,7 +41,7 @@ class CudaDeviceTest : public testing::TestWithParam<DType> {
 };
 
 TEST_P(CudaDeviceTest, TrainsLikeTheCpu) {
-  const Plan on_gpu = plan(2), on_cpu = plan_with(config_, 2, {BlockMode::keep}, 1, data_.files.facts());
+  const Plan on_gpu = plan(2), on_cpu = plan_with(config_, 2, {BlockMode::keep}, 1, data_.facts());
   const Outcome gpu = CudaSession(config_, on_gpu, data_.files).train(3), cpu = Session(config_, on_cpu, data_.files).train(3);
   const double within = GetParam() == DType::f32 ? 1e-5 : 1e-2;
   for (std::size_t i = 0; i < gpu.losses.size(); ++i) {
@@ -94,7 +94,7 @@ TEST_P(CudaDeviceTest, EvaluatesBetweenUpdatesAndLeavesNoTrace) {
     losses.push_back(session.trainer().evaluate_now().loss);
   }
   EXPECT_EQ(session.trainer().hash_parameters(), resident.parameters);
-  const Plan on_cpu = plan_with(config_, 2, {BlockMode::keep}, 1, data_.files.facts());
+  const Plan on_cpu = plan_with(config_, 2, {BlockMode::keep}, 1, data_.facts());
   Session cpu(config_, on_cpu, data_.files);
   cpu.trainer().load(nullptr);
   for (const double loss : losses) {
@@ -174,7 +174,7 @@ TEST_P(CudaDeviceTest, SaysWhatItsLibraryChose) {
   EXPECT_EQ(ops["linear_cross_entropy"], 1);
   EXPECT_GE(ops["linear_cross_entropy_backward"], 1);
 
-  const Plan on_cpu = plan_with(config_, 2, {BlockMode::keep}, 1, data_.files.facts());
+  const Plan on_cpu = plan_with(config_, 2, {BlockMode::keep}, 1, data_.facts());
   EXPECT_TRUE(Session(config_, on_cpu, data_.files).executor().algorithms().empty());
 }
 

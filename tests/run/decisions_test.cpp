@@ -19,14 +19,14 @@ TEST(SameNumbers, EveryCombinationOfDecisions) {
   const Config config = config_for(shape, 4, 0.2);
   for (const std::int64_t micro : {2, 4}) {
     const Outcome kept = [&] {
-      const Plan plan = plan_with(config, micro, {BlockMode::keep}, 1, data.files.facts());
+      const Plan plan = plan_with(config, micro, {BlockMode::keep}, 1, data.facts());
       return Session(config, plan, data.files).train(kUpdates);
     }();
     std::set<std::string> hashes;
     for (int code = 0; code < 125; ++code) {
       const std::vector<BlockChoice> modes{BlockMode(code % 5), BlockMode(code / 5 % 5), BlockMode(code / 25)};
       const int chunks = std::array{1, 2, 3, 7, 64}[static_cast<std::size_t>(code % 3 + code % 5 / 3)];
-      const Plan plan = plan_with(config, micro, modes, chunks, data.files.facts());
+      const Plan plan = plan_with(config, micro, modes, chunks, data.facts());
       hashes.insert(plan.plan_hash);
       EXPECT_EQ(Session(config, plan, data.files).train(kUpdates), kept)
           << "micro " << micro << ", modes " << code << ", chunks " << chunks;
@@ -40,12 +40,12 @@ TEST(SameNumbers, AnyNodesRunAgain) {
   const TokenData data(shape.vocab, 700, 0);
   const Config config = config_for(shape, 4, 0.2);
   std::mt19937 random(5);
-  const Plan keep = plan_with(config, 2, {BlockMode::keep}, 1, data.files.facts());
+  const Plan keep = plan_with(config, 2, {BlockMode::keep}, 1, data.facts());
   const Outcome kept = Session(config, keep, data.files).train(kUpdates);
   std::set<std::string> hashes;
   for (int round = 0; round < 40; ++round) {
     const Plan plan =
-        plan_with(config, 2, {random_choice(random), random_choice(random), random_choice(random)}, 1, data.files.facts());
+        plan_with(config, 2, {random_choice(random), random_choice(random), random_choice(random)}, 1, data.facts());
     hashes.insert(plan.plan_hash);
     EXPECT_EQ(Session(config, plan, data.files).train(kUpdates), kept) << "round " << round;
   }
@@ -59,7 +59,7 @@ TEST(SameNumbers, EveryBudgetOfOneSplit) {
       Config config = config_for(shape, 4);
       config.train.micro_batch = micro;
       config.train.accumulation = 4 / micro;
-      Planner planner(config, data.files.facts());
+      Planner planner(config, data.facts());
       std::set<std::string> parameters, plans;
       std::set<std::vector<std::uint64_t>> losses;
       for (int i = 0; i < 10; ++i) {
@@ -81,7 +81,7 @@ TEST(SameNumbers, AnyLayout) {
   const ModelShape shape{2, 24, 3, 11, 301};
   const TokenData data(shape.vocab, 300, 0);
   const Config config = config_for(shape, 4);
-  const Plan plan = plan_with(config, 2, {BlockMode::recompute, BlockMode::cheap}, 2, data.files.facts());
+  const Plan plan = plan_with(config, 2, {BlockMode::recompute, BlockMode::cheap}, 2, data.facts());
   const Outcome planned = Session(config, plan, data.files).train(kUpdates);
   std::mt19937 random(5);
   for (int round = 0; round < 3; ++round) {
@@ -105,7 +105,7 @@ TEST(SameNumbers, ControlsDiffer) {
   const ModelShape shape{2, 24, 3, 11, 301};
   const TokenData data(shape.vocab, 300, 0);
   const auto outcome = [&](const Config& config, std::int64_t micro) {
-    const Plan plan = plan_with(config, micro, {BlockMode::keep}, 1, data.files.facts());
+    const Plan plan = plan_with(config, micro, {BlockMode::keep}, 1, data.facts());
     return Session(config, plan, data.files).train(kUpdates);
   };
   const Outcome base = outcome(config_for(shape, 4), 2);

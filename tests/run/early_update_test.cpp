@@ -33,7 +33,7 @@ TEST(EarlyUpdate, GivesTheBitsOfUpdatesAtTheEndInFewerBytes) {
   for (const OptimizerKind kind : {OptimizerKind::adamw, OptimizerKind::sgd}) {
     const Config late = config_with(kNeverClips, kind), early = config_with(0, kind);
     const std::vector<BlockChoice> recompute{BlockMode::recompute};
-    const Plan late_plan = plan_with(late, 4, recompute, 1, data.files.facts());
+    const Plan late_plan = plan_with(late, 4, recompute, 1, data.facts());
     EXPECT_FALSE(late_plan.timeline.early_updates);
     const Outcome at_the_end = Session(late, late_plan, data.files).train(kUpdates);
     for (const BlockMode mode : {BlockMode::keep, BlockMode::cheap, BlockMode::recompute, BlockMode::pieces}) {
@@ -41,7 +41,7 @@ TEST(EarlyUpdate, GivesTheBitsOfUpdatesAtTheEndInFewerBytes) {
                                          Residency{.pages = {3072, 3}, .optimizer_state = kBeyond},
                                          Residency{.pages = {1 << 20, 4}, .optimizer_state = kBeyond}}) {
         SCOPED_TRACE(residency.pages.elements);
-        const Plan plan = plan_with(early, 4, {mode}, 1, data.files.facts(), residency);
+        const Plan plan = plan_with(early, 4, {mode}, 1, data.facts(), residency);
         EXPECT_TRUE(plan.timeline.early_updates);
         EXPECT_EQ(Session(early, plan, data.files).train(kUpdates), at_the_end);
         audit(early, plan, data);
@@ -72,7 +72,7 @@ TEST(EarlyUpdate, WaitsForTheWholeWindow) {
 TEST(EarlyUpdate, EveryBudgetFromALowerFloor) {
   const TokenData data(kShape.vocab, 400, 90);
   const Config late = config_with(kNeverClips);
-  Planner with(config_with(0), data.files.facts()), without(late, data.files.facts());
+  Planner with(config_with(0), data.facts()), without(late, data.facts());
   EXPECT_LT(with.space.floor(), without.space.floor());
   EXPECT_LE(with.space.floor_bound(), with.space.floor());
   std::set<std::string> parameters;

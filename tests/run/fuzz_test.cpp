@@ -243,6 +243,30 @@ TEST(Statistics, EveryBudgetIsExactAndHasTheSameBitsBesideADisk) {
   }
 }
 
+// Statistics of groups, running ones, and averages of these, with blocks that keep, recompute and go to a disk.
+TEST(BatchNorm, EveryBudgetIsExactAndHasTheSameBits) {
+  for (const bool scaled : {false, true}) {
+    OptimizerSettings optimizer;
+    optimizer.clip = scaled ? 1 : 0;
+    optimizer.scaled = scaled;
+    optimizer.average_blend = 0.1;
+    const auto make = [&](std::int64_t batch) {
+      return batch_norm_network(batch, 32, optimizer, scaled ? DType::f16 : DType::f32);
+    };
+    EXPECT_EQ(block_count(find_units(make(1).graph)), 6);
+    std::size_t with_replays = 0, with_disk = 0;
+    run_irregular(make, {}, with_replays, with_disk);
+    EXPECT_GE(with_replays, 4u);
+  }
+}
+
+TEST(BatchNorm, EveryBudgetIsExactAndHasTheSameBitsBesideADisk) {
+  std::size_t with_replays = 0, with_disk = 0;
+  run_irregular([](std::int64_t batch) { return batch_norm_network(batch, 256, {}, DType::f32); }, {kGiB}, with_replays,
+                with_disk);
+  EXPECT_GE(with_disk, 3u);
+}
+
 TEST(LongSkips, EveryBudgetIsExactAndHasTheSameBits) {
   std::size_t with_replays = 0, with_disk = 0;
   run_irregular([](std::int64_t batch) { return skip_network(batch); }, {}, with_replays, with_disk);

@@ -31,7 +31,7 @@ TEST_P(GpuPlans, FitAndAreRightOnTheCheckDevice) {
   PlanRequest request = plan_request(config);
   request.beyond = {*config.memory.host_memory};
   OpCatalogue catalogue = catalogue_of(machine);
-  PlanSpace space(source_for(config, {2, false}), request, machine.machine, catalogue);
+  PlanSpace space(source_for(config, kTrainAlone), request, machine.machine, catalogue);
   const Plan plan = std::get<Plan>(space.best({config.memory.budget, config.memory.host_memory, {}}));
   EXPECT_LE(plan.process, *config.memory.budget);
   EXPECT_LE(plan.host, *config.memory.host_memory);

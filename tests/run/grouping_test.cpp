@@ -55,13 +55,13 @@ TEST_P(GroupsOf, SameBitsAndExactBytes) {
     config.train.gradient_clip = clip;
     config.memory.disk = DiskBudget{std::filesystem::temp_directory_path(), kGiB};
     const Outcome alone =
-        Session(config, plan_with(config, micro, {BlockMode::keep}, 1, data.files.facts()), data.files).train(kUpdates);
+        Session(config, plan_with(config, micro, {BlockMode::keep}, 1, data.facts()), data.files).train(kUpdates);
     for (std::int64_t group = least; group * micro <= kBatch; group *= 2) {
       for (const Residency& residency : pagings) {
         const auto [mode, chunks] = variant(round++);
         SCOPED_TRACE(fmt::format("clip {} micro {} group {} {} {} chunks, residency {}", clip, micro, group, plimsoll::name(mode),
                                  chunks, &residency - pagings.data()));
-        expect_same(config, plan_with(config, micro, {mode}, chunks, data.files.facts(), residency, group), data, alone);
+        expect_same(config, plan_with(config, micro, {mode}, chunks, data.facts(), residency, group), data, alone);
       }
     }
   }

@@ -35,7 +35,7 @@ Config paged_config(std::int64_t effective, const ModelShape& shape = kShape) {
 }
 
 Plan paged(const Config& config, std::int64_t micro, const Residency& residency, const TokenData& data) {
-  return plan_with(config, micro, {BlockMode::keep}, 1, data.files.facts(), residency);
+  return plan_with(config, micro, {BlockMode::keep}, 1, data.facts(), residency);
 }
 
 // Runs with both transfer engines. If the kernel refuses io_uring, its cases are skipped.
@@ -118,7 +118,7 @@ TEST(Paging, NoCopyBeginsOfWhatIsBeingWritten) {
       config.optimizer.kind = kind;
       config.optimizer.momentum = kind == OptimizerKind::sgd ? 0.9 : 0;
       config.train.gradient_clip = clip;
-      expect_sound_programs(config, data.files.facts());
+      expect_sound_programs(config, data.facts());
     }
   }
 }
@@ -141,7 +141,7 @@ TEST_P(PagingBy, BlocksStreamInEveryMode) {
         SCOPED_TRACE(fmt::format("micro {} clip {} {} page {} parameters {} accumulators {} narrow {}", micro, clip, name(mode),
                                  residency.pages.elements, residency.parameters.beyond, residency.accumulators.beyond,
                                  residency.by_matrix));
-        Plan plan = plan_with(config, micro, {mode}, 1, data.files.facts(), residency);
+        Plan plan = plan_with(config, micro, {mode}, 1, data.facts(), residency);
         plan.transfers = GetParam();
         verify(plan.graph);
         EXPECT_EQ(Session(config, plan, data.files).train(kFewUpdates), resident);
@@ -176,7 +176,7 @@ TEST_P(PagingBy, TablesStreamInRanges) {
         const Residency& residency = pagings[round++ % std::size(pagings)];
         SCOPED_TRACE(fmt::format("micro {} clip {} chunks {} page {} slots {}", micro, clip, chunks, residency.pages.elements,
                                  residency.pages.slots));
-        Plan plan = plan_with(config, micro, {BlockMode::cheap}, chunks, data.files.facts(), residency);
+        Plan plan = plan_with(config, micro, {BlockMode::cheap}, chunks, data.facts(), residency);
         plan.transfers = GetParam();
         verify(plan.graph);
         for (const char* table : {"wte.weight", "wte.weight.grad"}) EXPECT_EQ(plan.graph.values[plan.graph.find(table)].tier, 1);
@@ -205,7 +205,7 @@ TEST_P(PagingBy, ActivationsRestOnTheDiskBetweenThePasses) {
                           .accumulators = {.beyond = round % 4 > 1}};
       residency.inputs = count;
       SCOPED_TRACE(fmt::format("micro {} {} blocks {}", micro, count, name(mode)));
-      Plan plan = plan_with(config, micro, {mode}, 1, data.files.facts(), residency);
+      Plan plan = plan_with(config, micro, {mode}, 1, data.facts(), residency);
       plan.transfers = GetParam();
       verify(plan.graph);
       std::size_t homes = 0;
@@ -227,8 +227,7 @@ TEST_P(PagingBy, ActivationsRestOnTheDiskOfSomeBlocksBesideOthersThatKeep) {
   for (const BlockMode later : {BlockMode::keep, BlockMode::cheap}) {
     Residency residency{.pages = {kPageStep, 3}, .optimizer_state = kBeyond, .parameters = kBeyond, .accumulators = kBeyond};
     residency.inputs = 2;
-    Plan plan =
-        plan_with(config, 2, {BlockMode::recompute, BlockMode::recompute, later, later}, 1, data.files.facts(), residency);
+    Plan plan = plan_with(config, 2, {BlockMode::recompute, BlockMode::recompute, later, later}, 1, data.facts(), residency);
     plan.transfers = GetParam();
     EXPECT_EQ(Session(config, plan, data.files).train(kFewUpdates), resident);
     audit(config, plan, data);
@@ -255,7 +254,7 @@ TEST(Paging, ActivationsGoWhereTheRequestSays) {
 // A table stays if it is too small for a gain, or if its rows do not fit pages.
 TEST(Paging, TablesAreWhatIsReadInRangesAndWorthIt) {
   const auto tier = [](const ModelShape& shape, const char* value) {
-    const Graph graph = build_training_graph(paged_config(4, shape), {2, false}, 2).graph;
+    const Graph graph = build_training_graph(paged_config(4, shape), kTrainAlone, 2).graph;
     const Graph paged = apply_paging(
         graph, find_units(graph),
         {.pages = {1 << 18, 4}, .optimizer_state = kBeyond, .parameters = kBeyond, .accumulators = kBeyond, .tables = kBeyond});
@@ -269,7 +268,7 @@ TEST(Paging, TablesAreWhatIsReadInRangesAndWorthIt) {
 }
 
 TEST(Paging, StateOfNoMoreThanADiskBlockStays) {
-  const Graph graph = build_training_graph(paged_config(4, {2, 256, 4, 5, 301}), {2, false}, 2).graph;
+  const Graph graph = build_training_graph(paged_config(4, {2, 256, 4, 5, 301}), kTrainAlone, 2).graph;
   const Graph paged = apply_paging(graph, find_units(graph), {.pages = {kPageStep, 4}, .optimizer_state = kBeyond});
   const auto tier = [&](const char* value) { return paged.values[paged.find(value)].tier; };
   for (const char* stays : {"h.0.ln_1.weight.m", "h.1.mlp.c_fc.bias.v"}) EXPECT_EQ(tier(stays), 0) << stays;
@@ -277,7 +276,7 @@ TEST(Paging, StateOfNoMoreThanADiskBlockStays) {
 }
 
 TEST(Paging, SomeBlocksKeepTheirState) {
-  const Graph graph = build_training_graph(paged_config(4, {4, 256, 4, 5, 301}), {2, false}, 2).graph;
+  const Graph graph = build_training_graph(paged_config(4, {4, 256, 4, 5, 301}), kTrainAlone, 2).graph;
   const Graph paged =
       apply_paging(graph, find_units(graph), {.pages = {kPageStep, 4}, .optimizer_state = {.beyond = true, .kept = 2}});
   for (int block = 0; block < 4; ++block) {
@@ -291,7 +290,7 @@ TEST(Paging, SomeBlocksKeepTheirState) {
 }
 
 TEST(Paging, BlocksOwnWhatTheyAloneReadAndIsWorthATransfer) {
-  const Graph graph = build_training_graph(paged_config(4, {3, 128, 4, 11, 301}), {2, false}, 2).graph;
+  const Graph graph = build_training_graph(paged_config(4, {3, 128, 4, 11, 301}), kTrainAlone, 2).graph;
   const std::vector<Unit> units = find_units(graph);
   const PerValue<int> block_of = units_of_values(graph, units);
   for (int block = 0; block < 3; ++block) {
@@ -311,7 +310,7 @@ TEST(Paging, BlocksOwnWhatTheyAloneReadAndIsWorthATransfer) {
 
 // A weight that the first node reads outside of all blocks, and then one of them.
 TEST(Paging, WhatIsReadOutsideAsWellBelongsToNoBlock) {
-  Graph graph = build_training_graph(paged_config(4, {3, 128, 4, 11, 301}), {2, false}, 2).graph;
+  Graph graph = build_training_graph(paged_config(4, {3, 128, 4, 11, 301}), kTrainAlone, 2).graph;
   std::vector<Unit> units = find_units(graph);
   const ValueId weight = graph.find("h.0.attn.c_attn.weight");
   ASSERT_EQ(units_of_values(graph, units)[weight], 0);
@@ -402,10 +401,10 @@ TEST(Paging, EveryBudgetFromALowerFloor) {
   Config config = paged_config(4, shape);
   config.train.micro_batch = 2;
   config.train.accumulation = 2;
-  Planner with(config, data.files.facts());
+  Planner with(config, data.facts());
   Config without_disk = config;
   without_disk.memory.disk.reset();
-  Planner without(without_disk, data.files.facts());
+  Planner without(without_disk, data.facts());
   EXPECT_LT(with.space.floor(), without.space.floor());
   EXPECT_EQ(with.space.ceiling(), without.space.ceiling()) << "a disk is for little memory";
   std::set<std::string> parameters;
@@ -434,7 +433,7 @@ TEST(Paging, TablesIn16BitsRestOnTheDiskAsWell) {
   config.train.micro_batch = 2;
   config.train.accumulation = 2;
   config.precision.compute = config.precision.parameters = DType::bf16;
-  Planner planner(config, data.files.facts());
+  Planner planner(config, data.facts());
   std::set<std::string> parameters;
   int tables = 0;
   for (int i = 0; i < 3; ++i) {
@@ -459,7 +458,7 @@ Bytes transfers_reserve(const Plan& plan, std::string_view what) {
 TEST(Paging, EachEngineIsCountedForItself) {
   const TokenData data(kShape.vocab, 400, 90);
   const Config config = paged_config(4);
-  const Graph graph = build_training_graph(config, data.files.facts(), 1).graph;
+  const Graph graph = build_training_graph(config, data.facts(), 1).graph;
   const Graph streamed = apply_paging(graph, find_units(graph), {.pages = {1024, 2}, .optimizer_state = kBeyond});
   Machine machine = round_machine();
   const Bytes threads = total(paging_reserve(streamed, {.pages = {1024, 2}, .optimizer_state = kBeyond}, machine, 0));

@@ -107,14 +107,14 @@ TEST_P(Ragged, EpochsEndWithWhatIsLeft) {
   for (const bool packing : {false, true}) {
     Config config = with(Ragged::config(), packing);
     config.train.epochs = 2;
-    EXPECT_EQ(updates_of_epochs(config, data.files.train), 7);
+    EXPECT_EQ(updates_of_epochs(config, *data.files.train), 7);
     const Plan plan = plan_with(config, 3, {BlockMode::keep}, 1, facts_with_windows(config, data.files));
     Session session(config, plan, data.files);
     session.trainer().load(nullptr);
     std::int64_t units = 0;
     for (int i = 0; i < 7; ++i) units += session.trainer().update().units;
     EXPECT_EQ(session.trainer().progress().samples, 40);
-    EXPECT_EQ(units, 2 * epoch_facts(config, data.files.train).units);
+    EXPECT_EQ(units, 2 * epoch_facts(config, *data.files.train).units);
   }
 }
 
@@ -196,7 +196,7 @@ std::vector<Metrics> train_on(const Config& config, std::int64_t micro, const Ch
   const Arena arena(plan.arena);
   CpuDevice device(arena);
   Executor executor(plan.graph, program, device, plan.threads, plan.decisions.loss_chunks);
-  Trainer trainer(config, model, plan, executor, {source, nullptr, "changed", window_rule(config, data.files.train)});
+  Trainer trainer(config, model, plan, executor, {source, nullptr, "changed", window_rule(config, *data.files.train)});
   trainer.make_wrong(faults);
   trainer.load(nullptr);
   std::vector<Metrics> result;
@@ -206,7 +206,7 @@ std::vector<Metrics> train_on(const Config& config, std::int64_t micro, const Ch
 
 Window first_window(const Config& config, const ChatData& data, const SampleSource& source) {
   Window window;
-  cut_window(sample_order(config, source.count()), source, window_rule(config, data.files.train), 0, window);
+  cut_window(sample_order(config, source.count()), source, window_rule(config, *data.files.train), 0, window);
   return window;
 }
 
@@ -214,7 +214,7 @@ Window first_window(const Config& config, const ChatData& data, const SampleSour
 TEST_P(Ragged, APackThatAttendsAcrossSamplesIsCaught) {
   const ChatData data;
   const Config config = with(Ragged::config(), true);
-  const double wrong = train_on(config, 2, data, Joined(data.files.train, true)).front().loss;
+  const double wrong = train_on(config, 2, data, Joined(data.train(), true)).front().loss;
   const double right = train_with(config, 2, data).updates.front().loss;
   EXPECT_GT(std::abs(wrong / right - 1), 1e-5);
 }
@@ -223,7 +223,7 @@ TEST_P(Ragged, APackThatAttendsAcrossSamplesIsCaught) {
 TEST_P(Ragged, ASampleOfAPackDoesNotDependOnTheOthers) {
   const ChatData data;
   const Config config = with(Ragged::config(), true);
-  const Window window = first_window(config, data, StoredSamples(data.files.train, kChatContext, true));
+  const Window window = first_window(config, data, StoredSamples(data.train(), kChatContext, true));
   ASSERT_EQ(window.samples, 6);
   EXPECT_LT(window.rows, window.samples) << "rows hold several samples";
   const std::int64_t altered = window.placed.front().ref.sample;
@@ -231,7 +231,7 @@ TEST_P(Ragged, ASampleOfAPackDoesNotDependOnTheOthers) {
   for (const PlacedSample& each : window.placed) {
     const std::int64_t sample = each.ref.sample;
     const auto loss = [&](std::int64_t other, bool joined) {
-      return train_on(config, 2, data, OneCounts(data.files.train, true, sample, other, joined)).front().loss;
+      return train_on(config, 2, data, OneCounts(data.train(), true, sample, other, joined)).front().loss;
     };
     const double before = loss(-1, false), after = loss(altered, false);
     EXPECT_GT(before, 0);
@@ -245,13 +245,13 @@ TEST_P(Ragged, ASampleOfAPackDoesNotDependOnTheOthers) {
 TEST_P(Ragged, AMeanOfMeansIsCaught) {
   const ChatData data;
   const Config config = with(Ragged::config(), false);
-  const StoredSamples samples(data.files.train, kChatContext, false);
+  const StoredSamples samples(data.train(), kChatContext, false);
   const Window window = first_window(config, data, samples);
   constexpr std::int64_t kMicro = 2;
   std::vector<double> sums(3), units(3);  // of each micro-batch
   for (const PlacedSample& each : window.placed) {
     const auto micro = static_cast<std::size_t>(each.row / kMicro);
-    const double share = train_on(config, kMicro, data, OneCounts(data.files.train, false, each.ref.sample)).front().loss;
+    const double share = train_on(config, kMicro, data, OneCounts(data.train(), false, each.ref.sample)).front().loss;
     sums[micro] += share * static_cast<double>(window.units);
     units[micro] += static_cast<double>(samples.size(each.ref.sample).units);
   }

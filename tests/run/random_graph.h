@@ -17,6 +17,7 @@
 #include "autodiff/training.h"
 #include "graph/builder.h"
 #include "ops/attention/attention.h"
+#include "ops/batch_norm/batch_norm.h"
 #include "ops/cross_entropy/cross_entropy.h"
 #include "ops/dropout/dropout.h"
 #include "ops/elementwise/elementwise.h"
@@ -219,6 +220,7 @@ class FramedNetwork {
   void freeze_frame() {
     for (const ValueId parameter : {table_, positions_, gamma_, beta_}) freeze(parameter);
   }
+  ValueId sample_ids() const { return network_.sample_ids; }
   ValueId dropout(ValueId x) { return ops::dropout(builder, x, network_.sample_ids, 0.1, 7); }
   RandomNetwork end(ValueId x, const OptimizerSettings& optimizer = {}, DType compute = DType::f32, const FrozenBase& base = {}) {
     const GraphBuilder::Scope scope(builder, "head");
@@ -379,6 +381,44 @@ inline RandomNetwork following_network(std::int64_t batch, std::int64_t width, c
   BlockNetwork network(batch, 24, width, false);
   network.follow(line);
   return network.make(optimizer, compute);
+}
+
+// Repeated residual blocks of two products, each with a batch norm whose groups are of one sample.
+inline RandomNetwork batch_norm_network(std::int64_t batch, std::int64_t width, const OptimizerSettings& optimizer,
+                                        DType compute) {
+  constexpr std::int64_t kContext = 24, kVocab = 40;
+  constexpr int kBlocks = 6;
+  struct Half {
+    ValueId weight;
+    ops::BatchNormLayer norm;
+  };
+  FramedNetwork frame(batch, kContext, kVocab, width);
+  GraphBuilder& builder = frame.builder;
+  std::vector<std::array<Half, 2>> blocks;
+  for (int i = 0; i < kBlocks; ++i) {
+    const auto half = [&](const std::string& name) {
+      return Half{frame.parameter(name + ".w", {width, width}),
+                  {.gamma = frame.parameter(name + ".g", Shape{width}, Initializer::Kind::ones),
+                   .beta = frame.parameter(name + ".b", Shape{width}),
+                   .mean = ops::add_statistic(builder, name + ".mean", width),
+                   .variance = ops::add_statistic(builder, name + ".variance", width, {Initializer::Kind::ones})}};
+    };
+    const std::string name = "h" + std::to_string(i);
+    blocks.push_back({half(name + ".up"), half(name + ".down")});
+  }
+  ValueId x = frame.begin();
+  for (int i = 0; i < kBlocks; ++i) {
+    const GraphBuilder::Scope scope(builder, "h" + std::to_string(i));
+    const auto& [up, down] = blocks[static_cast<std::size_t>(i)];
+    const auto product = [&](ValueId of, const Half& half, const char* name) {
+      return ops::matmul(builder, of, half.weight, {}, name);
+    };
+    using enum ops::NormActivation;
+    const ValueId inner =
+        ops::batch_norm(builder, product(x, up, "up"), up.norm, frame.sample_ids(), {}, relu, /*group=*/1, "up.norm");
+    x = ops::batch_norm(builder, product(inner, down, "down"), down.norm, frame.sample_ids(), x, silu, /*group=*/1, "down.norm");
+  }
+  return frame.end(x, optimizer, compute);
 }
 
 // Repeated blocks of frozen matrices in a storage format, each with two thin trained matrices.

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "data/token_files.h"
+#include "data/token_stream.h"
 #include "device/cpu/parallel.h"
 #include "plan/small_models.h"
 #include "prepare/epochs.h"
@@ -31,9 +32,12 @@ struct TokenData {
   DataFiles files;
 
   TokenData(std::int64_t vocab, int train, int validation) {
-    files.train = write("train.bin", vocab, train, 1);
-    if (validation > 0) files.validation = write("validation.bin", vocab, validation, 2);
+    files.train = stream(write("train.bin", vocab, train, 1));
+    if (validation > 0) files.validation = stream(write("validation.bin", vocab, validation, 2));
   }
+  DataFacts facts() const { return {.row = files.train->row_shape(false), .validation = files.validation != nullptr}; }
+  static std::unique_ptr<DataSet> stream(TokenFile file) { return std::make_unique<TokenStream>(std::move(file)); }
+  const TokenFile& train() const { return dynamic_cast<const TokenStream&>(*files.train).file(); }
   TokenFile write(const char* name, std::int64_t vocab, int count, unsigned seed) const {
     std::mt19937 random(seed);
     std::vector<int> tokens;

@@ -14,7 +14,7 @@ const ModelShape kDeep{4, 128, 4, 11, 9001};
 
 Plan three_tiers(const Config& config, std::int64_t micro, BlockMode mode, const Residency& residency, const TokenData& data,
                  std::int64_t group = 1) {
-  return plan_with(config, micro, {mode}, 1, data.files.facts(), residency, group, round_device());
+  return plan_with(config, micro, {mode}, 1, data.facts(), residency, group, round_device());
 }
 
 Residency everything(Bytes near) {
@@ -55,7 +55,7 @@ TEST(Tiers, SameBitsAndExactBytesOnEachHoweverTheyShare) {
   const Bytes all = all_of(config, data);
   for (const std::int64_t micro : {4, 1}) {
     const Outcome resident =
-        Session(config, plan_with(config, micro, {BlockMode::keep}, 1, data.files.facts()), data.files).train(kUpdates);
+        Session(config, plan_with(config, micro, {BlockMode::keep}, 1, data.facts()), data.files).train(kUpdates);
     for (const std::int64_t quarter : {0, 1, 3, 4}) {
       SCOPED_TRACE(quarter);
       const BlockMode mode = quarter % 2 == 0 ? BlockMode::keep : BlockMode::recompute;
@@ -71,8 +71,7 @@ TEST(Tiers, GroupsAndActivationsGoWhereThereIsRoom) {
   const TokenData data(kDeep.vocab, 400, 90);
   const Config config = config_for(kDeep, 4);
   const Bytes all = all_of(config, data);
-  const Outcome resident =
-      Session(config, plan_with(config, 2, {BlockMode::keep}, 1, data.files.facts()), data.files).train(kUpdates);
+  const Outcome resident = Session(config, plan_with(config, 2, {BlockMode::keep}, 1, data.facts()), data.files).train(kUpdates);
   for (const Bytes near : {all, all + kKiB * 8, all + kMiB}) {
     for (const std::int64_t group : {1, 2}) {
       Residency residency = everything(near);

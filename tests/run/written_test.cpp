@@ -107,7 +107,7 @@ TEST_P(WrittenBy, IsWhatThePlanSays) {
   const Case& one = GetParam();
   const TokenData data(kShape.vocab, 400, 90);
   const Config config = config_of(one);
-  const Plan plan = plan_with(config, one.micro, {one.mode}, 1, data.files.facts(), one.residency, one.group);
+  const Plan plan = plan_with(config, one.micro, {one.mode}, 1, data.facts(), one.residency, one.group);
   Session session(config, plan, data.files);
   const Written planned = written_by(session.program(), plan.graph, 1);
   const auto counted = [&] { return session.pages() == nullptr ? Bytes{} : session.pages()->wear(); };
@@ -131,7 +131,7 @@ TEST_P(WrittenBy, HoldsNothingFrozenAfterLoading) {
   const Case& one = GetParam();
   const TokenData data(kShape.vocab, 400, 90);
   const Config config = config_of(one);
-  const Plan plan = plan_with(config, one.micro, {one.mode}, 1, data.files.facts(), one.residency, one.group);
+  const Plan plan = plan_with(config, one.micro, {one.mode}, 1, data.facts(), one.residency, one.group);
   const Program program = lower(plan);
   std::map<bool, Bytes> resting;
   for (const ValueId id : plan.graph.parameters()) {

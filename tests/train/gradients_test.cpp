@@ -50,7 +50,7 @@ class ByHand {
       : config_(config),
         plan_(plan),
         source_(source, config.model.context),
-        model_(build_training_graph(config, {source.bytes_per_token, false}, plan.decisions.micro_batch)),
+        model_(build_training_graph(config, {.row = {RowBytes::of_stream(source.bytes_per_token)}}, plan.decisions.micro_batch)),
         program_(lower(plan)),
         arena_(plan.arena),
         device_(arena_),
@@ -160,12 +160,10 @@ class Factorisation : public ::testing::TestWithParam<Case> {
     config.data.order = OrderKind::sequential;
   }
 
-  Plan plan(std::int64_t micro) const {
-    return plan_with(config, micro, {BlockMode::cheap, BlockMode::keep}, 2, data.files.facts());
-  }
+  Plan plan(std::int64_t micro) const { return plan_with(config, micro, {BlockMode::cheap, BlockMode::keep}, 2, data.facts()); }
   WindowResult run(std::int64_t micro) const {
     const Plan planned = plan(micro);
-    ByHand hand(config, planned, data.files.train);
+    ByHand hand(config, planned, data.train());
     const Window window = hand.window(GetParam().first, GetParam().count);
     hand.run(window, 1.0 / static_cast<double>(window.units));
     return {hand.gradients(), hand.loss_total() / static_cast<double>(window.units)};
@@ -173,7 +171,7 @@ class Factorisation : public ::testing::TestWithParam<Case> {
   // Each sample alone, with the weight that it has in the window; summed in fp64.
   WindowResult reference() const {
     const Plan planned = plan(1);
-    ByHand hand(config, planned, data.files.train);
+    ByHand hand(config, planned, data.train());
     const Window window = hand.window(GetParam().first, GetParam().count);
     WindowResult sum;
     for (std::int64_t sample = 0; sample < hand.micro_count(window); ++sample) {
@@ -216,9 +214,9 @@ TEST_P(Factorisation, GivesTheSameGradientsAndLoss) {
 
 TEST_P(Factorisation, MeanOfMeansIsCaught) {
   const Plan planned = plan(1);
-  ByHand hand(config, planned, data.files.train);
+  ByHand hand(config, planned, data.train());
   const Window window = hand.window(GetParam().first, GetParam().count);
-  const Samples samples = make_samples(data.files.train.tokens, config.model.context, "tokens");
+  const Samples samples = make_samples(data.train().tokens, config.model.context, "tokens");
   bool ragged = false;
   for (std::int64_t i = 0; i < hand.micro_count(window); ++i) {
     const std::int64_t units = samples.valid_units(window.placed[static_cast<std::size_t>(i)].ref.sample);
@@ -231,7 +229,7 @@ TEST_P(Factorisation, MeanOfMeansIsCaught) {
 
 TEST_P(Factorisation, MissingClearIsCaught) {
   const Plan planned = plan(1);
-  ByHand hand(config, planned, data.files.train);
+  ByHand hand(config, planned, data.train());
   const Window before = hand.window(0, 1), window = hand.window(GetParam().first, GetParam().count);
   hand.micro_step(before, 0, 1.0 / static_cast<double>(before.units), true);
   for (std::int64_t i = 0; i < hand.micro_count(window); ++i)
@@ -247,7 +245,7 @@ TEST_P(Factorisation, ClippingEachMicroStepIsCaught) {
     for (double& value : values) value *= 0.5;
   }
   const Plan planned = plan(1);
-  ByHand hand(config, planned, data.files.train);
+  ByHand hand(config, planned, data.train());
   const Window window = hand.window(GetParam().first, GetParam().count);
   for (std::int64_t i = 0; i < hand.micro_count(window); ++i) {
     hand.micro_step(window, i, 1.0 / static_cast<double>(window.units), true);
@@ -282,7 +280,7 @@ TEST(Splits, LoggedLossesAgreeOverUpdates) {
   const Config config = config_for(shape, 8);
   std::vector<std::vector<double>> losses, evaluations;
   for (const std::int64_t micro : {1, 2, 4, 8}) {
-    const Plan plan = plan_with(config, micro, {BlockMode::keep}, 1, data.files.facts());
+    const Plan plan = plan_with(config, micro, {BlockMode::keep}, 1, data.facts());
     Session session(config, plan, data.files);
     session.trainer().load(nullptr);
     losses.emplace_back();

@@ -39,7 +39,7 @@ class Frozen : public testing::Test {
     PlanSpace space(source, plan_request(config_), round_machine(), catalogue);
     return std::get<Plan>(space.best({space.ceiling(), {}, {}}));
   }
-  DataFacts facts() const { return data_.files.facts(); }
+  DataFacts facts() const { return data_.facts(); }
 
   // The code and message of the error while loading the checkpoint, or nothing.
   std::string error_of_loading(Session& session) const {

@@ -93,9 +93,7 @@ class Weights : public testing::Test {
   const Graph& graph() {
     if (!plan_) {
       OpCatalogue catalogue = round_catalogue();
-      const GraphSource source = [&](std::int64_t micro) {
-        return build_training_graph(config_, data_.files.facts(), micro).graph;
-      };
+      const GraphSource source = [&](std::int64_t micro) { return build_training_graph(config_, data_.facts(), micro).graph; };
       PlanSpace space(source, plan_request(config_), round_machine(), catalogue);
       plan_.emplace(std::get<Plan>(space.best({space.ceiling(), {}, {}})));
     }

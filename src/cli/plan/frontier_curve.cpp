@@ -96,9 +96,12 @@ std::size_t point_within(const std::vector<CurvePoint>& points, Bytes budget) {
 Curve curve_of(const json& plan) {
   Curve curve;
   const json& subject = plan.at("subject");
-  curve.title = fmt::format("{}, {} samples of {} tokens an update, {} ({} threads)", subject.at("model").get<std::string>(),
-                            subject.at("effective_batch").get<std::int64_t>(), subject.at("context").get<std::int64_t>(),
-                            subject.at("machine").get<std::string>(), subject.at("threads").get<int>());
+  const std::string samples = plan.contains("words")
+                                  ? plan.at("words").at("sample").get<std::string>() + "s"
+                                  : fmt::format("samples of {} tokens", subject.at("context").get<std::int64_t>());
+  curve.title = fmt::format("{}, {} {} an update, {} ({} threads)", subject.at("model").get<std::string>(),
+                            subject.at("effective_batch").get<std::int64_t>(), samples, subject.at("machine").get<std::string>(),
+                            subject.at("threads").get<int>());
   if (const json& budget = plan.at("budget").at("memory"); budget.is_number()) curve.budget = Bytes{budget.get<std::int64_t>()};
   for (const json& point : plan.at("frontier")) {
     curve.points.push_back({Bytes{point.at("process_bytes").get<std::int64_t>()}, point.at("update_seconds").get<double>()});

@@ -48,7 +48,7 @@ struct Target {
 
 Target target_of(const PlanArguments& arguments) {
   PlanningPlace place{.machine = {}, .probe = probe_shape, .runs_now = false};
-  ConfigSource source{.settings = read_settings_of(with_length(arguments.config))};
+  ConfigSource source{.settings = read_settings_of(with_data(arguments.config))};
   const bool simulated = arguments.machine == kSimulated, here = arguments.machine.empty();
   if (!simulated && !here) place.machine = read_machine_file(arguments.machine);
   if (!here) {

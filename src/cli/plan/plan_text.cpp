@@ -307,9 +307,10 @@ std::string long_samples_text(const json& epoch) {
   return text.empty() ? "" : "samples: " + text + "\n";
 }
 
-// "12,345 tokens (4,321 trained on)"; one number if both are equal.
-std::string tokens_text(const json& tokens, const json& trained) {
-  const std::string all = fmt::format("{} tokens", grouped(tokens.get<std::int64_t>()));
+// ", 12,345 tokens (4,321 trained on)"; one number if both are equal. Nothing for data whose samples have no tokens.
+std::string tokens_text(const json& plan, const json& tokens, const json& trained) {
+  if (plan.contains("words")) return "";
+  const std::string all = fmt::format(", {} tokens", grouped(tokens.get<std::int64_t>()));
   if (trained.is_null() || trained == tokens) return all;
   return fmt::format("{} ({} trained on)", all, grouped(trained.get<std::int64_t>()));
 }
@@ -337,16 +338,16 @@ std::string run_text(const json& plan) {
   const auto number = [&](const char* key) { return run.at(key).get<std::int64_t>(); };
   const double seconds = run.at("total_seconds").get<double>();
   const bool bound = plan.at("predicted").at("cost_source").at("bound").get<int>() > 0;
-  std::string text =
-      fmt::format("{} parameters; {} updates, {} samples{}, {}\n{}\n", grouped(number("parameters")), grouped(number("updates")),
-                  grouped(number("samples")),
-                  run.at("epochs").is_null() ? "" : fmt::format(" ({:.3g} epochs)", run.at("epochs").get<double>()),
-                  tokens_text(run.at("tokens"), run.at("trained_units")), whole_text(run, bound));
+  std::string text = fmt::format(
+      "{} parameters; {} updates, {} {}s{}{}\n{}\n", grouped(number("parameters")), grouped(number("updates")),
+      grouped(number("samples")), plan.contains("words") ? plan.at("words").at("sample").get<std::string>() : "sample",
+      run.at("epochs").is_null() ? "" : fmt::format(" ({:.3g} epochs)", run.at("epochs").get<double>()),
+      tokens_text(plan, run.at("tokens"), run.at("trained_units")), whole_text(run, bound));
   if (plan.contains("epoch")) {
     const json& epoch = plan.at("epoch");
     const auto of = [&](const char* key) { return grouped(epoch.at(key).get<std::int64_t>()); };
-    text += fmt::format("an epoch: {} samples, {}, {} updates; rows are {:.0f} % full\n", of("samples"),
-                        tokens_text(epoch.at("tokens"), epoch.at("trained_units")), of("updates"),
+    text += fmt::format("an epoch: {} samples{}, {} updates; rows are {:.0f} % full\n", of("samples"),
+                        tokens_text(plan, epoch.at("tokens"), epoch.at("trained_units")), of("updates"),
                         100 * epoch.at("fill").get<double>());
     text += long_samples_text(epoch);
   }
@@ -364,6 +365,10 @@ std::string pin_text(const json& plan) {
 // "340 trained tok/s, 1.1k of all tokens". A plan without data knows only the positions of its rows.
 std::string speed_text(const json& plan) {
   const json& predicted = plan.at("predicted");
+  if (plan.contains("words")) {
+    return fmt::format("{} {}", rate_text(predicted.at("tokens_per_second").get<double>()),
+                       plan.at("words").at("rate").get<std::string>());
+  }
   if (!plan.contains("run") || plan.at("run").at("trained_units").is_null()) {
     return fmt::format("{} tok/s of all tokens", rate_text(predicted.at("tokens_per_second").get<double>()));
   }

@@ -6,33 +6,13 @@
 #include "graph/builder.h"
 #include "models/decoder/decoder.h"
 #include "models/language_model.h"
+#include "nn/layers.h"
 #include "ops/elementwise/elementwise.h"
 #include "ops/embedding/embedding.h"
-#include "ops/matmul/matmul.h"
 #include "ops/rms_norm/rms_norm.h"
 
 namespace plimsoll {
 namespace {
-
-// y = x W^T + b for a matrix [outputs, inputs].
-struct Projection {
-  std::string name;  // name within the block
-  ValueId weight, bias;
-
-  Projection(GraphBuilder& builder, const std::string& block, std::string name, std::int64_t inputs, std::int64_t outputs,
-             bool has_bias, double std)
-      : name(std::move(name)),
-        weight(builder.add_parameter(block + this->name + ".weight", {outputs, inputs}, {Initializer::Kind::normal, std})) {
-    if (has_bias) bias = builder.add_parameter(block + this->name + ".bias", {outputs}, {Initializer::Kind::zeros, 0});
-  }
-
-  ValueId operator()(GraphBuilder& builder, ValueId x) const {
-    const GraphBuilder::Scope scope(builder, name);
-    std::vector<ValueId> inputs{x, weight};
-    if (bias.valid()) inputs.push_back(bias);
-    return builder.add1(ops::kMatmul, ops::MatmulAttributes{.transpose_b = true, .bias = bias.valid()}, std::move(inputs), "");
-  }
-};
 
 struct RmsNorm {
   std::string name;
@@ -110,9 +90,9 @@ class Block {
   std::string line_;
   std::int64_t layer_;
   RmsNorm input_norm_;
-  Projection q_, k_, v_, o_;
+  nn::Projection q_, k_, v_, o_;
   std::optional<RmsNorm> q_norm_, k_norm_, post_norm_;
-  std::optional<Projection> gate_, up_, down_;
+  std::optional<nn::Projection> gate_, up_, down_;
 };
 
 class Decoder final : public LanguageModel {

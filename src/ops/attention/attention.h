@@ -1,4 +1,5 @@
-// Causal attention in O(T) memory (Dao et al., FlashAttention, 2022; tiles, online softmax). The op saves its output [b, t, heads
+// Attention in O(T) memory (Dao et al., FlashAttention, 2022; tiles, online softmax). A query sees the keys up to its own place,
+// or without `causal` all keys of its row. The op saves its output [b, t, heads
 // * d] and the log-sum-exp [b, heads, t]. Operands, output and gradients may be fp32, bf16 or fp16 independently. Dropout applies
 // to the probabilities; its mask is a function of (sample, head, query, key) and never stored. A window is the number of keys
 // that a query sees, its own included. With segments i32 [b, t] a query sees only keys with its own number. With sample_ids of
@@ -44,6 +45,7 @@ struct AttentionAttributes {
   double dropout = 0;
   NoiseKey key{};
   DType output = DType::f32;  // type of the output, or of all gradients; the log-sum-exp and all arithmetic are fp32
+  bool causal = true;         // false: no window, no segments, and sample_ids of rows
   template <class V>
   void fields(V&& v) const {
     layout.fields(v);
@@ -51,6 +53,7 @@ struct AttentionAttributes {
     if (scale != 0) v("scale", scale);
     v("dropout", dropout), v("key", key), v("output", output);
     if (segments) v("segments", segments);
+    if (!causal) v("causal", causal);
   }
 };
 

@@ -24,7 +24,8 @@ cpu::AttentionShape shape_of(const KernelRequest& request, const Forward& a) {
                             .kv_heads = a.layout.kv_heads,
                             .head_size = a.layout.head_size(first),
                             .scale = static_cast<float>(a.scale),
-                            .window = a.window};
+                            .window = a.window,
+                            .causal = a.causal};
   if (a.scale == 0) shape.scale = 1.0f / std::sqrt(static_cast<float>(shape.head_size));
   if (shape.window >= shape.tokens) shape.window = 0;
   return shape;

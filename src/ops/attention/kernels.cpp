@@ -92,6 +92,11 @@ HWY_INLINE int tile_size(std::int64_t begin, std::int64_t end, int largest) {
   return static_cast<int>(std::min<std::int64_t>(largest, end - begin));
 }
 
+// The number of keys before the first query of a tile, from the first key on, up to a whole tile.
+HWY_INLINE int diagonal_of(const AttentionShape& shape, std::int64_t query, std::int64_t key, int tile) {
+  return shape.causal ? static_cast<int>(std::min<std::int64_t>(query - key, tile)) : tile;
+}
+
 struct HeadPlace {
   std::int64_t batch, head;
 };
@@ -157,17 +162,16 @@ HWY_INLINE Source query_source(const ForwardCall& call, const QueryBlock& block,
 }
 
 HWY_INLINE void load_keys(const ForwardCall& call, const QueryBlock& block, const ForwardScratch& s, std::int64_t begin) {
-  const int keys = tile_size(begin, block.end, kKeyTile), depth = static_cast<int>(call.shape.head_size);
+  const int keys = tile_size(begin, call.shape.key_end(block.end), kKeyTile), depth = static_cast<int>(call.shape.head_size);
   const Matrix values{s.values, attention::padded_head(call.shape)};
   pack_rows(key_source(call, call.rows.keys, block, begin), keys, depth, 1.0f, values);
   pack_transposed(values, keys, depth, {s.keys, kKeyTile});
   pack_rows(key_source(call, call.rows.values, block, begin), keys, depth, 1.0f, values);
 }
 
-// Rows of one part of a head.
-HWY_INLINE Region region_of(const ForwardCall& call, const QueryBlock& block, const Source& from, std::int64_t begin,
-                            std::int64_t rows) {
-  return region(from.first, from.stride, std::min(rows, block.end - begin), call.shape.head_size);
+// Rows from `begin` to `end`, at most `rows`, of one part of a head.
+HWY_INLINE Region region_of(const ForwardCall& call, const Source& from, std::int64_t begin, std::int64_t end, std::int64_t rows) {
+  return region(from.first, from.stride, std::min(rows, end - begin), call.shape.head_size);
 }
 
 // The memory to fetch during one key tile: the next keys and values; during the first tile also the rows of the output; during
@@ -177,14 +181,15 @@ HWY_INLINE Ahead after_keys(const ForwardCall& call, const QueryBlock& block, co
   Ahead ahead(call.rows.queries.as<float>());
   const std::int64_t width = call.shape.heads * call.shape.head_size, next = key + kKeyTile;
   const auto add_keys = [&](const QueryBlock& of, std::int64_t begin) HWY_ATTR {
-    ahead.add(region_of(call, of, key_source(call, call.rows.keys, of, begin), begin, kKeyTile));
-    ahead.add(region_of(call, of, key_source(call, call.rows.values, of, begin), begin, kKeyTile));
+    const std::int64_t end = call.shape.key_end(of.end);
+    ahead.add(region_of(call, key_source(call, call.rows.keys, of, begin), begin, end, kKeyTile));
+    ahead.add(region_of(call, key_source(call, call.rows.values, of, begin), begin, end, kKeyTile));
   };
-  if (next < block.end) {
+  if (next < call.shape.key_end(block.end)) {
     add_keys(block, next);
   } else if (following) {
     add_keys(*following, first_key(call.shape, following->begin, kKeyTile));
-    ahead.add(region_of(call, *following, query_source(call, *following, following->begin), following->begin, kQueryBlock));
+    ahead.add(region_of(call, query_source(call, *following, following->begin), following->begin, following->end, kQueryBlock));
   }
   if (key == first_key(call.shape, block.begin, kKeyTile)) {
     ahead.add(region(out_row(call.out, call.shape, block.batch, block.begin, block.head), width, block.end - block.begin,
@@ -198,8 +203,9 @@ HWY_INLINE void forward_tile(const ForwardCall& call, const QueryBlock& block, c
                              std::int64_t query_begin, std::int64_t key_begin, Ahead& ahead) {
   const int depth = static_cast<int>(call.shape.head_size);
   const std::int64_t head = attention::padded_head(call.shape), row = query_begin - block.begin;
-  const Visible tile{tile_size(query_begin, block.end, kQueryTile), tile_size(key_begin, block.end, kKeyTile),
-                     static_cast<int>(std::min<std::int64_t>(query_begin - key_begin, kKeyTile))};
+  const Visible tile{tile_size(query_begin, block.end, kQueryTile),
+                     tile_size(key_begin, call.shape.key_end(block.end), kKeyTile),
+                     diagonal_of(call.shape, query_begin, key_begin, kKeyTile)};
   const MaskedTile masked(call.shape, block.batch, query_begin, key_begin);
   if (masked.hidden(tile)) return;
   const Matrix scores{s.scores, kKeyTile};
@@ -251,11 +257,12 @@ HWY_NOINLINE void forward_block(const ForwardCall& call, const QueryBlock& block
   if (call.shape.segments != nullptr) zero_fill(s.output, rows * attention::padded_head(call.shape));
   pack_rows(query_source(call, block, block.begin), static_cast<int>(block.end - block.begin), depth, call.shape.scale,
             {s.queries, depth});
-  for (std::int64_t key = first_key(call.shape, block.begin, kKeyTile); key < block.end; key += kKeyTile) {
+  const std::int64_t key_end = call.shape.key_end(block.end);
+  for (std::int64_t key = first_key(call.shape, block.begin, kKeyTile); key < key_end; key += kKeyTile) {
     load_keys(call, block, s, key);
     Ahead ahead = after_keys(call, block, following, key);
     const std::int64_t end = query_end(call.shape, key + kKeyTile, block.end);
-    for (std::int64_t query = std::max(block.begin, key); query < end; query += kQueryTile) {
+    for (std::int64_t query = std::max(block.begin, call.shape.first_query(key)); query < end; query += kQueryTile) {
       forward_tile(call, block, stream, s, query, key, ahead);
     }
   }
@@ -313,6 +320,11 @@ HWY_INLINE bool is_first(const AttentionShape& shape, const TilePlace& at) {
   return shape.segments == nullptr && at.key == first_key(shape, at.query, kBackwardTile);
 }
 
+// The last tile of keys that a tile of queries sees.
+HWY_INLINE std::int64_t last_key(const AttentionShape& shape, std::int64_t query) {
+  return shape.causal ? query : (shape.tokens - 1) / kBackwardTile * kBackwardTile;
+}
+
 // The memory to fetch during a tile of queries and keys: the rows of its gradients, and the operands of the next tile, perhaps of
 // the probable next group of this thread.
 HWY_INLINE Ahead after_tile(const BackwardCall& call, const TilePlace& at, std::int64_t following) {
@@ -326,18 +338,19 @@ HWY_INLINE Ahead after_tile(const BackwardCall& call, const TilePlace& at, std::
     add(key_row(rows, rows.keys, shape, task.batch, begin, task.kv_head), rows.key_stride, begin);
     add(key_row(rows, rows.values, shape, task.batch, begin, task.kv_head), rows.key_stride, begin);
   };
-  if (!call.sums_apart() || at.query == at.key) {
+  if (!call.sums_apart() || at.key == last_key(shape, at.query)) {
     add(query_row(call.gradients, shape, at.task.batch, at.query, at.head(shape)), call.gradients.query_stride, at.query);
   }
   TilePlace next = at;
   next.query += kBackwardTile;
   if (next.query >= query_end(shape, at.key + kBackwardTile, shape.tokens)) {
-    next.query = at.key;
+    next.query = shape.first_query(at.key);
     ++next.member;
     if (next.member == shape.group()) {
       add_keys(call.gradients, at.task, at.key);
       next.member = 0;
-      next.query = next.key = at.key + kBackwardTile;
+      next.key = at.key + kBackwardTile;
+      next.query = shape.first_query(next.key);
       if (next.key >= shape.tokens) {
         if (following < 0) return ahead;
         next = {group_task(shape, following), 0, 0, 0};
@@ -360,7 +373,7 @@ HWY_INLINE void backward_tile(const BackwardCall& call, const TilePlace& at, con
   const int depth = static_cast<int>(shape.head_size);
   const std::int64_t padded = attention::padded_head(shape), head = at.head(shape);
   const Visible tile{tile_size(at.query, shape.tokens, kBackwardTile), tile_size(at.key, shape.tokens, kBackwardTile),
-                     static_cast<int>(std::min<std::int64_t>(at.query - at.key, kBackwardTile))};
+                     diagonal_of(shape, at.query, at.key, kBackwardTile)};
   const MaskedTile masked(shape, at.task.batch, at.query, at.key);
   if (masked.hidden(tile)) return;
   load_queries(call, at, s, tile.queries, is_first(shape, at));
@@ -385,8 +398,7 @@ HWY_INLINE void backward_tile(const BackwardCall& call, const TilePlace& at, con
     const Elements row = query_row(call.gradients, shape, at.task.batch, at.query + r, head);
     float* sum = call.sums_apart() ? s.sums + (row_of_group + r) * shape.head_size : row.as<float>();
     add(s.d_queries + r * padded, depth, shape.scale, sum);
-    // The last tile of keys that these queries see.
-    if (call.sums_apart() && at.query == at.key) write_row(sum, depth, 1.0f, row);
+    if (call.sums_apart() && at.key == last_key(shape, at.query)) write_row(sum, depth, 1.0f, row);
   }
 }
 
@@ -426,7 +438,7 @@ void backward_task(const BackwardCall& call, const SlotTask& slot, std::byte* sc
     pack_transposed(packed, keys, depth, {s.keys_t, kBackwardTile});
     const std::int64_t end = query_end(shape, key + kBackwardTile, shape.tokens);
     for (std::int64_t member = 0; member < shape.group(); ++member) {
-      TilePlace at{task, member, key, key};
+      TilePlace at{task, member, shape.first_query(key), key};
       if (member == 0) {
         backward_tile<Start::zero>(call, at, stream, s, after_tile(call, at, slot.following));
         at.query += kBackwardTile;

@@ -1,4 +1,4 @@
-// Causal self-attention on the CPU: tiles of queries and keys with the online softmax (Dao et al., "FlashAttention", 2022).
+// Self-attention on the CPU: tiles of queries and keys with the online softmax (Dao et al., "FlashAttention", 2022).
 // Memory beyond inputs and outputs is the scratch: a constant for each slot, and in backward a few bytes for each token. A call
 // has a slot for each of its `threads`, or for each task if there are fewer tasks. Buffers are row-major and 64-byte aligned; the
 // caller owns them. Each operand, output and gradient is fp32, bf16 or fp16; all arithmetic and all sums are fp32. Results do not
@@ -17,14 +17,19 @@
 namespace plimsoll::cpu {
 
 // Several heads of queries share one head of keys and values: head h reads head h / group(). A query sees the keys up to its own
-// place, with a window the last `window` of them, and with segments [batch, tokens] only those with its own number.
+// place, with a window the last `window` of them, and with segments [batch, tokens] only those with its own number. Without
+// `causal` it sees all keys; there is no window, and there are no segments then.
 struct AttentionShape {
   std::int64_t batch, tokens, heads, kv_heads, head_size;  // heads is a multiple of kv_heads
   float scale;                                             // factor of the scores
   std::int64_t window = 0;                                 // 0: none
   const std::int32_t* segments = nullptr;                  // null: a row is one segment
+  bool causal = true;
 
   std::int64_t group() const { return heads / kv_heads; }
+  // The end of the keys that the queries before `end` see, and the first query that sees the keys from `begin` on.
+  std::int64_t key_end(std::int64_t end) const { return causal ? end : tokens; }
+  std::int64_t first_query(std::int64_t begin) const { return causal ? begin : 0; }
 };
 
 // The elements of a token's queries, keys and values, heads contiguous. Strides are elements from one token to the next.

@@ -23,6 +23,8 @@ void check(const AttentionAttributes& a, std::size_t more, TypeSpan inputs, std:
   for (const ValueType& operand : inputs.first(a.layout.operands())) require_computable(operand.dtype, where, "an operand");
   const Shape& first = inputs[0].shape;
   require_sample_ids(inputs[a.layout.operands()], first, where);
+  require(a.causal || (a.window == 0 && !a.segments && !name_tokens(inputs[a.layout.operands()].shape)), where,
+          "attention to later tokens has a window or segments", "neither, and sample_ids of rows");
   if (a.segments) require_type(inputs.back(), {DType::i32, {first[0], first[1]}}, where, "segments");
   require_computable(a.output, where, "the result");
 }
@@ -58,10 +60,11 @@ std::vector<ValueType> infer_backward(const Attributes& any, TypeSpan inputs) {
   return outputs;
 }
 
-// The cost of `products` matrix products of queries x keys x d per head, for the pairs within order and window.
+// The cost of `products` matrix products of queries x keys x d per head, for the pairs that see each other.
 Cost cost_of(int products, const AttentionAttributes& a, TypeSpan inputs, TypeSpan outputs) {
   const Shape q = a.layout.queries(inputs[0].shape);
   const double tokens = static_cast<double>(q[1]);
+  if (!a.causal) return {2 * products * static_cast<double>(q[0] * q[2]) * tokens * tokens, bytes_touched(inputs, outputs)};
   const double seen = a.window == 0 ? tokens : std::min(tokens, static_cast<double>(a.window));
   const double pairs = seen * (seen + 1) / 2 + (tokens - seen) * seen;
   return {2 * products * static_cast<double>(q[0] * q[2]) * pairs, bytes_touched(inputs, outputs)};
@@ -113,6 +116,16 @@ Attributes rounded_backward(const Attributes& any, DType to) {
   return attributes;
 }
 
+constexpr const char* kCausalAlone = "attention to earlier tokens alone, as in language models";
+
+void require_causal(const KernelRequest& request) {
+  require_on_gpu(request.attributes->as<AttentionAttributes>().causal, request, "attention to later tokens", kCausalAlone);
+}
+void require_causal_backward(const KernelRequest& request) {
+  require_on_gpu(request.attributes->as<AttentionBackwardAttributes>().forward.causal, request, "attention to later tokens",
+                 kCausalAlone);
+}
+
 }  // namespace
 
 const OpDef kAttention{.name = kForward,
@@ -133,7 +146,10 @@ const OpDef kAttentionBackward{.name = kBackward,
                                .costly = true,
                                .random = true};
 
-OpList attention_ops() { return {{&kAttention}, {&kAttentionBackward, {.scratch = cuda_attention_backward_scratch}}}; }
+OpList attention_ops() {
+  return {{&kAttention, {.require = require_causal}},
+          {&kAttentionBackward, {.require = require_causal_backward, .scratch = cuda_attention_backward_scratch}}};
+}
 
 void QkvLayout::require(TypeSpan inputs, std::size_t more, std::string_view where) const {
   require_inputs(inputs, operands() + more, where);

@@ -68,7 +68,7 @@ struct Matrix {
 
 struct Visible {
   int queries, keys;
-  int diagonal;  // first query - first key of the tile, not negative, at most the keys of a tile
+  int diagonal;  // first query - first key of the tile, not negative, at most the keys of a tile; these where all is seen
 };
 
 template <int M, int N>

@@ -1,6 +1,5 @@
 #include <fmt/core.h>
 
-#include <algorithm>
 #include <array>
 
 #include "ops/families.h"
@@ -29,15 +28,6 @@ std::vector<ValueType> infer(const Attributes& any, TypeSpan inputs) {
   return {{output, x}, row, row};
 }
 
-// True if one call can serve all accumulators. A call either writes all or adds to all, so all of them must have begun in this
-// window, or none.
-bool same_state(const GraphBuilder& builder, const std::vector<ValueId>& into) {
-  if (into.empty() || !std::ranges::all_of(into, [](ValueId each) { return each.valid(); })) return false;
-  const bool twice = into.size() == 2 && into.front() == into.back();
-  const auto begun = [&](ValueId each) { return builder.value(each).version_of.valid(); };
-  return !twice && begun(into.front()) == begun(into.back());
-}
-
 void gradient(GradientContext& context) {
   GraphBuilder& builder = context.builder();
   const std::array wants{context.wants(0), context.wants(1), context.wants(2)};
@@ -54,7 +44,7 @@ void gradient(GradientContext& context) {
     if (i > 0) into.push_back(context.accumulator(i));
   }
   if (made.empty()) return;
-  const bool accumulate = same_state(builder, into);
+  const bool accumulate = serves_all(builder, into);
   std::vector<ValueId> inputs{context.gradient(0), context.input(0), context.output(1), context.output(2), context.input(1)};
   if (accumulate) inputs.insert(inputs.end(), into.begin(), into.end());
   const LayerNormBackwardAttributes attributes{accumulate, wants[0], wants[1], wants[2]};

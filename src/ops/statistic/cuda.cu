@@ -5,6 +5,7 @@
 #include "ops/elementwise/columns.cuh"
 #include "ops/reduce/row.cuh"
 #include "ops/statistic/statistic.h"
+#include "ops/update/update.h"
 
 namespace plimsoll {
 namespace cuda {
@@ -47,6 +48,15 @@ __global__ void __launch_bounds__(kThreads)
   if (i >= n || (coefficient != nullptr && !std::isfinite(*coefficient))) return;
   const double step = __dmul_rn(blend, sums[i] / sums[n]);
   if (std::isfinite(step)) mean[i] = static_cast<float>(static_cast<double>(mean[i]) + step);
+}
+
+// `coefficient` null: the average always moves.
+__global__ void __launch_bounds__(kThreads) move_average_kernel(std::int64_t n, double blend, const float* x,
+                                                                const double* scalars, const float* coefficient, float* average) {
+  const std::int64_t i = thread_of_grid();
+  if (i >= n || (coefficient != nullptr && !std::isfinite(*coefficient))) return;
+  const double before = average[i], step = __dmul_rn(blend, static_cast<double>(x[i]) - before);
+  average[i] = scalars[ops::kUpdate] == 1 ? x[i] : static_cast<float>(before + step);
 }
 
 // A block has 32 columns, and its warps take rows in turn: a maximum is the same in any order.
@@ -95,12 +105,22 @@ std::unique_ptr<Kernel> bind_deviations(const KernelRequest& request) {
   });
 }
 
+// The blocks of a kernel with a thread for each of n elements.
+unsigned blocks_of(std::int64_t n) { return static_cast<unsigned>(ceil_div(n, std::int64_t{cuda::kThreads})); }
+
 std::unique_ptr<Kernel> bind_moving_mean(const KernelRequest& request) {
   return make_kernel([n = request.inputs[0].shape.elements(), guarded = request.inputs.size() > 2,
                       blend = request.attributes->as<ops::MovingMeanAttributes>().blend](const KernelCall& call) {
-    const auto blocks = static_cast<unsigned>(ceil_div(n, std::int64_t{cuda::kThreads}));  // a thread for each element
-    cuda::launch(cuda::move_mean_kernel, {{blocks}, {cuda::kThreads}}, call.stream, n, blend, call.in<double>(1),
+    cuda::launch(cuda::move_mean_kernel, {{blocks_of(n)}, {cuda::kThreads}}, call.stream, n, blend, call.in<double>(1),
                  guarded ? call.in(2) : nullptr, call.out(0));
+  });
+}
+
+std::unique_ptr<Kernel> bind_average(const KernelRequest& request) {
+  return make_kernel([n = request.inputs[0].shape.elements(), guarded = request.inputs.size() > 3,
+                      blend = request.attributes->as<ops::AverageAttributes>().blend](const KernelCall& call) {
+    cuda::launch(cuda::move_average_kernel, {{blocks_of(n)}, {cuda::kThreads}}, call.stream, n, blend, call.in(1),
+                 call.in<double>(2), guarded ? call.in(3) : nullptr, call.out(0));
   });
 }
 
@@ -119,7 +139,8 @@ CudaKernels statistic_cuda_kernels() {
   return {{&ops::kSubtractMean, bind_subtract},
           {&ops::kDeviations, bind_deviations},
           {&ops::kMovingMean, bind_moving_mean},
-          {&ops::kLargestMagnitude, bind_magnitude}};
+          {&ops::kLargestMagnitude, bind_magnitude},
+          {&ops::kAverageStatistic, bind_average}};
 }
 
 }  // namespace plimsoll

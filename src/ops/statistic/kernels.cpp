@@ -52,6 +52,13 @@ void move_mean(std::int64_t n, const double* sums, double blend, float* mean) {
   }
 }
 
+void move_average(std::int64_t n, const float* x, double blend, bool first, float* average) {
+  for (std::int64_t i = 0; i < n; ++i) {
+    const double before = average[i], step = blend * (static_cast<double>(x[i]) - before);
+    average[i] = first ? x[i] : static_cast<float>(before + step);
+  }
+}
+
 void largest_magnitude(const StatisticRows& shape, ConstElements x, float* most) {
   for_columns(shape, x, [&](const auto* row, std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {

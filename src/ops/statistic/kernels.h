@@ -21,6 +21,9 @@ void add_deviations(const StatisticRows& shape, ConstElements x, const float* me
 // mean += blend sums / sums[n], for finite sums.
 void move_mean(std::int64_t n, const double* sums, double blend, float* mean);
 
+// average += blend (x - average), or x itself.
+void move_average(std::int64_t n, const float* x, double blend, bool first, float* average);
+
 // most = max(most, |x|) over the rows.
 void largest_magnitude(const StatisticRows& shape, ConstElements x, float* most);
 

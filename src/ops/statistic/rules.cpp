@@ -3,6 +3,7 @@
 #include "ops/families.h"
 #include "ops/rules.h"
 #include "ops/statistic/statistic.h"
+#include "ops/update/update.h"
 
 namespace plimsoll::ops {
 namespace {
@@ -41,6 +42,18 @@ std::vector<ValueType> infer_magnitude(const Attributes&, TypeSpan inputs) {
   require_inputs(inputs, 2, "largest_magnitude");
   require_type(inputs[1], row_of(inputs[0], "largest_magnitude"), "largest_magnitude", "the statistic");
   return {inputs[1]};
+}
+
+std::vector<ValueType> infer_average(const Attributes& any, TypeSpan inputs) {
+  constexpr const char* kWhere = "average_statistic";
+  require(inputs.size() == 3 || inputs.size() == 4, kWhere, fmt::format("got {} inputs", inputs.size()), "3 or 4");
+  const double blend = any.as<AverageAttributes>().blend;
+  require(blend > 0 && blend <= 1, kWhere, fmt::format("blend is {}", blend), "above 0, at most 1");
+  require_dtype(inputs.first(2), DType::f32, kWhere);
+  require_type(inputs[1], inputs[0], kWhere, "the statistic");
+  require_type(inputs[2], {DType::f64, Shape{kUpdateScalars}}, kWhere, "the scalars");
+  if (inputs.size() == 4) require_type(inputs[3], {DType::f32, Shape{1}}, kWhere, "the coefficient");
+  return {inputs[0]};
 }
 
 void gradient_of_subtract(GradientContext& context) {
@@ -87,11 +100,18 @@ const OpDef kLargestMagnitude{.name = "largest_magnitude",
                               .aliases = updates<1>,
                               .either = inputs_at<0>,
                               .replayable = false};
+const OpDef kAverageStatistic{.name = "average_statistic",
+                              .infer = infer_average,
+                              .cost = cost_per_element<3>,
+                              .not_differentiable = kUpdateOnly,
+                              .aliases = updates<0>,
+                              .replayable = false};
 
-OpList statistic_ops() { return {{&kSubtractMean}, {&kDeviations}, {&kMovingMean}, {&kLargestMagnitude}}; }
+OpList statistic_ops() { return {{&kSubtractMean}, {&kDeviations}, {&kMovingMean}, {&kLargestMagnitude}, {&kAverageStatistic}}; }
 
-ValueId add_statistic(GraphBuilder& builder, std::string name, std::int64_t n) {
-  return builder.add_parameter(std::move(name), {.shape = Shape{n}, .kind = ParameterKind::statistic});
+ValueId add_statistic(GraphBuilder& builder, std::string name, std::int64_t n, Initializer initializer) {
+  return builder.add_parameter(std::move(name),
+                               {.shape = Shape{n}, .initializer = initializer, .kind = ParameterKind::statistic});
 }
 
 ValueId subtract_mean(GraphBuilder& builder, ValueId x, ValueId mean, std::string name) {

@@ -20,6 +20,12 @@ struct MovingMeanAttributes {
   PLIMSOLL_FIELDS(blend)
 };
 
+// The share of a statistic that moves its average, as in the update of a parameter (ops/update); in (0, 1].
+struct AverageAttributes {
+  double blend = 0.01;
+  PLIMSOLL_FIELDS(blend)
+};
+
 // A row is the last axis, of n elements.
 // subtract_mean: (x f32 [.., n], mean f32 [n]) -> x - mean. Its gradient is that of x; the mean is a constant.
 // deviations: (x f32, bf16 or fp16 [.., n], mean f32 [n], sums f64 [n + 1]) -> sums, to which x - mean of each row is added; the
@@ -27,10 +33,13 @@ struct MovingMeanAttributes {
 // moving_mean: (mean, sums, [coefficient f32 [1]]) -> mean += blend sums / rows, in the update. An element with a sum that is
 // not finite does not change, and nothing changes if the coefficient is not finite.
 // largest_magnitude: (x f32, bf16 or fp16 [.., n], most f32 [n]) -> most = max(most, |x|) over the rows. NaN is ignored.
-extern const OpDef kSubtractMean, kDeviations, kMovingMean, kLargestMagnitude;
+// average_statistic: (average f32 [..], statistic of its type, scalars f64 [kUpdateScalars], [coefficient f32 [1]]) -> average +=
+// blend (statistic - average), in the update; the first update copies the statistic. Nothing changes if the coefficient is not
+// finite.
+extern const OpDef kSubtractMean, kDeviations, kMovingMean, kLargestMagnitude, kAverageStatistic;
 
-// Adds a statistic of n elements that begins as zeros.
-ValueId add_statistic(GraphBuilder& builder, std::string name, std::int64_t n);
+// Adds a statistic of n elements.
+ValueId add_statistic(GraphBuilder& builder, std::string name, std::int64_t n, Initializer initializer = {});
 
 ValueId subtract_mean(GraphBuilder& builder, ValueId x, ValueId mean, std::string name);
 // In a training pass: from now on `mean` follows the mean of the rows of x.

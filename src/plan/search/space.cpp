@@ -48,7 +48,7 @@ std::vector<std::int64_t> micro_batches(const PlanRequest& request) {
   if (request.ragged) return ragged_micro_batches(request);
   std::vector<std::int64_t> sizes;
   for (std::int64_t b = 1; b <= request.effective_batch; ++b) {
-    if (request.effective_batch % b != 0) continue;
+    if (request.effective_batch % b != 0 || b % request.row_step != 0) continue;
     const bool few = request.most_rows == 0 || b <= request.most_rows;
     const bool wanted = request.micro_batch ? *request.micro_batch == b : few;
     if (wanted && takes(request, request.effective_batch / b)) sizes.push_back(b);

@@ -52,21 +52,25 @@ class Head {
   double scale() const { return a_.scale == 0 ? 1 / std::sqrt(static_cast<double>(size_)) : a_.scale; }
 
   bool sees(std::size_t query, std::size_t key) const {
+    if (!a_.causal) return true;
     if (key > query) return false;
     if (a_.window > 0 && query - key >= extent(a_.window)) return false;
     const Numbers& segments = values_.back();
     return !a_.segments || segments[sample_ * tokens_ + query] == segments[sample_ * tokens_ + key];
   }
 
-  // Probabilities of the keys up to the query, before dropout and 0 where it does not see them, and their log-sum-exp.
+  // The end of the keys that are looked at.
+  std::size_t end(std::size_t query) const { return a_.causal ? query + 1 : tokens_; }
+
+  // Probabilities of these keys, before dropout and 0 where it does not see them, and their log-sum-exp.
   double attend(std::size_t query, Numbers& p) const {
-    p.assign(query + 1, 0);
+    p.assign(end(query), 0);
     double top = -1e300, sum = 0;
-    for (std::size_t key = 0; key <= query; ++key) {
+    for (std::size_t key = 0; key < p.size(); ++key) {
       for (std::size_t i = 0; i < size_; ++i) p[key] += of(query, 0, i) * of(key, 1, i) * scale();
       if (sees(query, key)) top = std::max(top, p[key]);
     }
-    for (std::size_t key = 0; key <= query; ++key) sum += p[key] = sees(query, key) ? std::exp(p[key] - top) : 0;
+    for (std::size_t key = 0; key < p.size(); ++key) sum += p[key] = sees(query, key) ? std::exp(p[key] - top) : 0;
     for (double& x : p) x /= sum;
     return top + std::log(sum);
   }
@@ -77,8 +81,8 @@ class Head {
     const Numbers& ids = values_[a_.layout.operands()];
     const std::size_t at = of_tokens_ ? 3 * (sample_ * tokens_ + query) : 2 * sample_;
     const std::uint64_t place = of_tokens_ ? static_cast<std::uint64_t>(ids[at + 2]) : query;
-    if (place < query - key) return 0;  // of another sample
-    const std::uint64_t element = (head_ * tokens_ + place) * tokens_ + place - (query - key), block = element / 4;
+    if (place + key < query) return 0;  // of another sample
+    const std::uint64_t element = (head_ * tokens_ + place) * tokens_ + place + key - query, block = element / 4;
     const PhiloxWords words = philox4x32(a_.key, {static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32),
                                                   static_cast<std::uint32_t>(ids[at + 1]), static_cast<std::uint32_t>(ids[at])});
     const auto probability = static_cast<float>(a_.dropout);
@@ -112,7 +116,7 @@ std::vector<Numbers> attention(const ReferenceCall& call) {
   Numbers out(extent(queries.elements())), lse(extent(queries[0] * queries[1] * a.layout.heads));
   for_each_query(call, a, [&](const Head& head, std::size_t query, const Numbers& p, double log_sum) {
     lse[head.lse_at(query)] = log_sum;
-    for (std::size_t key = 0; key <= query; ++key) {
+    for (std::size_t key = 0; key < p.size(); ++key) {
       for (std::size_t i = 0; i < head.size(); ++i) {
         out[head.out_at(query, i)] += p[key] * head.mask(query, key) * head.of(key, 2, i);
       }
@@ -134,7 +138,7 @@ std::vector<Numbers> attention_backward(const ReferenceCall& call) {
     };
     Numbers dp(p.size());
     double dot = 0;
-    for (std::size_t key = 0; key <= query; ++key) {
+    for (std::size_t key = 0; key < p.size(); ++key) {
       for (std::size_t i = 0; i < head.size(); ++i) {
         const double d = d_out[head.out_at(query, i)] * head.mask(query, key);
         dp[key] += d * head.of(key, 2, i);
@@ -142,7 +146,7 @@ std::vector<Numbers> attention_backward(const ReferenceCall& call) {
       }
     }
     for (std::size_t i = 0; i < head.size(); ++i) dot += d_out[head.out_at(query, i)] * out[head.out_at(query, i)];
-    for (std::size_t key = 0; key <= query; ++key) {
+    for (std::size_t key = 0; key < p.size(); ++key) {
       const double ds = p[key] * (dp[key] - dot) * head.scale();
       for (std::size_t i = 0; i < head.size(); ++i) {
         add(query, 0, i, ds * head.of(key, 1, i));
@@ -167,10 +171,11 @@ struct Extents {
   double scale = 0;
   bool segments = false, token_noise = false;
   double largest = 2;  // magnitude of the operands
+  bool causal = true;
 
   AttentionAttributes attributes() const {
     return {{heads, kv_heads == 0 ? heads : kv_heads, separate}, window, scale, segments, dropout,
-            dropout > 0 ? philox_key(7, 11) : NoiseKey{},        dtype};
+            dropout > 0 ? philox_key(7, 11) : NoiseKey{},        dtype,  causal};
   }
   Shape out() const { return {batch, tokens, heads * size}; }
   std::vector<Shape> operands() const {
@@ -188,6 +193,11 @@ struct Extents {
 Extents grouped(std::int64_t batch, std::int64_t tokens, std::int64_t heads, std::int64_t kv_heads, std::int64_t size,
                 std::int64_t window = 0, bool segments = false, double dropout = 0, double scale = 0, bool token_noise = false) {
   return {batch, tokens, heads, size, dropout, DType::f32, kv_heads, true, window, scale, segments, token_noise};
+}
+
+Extents both_ways(Extents e) {
+  e.causal = false;
+  return e;
 }
 
 Extents packed(Extents e) {
@@ -340,6 +350,10 @@ std::vector<OpCases> attention_cases() {
                                              grouped(4, 135, 1, 1, 128, 0, true),
                                              packed(grouped(1, 200, 4, 2, 64, 90, true, 0.3, 0.2, true)),
                                              packed(grouped(1, 200, 2, 1, 128, 90, true, 0.3, 0, true))};
+  const std::vector<Extents> of_both_ways{both_ways({1, 1, 1, 1}),          both_ways({2, 7, 2, 8, 0.3}),
+                                          both_ways({1, 65, 3, 16}),        both_ways({2, 97, 2, 5}),
+                                          both_ways({1, 201, 2, 64, 0.1}),  both_ways({1, 310, 1, 8}),
+                                          both_ways(grouped(2, 130, 4, 2, 16)), both_ways(packed(grouped(1, 50, 4, 2, 8)))};
   Cases cases;
   for (const Extents& e : of_tensor_cores) cases.add_of_16_bits(e);
   for (Extents e : {grouped(1, 150, 2, 1, 8, 0, true, 0, 1), grouped(1, 150, 2, 1, 64, 0, true, 0, 0.25),
@@ -351,13 +365,14 @@ std::vector<OpCases> attention_cases() {
       cases.backwards.push_back(with_large_scores(backward(e)));
     }
   }
-  for (const auto& list : {plain, of_groups, of_packed_groups}) {
+  for (const auto& list : {plain, of_groups, of_packed_groups, of_both_ways}) {
     for (const Extents& e : list) {
       cases.add(e);
       cases.add_narrow(e);
     }
   }
   // Frozen projections.
+  cases.backwards.push_back(backward(both_ways(grouped(2, 100, 2, 1, 8)), /*q=*/false));
   for (const int made : {1, 2, 3, 4, 5, 6}) {
     cases.backwards.push_back(backward(grouped(2, 100, 4, 2, 8, 40), (made & 1) != 0, (made & 2) != 0, (made & 4) != 0));
   }

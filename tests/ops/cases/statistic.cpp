@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "ops/cases/cases.h"
+#include "ops/update/update.h"
 
 namespace plimsoll::test {
 namespace {
@@ -42,6 +43,15 @@ std::vector<Numbers> largest_magnitude(const ReferenceCall& call) {
   return {most};
 }
 
+std::vector<Numbers> average_statistic(const ReferenceCall& call) {
+  Numbers average = call.values[0];
+  if (call.values.size() > 3 && !std::isfinite(call.values[3][0])) return {average};
+  if (call.values[2][ops::kUpdate] == 1) return {call.values[1]};
+  const double blend = call.attributes.as<ops::AverageAttributes>().blend;
+  for (std::size_t i = 0; i < average.size(); ++i) average[i] += blend * (call.values[1][i] - average[i]);
+  return {average};
+}
+
 const std::vector<Shape>& shapes() {
   static const std::vector<Shape> list{{1}, {7, 1}, {65, 7}, {2, 7, 65}, {3, 43, 1030}};
   return list;
@@ -52,6 +62,16 @@ OpCase mean_case(std::int64_t n, bool guarded, std::optional<double> coefficient
   OpCase result{ops::MovingMeanAttributes{0.25}, {f32({n}), f64({n + 1}, {1, 9})}};
   if (guarded) result.inputs.push_back(f32({1}, {0.1, 1}));
   if (coefficient) result.derive = [=](std::vector<Numbers>& values) { values[2] = {*coefficient}; };
+  return result;
+}
+
+OpCase average_case(const Shape& shape, double update, std::optional<double> coefficient = {}) {
+  OpCase result{ops::AverageAttributes{0.25}, {f32(shape), f32(shape), f64({ops::kUpdateScalars})}};
+  if (coefficient) result.inputs.push_back(f32({1}));
+  result.derive = [=](std::vector<Numbers>& values) {
+    values[2][ops::kUpdate] = update;
+    if (coefficient) values[3] = {*coefficient};
+  };
   return result;
 }
 
@@ -86,7 +106,12 @@ std::vector<OpCases> statistic_cases() {
            moving_mean,
            {mean_case(1, false), mean_case(768, true), mean_case(9, true, HUGE_VAL), mean_case(9, true, NAN), without_sum},
            {}},
-          {&ops::kLargestMagnitude, largest_magnitude, in_all_widths(magnitudes), {}}};
+          {&ops::kLargestMagnitude, largest_magnitude, in_all_widths(magnitudes), {}},
+          {&ops::kAverageStatistic,
+           average_statistic,
+           {average_case({1}, 1), average_case({768}, 2), average_case({9}, 7, 0.5), average_case({9}, 1, 0.5),
+            average_case({9}, 1, HUGE_VAL), average_case({9}, 3, NAN)},
+           {}}};
 }
 
 }  // namespace plimsoll::test

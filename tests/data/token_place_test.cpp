@@ -1,5 +1,5 @@
 // A token file passes as text from one process to another.
-#include "prepare/token_place.h"
+#include "data/token_place.h"
 
 #include <gtest/gtest.h>
 

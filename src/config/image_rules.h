@@ -1,0 +1,18 @@
+// The rules of models of images: keys of tokens that they do not have, and the statistics of batch normalisation.
+#pragma once
+
+#include <cstdint>
+
+#include "config/config_rules.h"
+
+namespace plimsoll {
+
+// The samples that share statistics in a training; 0 if no layer normalises by those of a batch. If nothing is given, it is the
+// micro-batch, or else the largest divisor of the effective batch up to 32.
+std::int64_t stat_batch(const Config& config);
+
+// E-CONFIG-CONFLICT for keys without effect, E-BATCH-NORM for groups that do not fit the batch. A new head becomes one of
+// adapter.modules_to_save.
+void complete_images(Config& config, const GivenSettings& given);
+
+}  // namespace plimsoll
