@@ -15,6 +15,7 @@
 #include "formats/weight_files.h"
 #include "models/all.h"
 #include "models/gguf.h"
+#include "weights/file_order.h"
 
 namespace plimsoll::verification {
 namespace {
@@ -45,6 +46,20 @@ bool same_bytes(const SafetensorsFile& a, const StoredTensor& in_a, const Safete
     same = same && of_a == of_b;
   });
   return same;
+}
+
+// The gradient of a parameter in the order in which files hold it: weights of convolutions have another one in checkpoints.
+std::vector<float> slope_in_file_order(const SafetensorsFile& slopes, const StoredTensor& slope, const Shape& in_files) {
+  std::vector<float> all = piece_of(slopes, slope, 0, slope.shape.elements());
+  ensure(in_files.elements() == slope.shape.elements(), "verify", "a gradient of another shape than its weights");
+  const FileOrder order(in_files);
+  std::vector<float> ordered(all.size());
+  for (std::int64_t output = 0; output < order.outputs(); ++output) {
+    order.for_each(output, 0, std::ssize(all), [&](std::int64_t place, std::int64_t element) {
+      ordered[static_cast<std::size_t>(output * order.row() + place)] = all[static_cast<std::size_t>(element)];
+    });
+  }
+  return ordered;
 }
 
 // Maps each possible file name of a parameter with a gradient to the parameter.
@@ -146,10 +161,14 @@ double write_moved(const std::filesystem::path& from, const std::filesystem::pat
     const StoredTensor* slope = parameter != parameters.end() && layer_group(parameter->second) == group
                                     ? slopes.find(parameter->second + std::string(suffix))
                                     : nullptr;
+    const std::vector<float> ordered =
+        slope != nullptr && tensor.shape.rank() == 4 ? slope_in_file_order(slopes, *slope, tensor.shape) : std::vector<float>();
     in_pieces(tensor.shape.elements(), [&](std::int64_t begin, std::int64_t count) {
       std::vector<float> piece = piece_of(weights.files()[found.file], *found.tensor, begin, count);
       if (slope != nullptr) {
-        const std::vector<float> g = piece_of(slopes, *slope, begin, count);
+        const std::vector<float> g = ordered.empty()
+                                         ? piece_of(slopes, *slope, begin, count)
+                                         : std::vector<float>(ordered.begin() + begin, ordered.begin() + begin + count);
         for (std::size_t i = 0; i < piece.size(); ++i) {
           const auto moved = static_cast<float>(piece[i] + step * g[i]);
           along += (double{moved} - piece[i]) * g[i];

@@ -11,6 +11,7 @@
 #include "formats/expect_error.h"
 #include "formats/safetensors.h"
 #include "formats/scratch_folder.h"
+#include "models/all.h"
 
 namespace plimsoll::verification {
 namespace {
@@ -83,6 +84,29 @@ TEST_F(TensorFiles, DifferenceOfASignIsADifference) {
 TEST_F(TensorFiles, ProgressIsNoResult) {
   const auto a = write("a", {{"plimsoll.progress", {1}}, {"x", {1}}}), b = write("b", {{"plimsoll.progress", {2}}, {"x", {1}}});
   EXPECT_EQ(first_difference(a, b), "");
+}
+
+// Files hold the patches of a ViT as [outputs, channels, height, width], checkpoints as [height width channels, outputs].
+TEST_F(TensorFiles, WeightsOfAConvolutionMoveAlongTheirGradient) {
+  const std::string name = "vit.embeddings.patch_embeddings.projection";
+  const auto put = [&](const std::filesystem::path& path, const std::string& tensor, const Shape& shape,
+                       const std::vector<float>& numbers) {
+    const std::vector<TensorSpec> specs{{tensor, DType::f32, shape}};
+    SafetensorsWriter writer(path, specs);
+    writer.append(tensor, std::as_bytes(std::span(numbers)));
+    writer.commit();
+  };
+  std::filesystem::create_directory(folder / "from");
+  kVit.write(kVit.defaults(), folder / "from");
+  put(folder / "from" / "model.safetensors", name + ".weight", {2, 1, 2, 2}, std::vector<float>(8, 1));
+  // The slope of output o at place k is 10 o + k.
+  put(folder / "slopes", name + ".weight.grad", {4, 2}, {0, 10, 1, 11, 2, 12, 3, 13});
+  EXPECT_DOUBLE_EQ(write_moved(folder / "from", folder / "slopes", ".grad", name, 2, folder / "to"),
+                   2 * (0 + 1 + 4 + 9 + 100 + 121 + 144 + 169));
+  const SafetensorsFile moved = SafetensorsFile::open(folder / "to" / "model.safetensors");
+  std::vector<float> numbers(8);
+  moved.read_into(*moved.find(name + ".weight"), std::as_writable_bytes(std::span(numbers)));
+  EXPECT_EQ(numbers, (std::vector<float>{1, 3, 5, 7, 21, 23, 25, 27}));
 }
 
 }  // namespace
