@@ -119,6 +119,8 @@ struct Family {
   // The same model for other tokens or samples; null if it reads no tokens.
   ModelConfig (*with_vocabulary)(const ModelConfig&, std::int64_t vocab, bool bytes) = nullptr;
   ModelConfig (*with_positions)(const ModelConfig&, std::int64_t positions) = nullptr;
+  // The same model with a new last layer; null if it has no classes.
+  ModelConfig (*with_new_head)(const ModelConfig&, std::int64_t classes) = nullptr;
 };
 
 // The most tokens of a sample.

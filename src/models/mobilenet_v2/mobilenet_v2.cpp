@@ -120,6 +120,7 @@ const Family kMobilenetV2{
       return fmt::format("mobilenet_v2 of {} blocks, width {}", of(config).outputs.size(), of(config).head_width);
     },
     .fault = [](const ModelConfig&) { return std::optional<ModelRemark>(); },
-    .doubts = doubts};
+    .doubts = doubts,
+    .with_new_head = with_new_head<MobilenetConfig>};
 
 }  // namespace plimsoll

@@ -107,6 +107,7 @@ const Family kVit{
       return fmt::format("vit of {} layers, width {}", of(config).layers, of(config).width);
     },
     .fault = vit_fault,
-    .doubts = [](const ModelConfig&) { return std::vector<ModelRemark>(); }};
+    .doubts = [](const ModelConfig&) { return std::vector<ModelRemark>(); },
+    .with_new_head = with_new_head<VitConfig>};
 
 }  // namespace plimsoll
