@@ -156,11 +156,13 @@ Error pickled(const std::filesystem::path& file) {
   const std::string name = file.string(), folder = file.stem().string();
   return data_error(
       "E-FORMAT-WEIGHTS", name, "it is a file of PyTorch, which may run any program when it is opened", "a folder of safetensors",
-      {fmt::format("mkdir {0} && python3 -c 'import torch; from safetensors.torch import save_file; "
-                   "save_file({{n: t.contiguous() for n, t in torch.load(\"{1}\", map_location=\"cpu\", weights_only=True).items()}}, "
-                   "\"{0}/model.safetensors\")'",
-                   folder, name),
-       fmt::format("then {0}/config.json, of timm's names {{\"architecture\": \"resnet18\", \"pretrained_cfg\": {{\"input_size\": [3, 224, 224]}}}}",
+      {fmt::format(
+           "mkdir {0} && python3 -c 'import torch; from safetensors.torch import save_file; "
+           "save_file({{n: t.contiguous() for n, t in torch.load(\"{1}\", map_location=\"cpu\", weights_only=True).items()}}, "
+           "\"{0}/model.safetensors\")'",
+           folder, name),
+       fmt::format("then {0}/config.json, of timm's names {{\"architecture\": \"resnet18\", \"pretrained_cfg\": "
+                   "{{\"input_size\": [3, 224, 224]}}}}",
                    folder)});
 }
 

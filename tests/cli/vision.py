@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Images through the commands: python3 vision.py path/to/plimsoll
 
-Budgets change no bit, batch statistics do not depend on the micro-batch, folders leave as they came, classes and heads fit the data.
+Budgets change no bit, batch statistics do not depend on the micro-batch, folders leave as they came, and heads fit the
+data.
 """
 
 import json
@@ -17,7 +18,8 @@ CLASSES = 5
 MODELS = {
     "vit": 'kind = "vit"\nlayers = 2\nwidth = 32\nheads = 2\nmlp_width = 64\npatch = 8\nsize = 32\ndropout = 0.1\n',
     "resnet": 'kind = "resnet"\nlayer = "basic"\nstem = "cifar"\nstem_width = 8\ndepths = [1, 1]\nwidths = [8, 16]\n',
-    "bottleneck": 'kind = "resnet"\nlayer = "bottleneck"\nstem_width = 8\ndepths = [1, 2]\nwidths = [16, 32]\nactivation = "silu"\n',
+    "bottleneck": 'kind = "resnet"\nlayer = "bottleneck"\nstem_width = 8\ndepths = [1, 2]\nwidths = [16, 32]\n'
+    'activation = "silu"\n',
     "mobilenet": 'kind = "mobilenet_v2"\nmultiplier = 0.1\ndropout = 0.2\n',
 }
 SGD = '[optimizer]\nname = "sgd"\nlearning_rate = 0.05\nmomentum = 0.9\n'
@@ -37,8 +39,8 @@ def write_config(test, name, model, more="", train="train.bin", batch="micro_bat
     test.write("held.bin", cifar(2, 20))
     test.write(
         name,
-        f'seed = 3\n[model]\n{model}\n[data]\ntrain = "{train}"\nvalidation = "held.bin"\nformat = "cifar10"\n[image]\npad_crop = 2\n'
-        f"flip = true\n[train]\neffective_batch = 24\n{batch}updates = 3\n{SGD}{more}",
+        f'seed = 3\n[model]\n{model}\n[data]\ntrain = "{train}"\nvalidation = "held.bin"\nformat = "cifar10"\n'
+        f"[image]\npad_crop = 2\nflip = true\n[train]\neffective_batch = 24\n{batch}updates = 3\n{SGD}{more}",
     )
     return name
 
@@ -144,7 +146,8 @@ def folders(test):
         three = ["--set", "data.train=three.bin", "--set", "data.validation="]
         error = test.fails(2, "E-CONFIG-CLASSES", "plan", same, *three)
         test.that(error is not None and any("model.head=new" in each for each in error["try"]), f"the remedy: {error}")
-        run = test.succeeds("train", same, *three, "--set", "model.head=new", "--memory", "1GiB", "--run", f"{kind}-three", "--json")
+        head = [*three, "--set", "model.head=new", "--memory", "1GiB"]
+        run = test.succeeds("train", same, *head, "--run", f"{kind}-three", "--json")
         labels = json.loads(test.path(f"{kind}-three/weights/config.json").read_text())["id2label"]
         test.equal(f"labels of {kind}", len(labels), 3)
         test.that(run is not None and abs(test.lines(f"{kind}-three")[0]["loss"] - 1.1) < 1, "a new head knows nothing")
@@ -157,7 +160,8 @@ def adapters(test):
     base = write_config(test, "vit.toml", new("vit"))
     test.succeeds("train", base, "--memory", "1GiB", "--run", "adapted")
     test.write("three.bin", cifar(4, 60, classes=3))
-    config = write_config(test, "lora.toml", 'init = "adapted"\nhead = "new"\n', '[adapter]\nkind = "lora"\nrank = 4\n', train="three.bin")
+    lora = '[adapter]\nkind = "lora"\nrank = 4\n'
+    config = write_config(test, "lora.toml", 'init = "adapted"\nhead = "new"\n', lora, train="three.bin")
     test.succeeds("train", config, "--memory", "1GiB", "--set", "data.validation=", "--run", "lora")
     saved = json.loads(test.path("lora/weights/adapter_config.json").read_text())
     test.equal("modules that are saved whole", saved["modules_to_save"], ["classifier"])
@@ -175,9 +179,9 @@ def refused(test):
     """Commands and keys of tokens."""
     config = write_config(test, "resnet.toml", new("resnet"), group("resnet", 4))
     test.succeeds("train", config, "--memory", "1GiB", "--run", "refused")
-    for command in (["generate", "--weights", "refused/weights", "--prompt", "a"], ["export", "--weights", "refused/weights", "--gguf", "x.gguf"]):
-        result = test.run(*command)
-        test.that(result.code in (2, 5) and "E-INTERNAL" not in result.text()[1], f"{command[0]}: {result.text()[1]}")
+    for command, *more in (["generate", "--prompt", "a"], ["export", "--gguf", "x.gguf"]):
+        result = test.run(command, "--weights", "refused/weights", *more)
+        test.that(result.code in (2, 5) and "E-INTERNAL" not in result.text()[1], f"{command}: {result.text()[1]}")
     for setting in ("train.effective_tokens=100", "model.context=64", "batch.packing=true", "train.z_loss=0.1"):
         test.fails(2, "E-CONFIG-CONFLICT", "plan", config, "--set", setting)
     test.fails(2, "E-CUDA-OP", "plan", config, "--machine", f"{machines()}/h100.json", "--memory", "1GiB")
