@@ -128,9 +128,7 @@ inline std::int64_t most_positions(const ModelFacts& facts) { return facts.open_
 
 inline ModelFacts facts_of(const ModelConfig& config) { return config.family().facts(config); }
 // The smallest graph that has every parameter and a reader of each.
-inline BatchShape smallest_shape() {
-  return {.evaluate = 1, .tokens = 1};
-}
+inline BatchShape smallest_shape() { return {.evaluate = 1, .tokens = 1}; }
 inline std::string name_in_modules(const ModelConfig& config, std::string_view parameter) {
   const auto rename = config.family().in_modules;
   return rename == nullptr ? std::string(parameter) : rename(parameter);

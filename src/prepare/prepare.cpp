@@ -57,8 +57,8 @@ void save_adapter_config(const Config& config, const PrepareOptions& options) {
                         peft_config_text(graph.model.graph, config.model.config, config.adapter, config.model.init));
 }
 
-// The normalisation of pixels, for other programs: the file of the model's folder with the numbers of this training. Folders of timm
-// have them in config.json.
+// The normalisation of pixels, for other programs: the file of the model's folder with the numbers of this training. Folders of
+// timm have them in config.json.
 void save_pixel_norm(const Config& config, const std::filesystem::path& folder) {
   const std::filesystem::path& init = config.model.init;
   const std::optional<PixelNorm> norm = pixels_of(config);

@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "config/image_rules.h"
 #include "base/text.h"
+#include "config/image_rules.h"
 #include "device/process_memory.h"
 
 namespace plimsoll {

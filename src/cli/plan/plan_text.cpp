@@ -86,7 +86,8 @@ std::string batch_text(const json& plan) {
                                                        : fmt::format(", {} through each block together", group);
   const auto effective = batch.at("effective").get<std::int64_t>(), micro = batch.at("micro").get<std::int64_t>();
   if (!batch.contains("rows")) {
-    const std::string norm = batch.contains("stat_batch") ? fmt::format("; ghost BN({})", batch.at("stat_batch").get<std::int64_t>()) : "";
+    const std::string norm =
+        batch.contains("stat_batch") ? fmt::format("; ghost BN({})", batch.at("stat_batch").get<std::int64_t>()) : "";
     return fmt::format("{} = {} x {}{}{}", effective, micro, accumulation, together, norm);
   }
   return fmt::format("{} sample{} in about {} row{}, {} at a time", effective, effective == 1 ? "" : "s",

@@ -22,8 +22,8 @@ namespace {
 struct BlockNames {
   const char *first_norm, *attention, *output, *second_norm, *up, *down;
 };
-constexpr BlockNames kOfTransformers{"layernorm_before",   "attention.attention", "attention.output.dense", "layernorm_after",
-                                     "intermediate.dense", "output.dense"};
+constexpr BlockNames kOfTransformers{"layernorm_before", "attention.attention", "attention.output.dense",
+                                     "layernorm_after",  "intermediate.dense",  "output.dense"};
 constexpr BlockNames kOfTimm{"norm1", "attn", "attn.proj", "norm2", "mlp.fc1", "mlp.fc2"};
 
 ValueId activate(GraphBuilder& builder, ValueId x, ops::Activation activation) {
@@ -129,8 +129,8 @@ class Vit final : public VisionModel {
 
   ValueId embed(GraphBuilder& builder, const ImageStep& step) const {
     const GraphBuilder::Scope scope(builder, config_.timm ? "patch_embed" : "vit.embeddings");
-    const ValueId map = ops::convolution(builder, step.pixels, patches_, patch_bias_,
-                                         {.window = ops::square_window(config_.patch)}, "patches");
+    const ValueId map =
+        ops::convolution(builder, step.pixels, patches_, patch_bias_, {.window = ops::square_window(config_.patch)}, "patches");
     const std::int64_t batch = builder.shape(map)[0];
     const ValueId rows = ops::reshape(builder, map, {batch, config_.patches(), config_.width}, "rows");
     const ValueId x = ops::place_tokens(builder, rows, token_, positions_, "placed");
