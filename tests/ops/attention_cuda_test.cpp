@@ -54,7 +54,8 @@ TEST(EmulatedAttention, HasTheSameBitsByWarpgroupsAndByWarps) {
   for (const OpDef* op : {&ops::kAttention, &ops::kAttentionBackward}) {
     int narrow = 0;
     for (const OpCase& a_case : find_cases(*op)->cases) {
-      if (a_case.benchmark || a_case.inputs[0].type.dtype == DType::f32) continue;
+      const bool to_later = a_case.attributes.text().find("causal=false") != std::string::npos;  // refused on a GPU
+      if (a_case.benchmark || to_later || a_case.inputs[0].type.dtype == DType::f32) continue;
       SCOPED_TRACE(describe(*op, a_case));
       const std::vector<Numbers> inputs = fill_inputs(a_case, 1);
       const auto bits = [&](const Backend& backend) {

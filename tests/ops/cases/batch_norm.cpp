@@ -470,8 +470,8 @@ std::vector<Numbers> count_window(const ReferenceCall& call) {
   return {{call.values[0][0] + (finite && call.values[1].back() > 0 ? 1 : 0)}};
 }
 
-OpCase counting(double values, std::optional<double> coefficient = {}) {
-  OpCase result{ops::NoAttributes{}, {{{DType::i64, Shape{1}}, {0, 1000}, false}, f64(Shape{5}, {1, 2})}};
+OpCase counting(double values, std::optional<double> coefficient = {}, std::int64_t sums = 5) {
+  OpCase result{ops::NoAttributes{}, {{{DType::i64, Shape{1}}, {0, 1000}, false}, f64(Shape{sums}, {1, 2})}};
   if (coefficient) result.inputs.push_back(f32({1}, {0.1, 1}));
   result.derive = [=](std::vector<Numbers>& all) {
     all[1].back() = values;
@@ -501,7 +501,7 @@ std::vector<OpCases> batch_norm_cases() {
            {}},
           {&ops::kCountWindow,
            count_window,
-           {counting(3), counting(0), counting(3, 0.5), counting(3, kInfinity), counting(3, kNaN)},
+           {counting(3), counting(0), counting(7, {}, 129), counting(3, 0.5), counting(3, kInfinity), counting(3, kNaN)},
            {}},
           {&ops::kFixedNorm, fixed_norm, fixed_cases(), {}},
           {&ops::kFixedNormBackward, fixed_norm_backward, backward_cases<ops::FixedNormBackwardAttributes>(fixed_backward), {}}};
