@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <limits>
 #include <map>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -14,7 +15,9 @@
 #include "formats/safetensors.h"
 #include "formats/weight_files.h"
 #include "models/all.h"
+#include "models/conv_norm.h"
 #include "models/gguf.h"
+#include "weights/file_order.h"
 
 namespace plimsoll::verification {
 namespace {
@@ -57,6 +60,40 @@ std::map<std::string, std::string> parameters_by_stored_name(const ModelConfig& 
     for (const std::string& name : model.family().stored(model, parameter)) parameters[name] = parameter;
   }
   return parameters;
+}
+
+// The gradient of a parameter in the order of its file: convolutions lie in another order in memory.
+class SlopeInFile {
+ public:
+  SlopeInFile(const SafetensorsFile& file, const StoredTensor& slope, const Shape& in_files) : file_(file), slope_(slope) {
+    if (in_files.rank() != 4) return;
+    const FileOrder order(in_files);
+    const std::vector<float> memory = piece_of(file, slope, 0, slope.shape.elements());
+    ensure(slope.shape.elements() == in_files.elements(), "verify", "a gradient is not of its parameter's size");
+    in_order_.resize(memory.size());
+    for (std::int64_t output = 0; output < order.outputs(); ++output) {
+      order.for_each(output, 0, std::ssize(memory), [&](std::int64_t place, std::int64_t element) {
+        in_order_[static_cast<std::size_t>(output * order.row() + place)] = memory[static_cast<std::size_t>(element)];
+      });
+    }
+  }
+
+  std::vector<float> piece(std::int64_t begin, std::int64_t count) const {
+    if (in_order_.empty()) return piece_of(file_, slope_, begin, count);
+    return {in_order_.begin() + begin, in_order_.begin() + begin + count};
+  }
+
+ private:
+  const SafetensorsFile& file_;
+  const StoredTensor& slope_;
+  std::vector<float> in_order_;  // of a convolution
+};
+
+// The tensor whole.
+std::vector<float> numbers_of(const SafetensorsFile& file, const std::string& name) {
+  const StoredTensor* tensor = file.find(name);
+  ensure(tensor != nullptr, "verify", "runs of one model have other tensors");
+  return piece_of(file, *tensor, 0, tensor->shape.elements());
 }
 
 bool is_number(std::string_view part) {
@@ -113,6 +150,35 @@ GroupSums compare_tensors(const std::filesystem::path& a, const std::filesystem:
   return groups;
 }
 
+double statistics_difference(const std::filesystem::path& a, const std::filesystem::path& b) {
+  const SafetensorsFile file_a = SafetensorsFile::open(a), file_b = SafetensorsFile::open(b);
+  double largest = 0;
+  for (const StoredTensor& tensor : file_b.tensors()) {
+    if (tensor.name.ends_with(kWindows)) {
+      const StoredTensor* other = file_a.find(tensor.name);
+      ensure(other != nullptr, "verify", "runs of one model have other tensors");
+      if (!same_bytes(file_a, *other, file_b, tensor)) return std::numeric_limits<double>::infinity();
+    }
+    if (!tensor.name.ends_with(kRunningMean)) continue;
+    const std::string of_variance =
+        tensor.name.substr(0, tensor.name.size() - std::string_view(kRunningMean).size()) + kRunningVariance;
+    const std::vector<float> means_a = numbers_of(file_a, tensor.name), means = numbers_of(file_b, tensor.name),
+                             variances_a = numbers_of(file_a, of_variance), variances = numbers_of(file_b, of_variance);
+    ensure(means_a.size() == means.size() && variances.size() == means.size() && variances_a.size() == means.size(), "verify",
+           "runs of one model have other tensors");
+    Sums of_means, of_variances;
+    for (std::size_t i = 0; i < means.size(); ++i) {
+      const double mean = double{means_a[i]} - means[i], variance = double{variances_a[i]} - variances[i];
+      of_means.difference += mean * mean;
+      of_means.reference += double{means[i]} * means[i] + variances[i];
+      of_variances.difference += variance * variance;
+      of_variances.reference += double{variances[i]} * variances[i];
+    }
+    largest = std::max({largest, of_means.relative(), of_variances.relative()});
+  }
+  return largest;
+}
+
 std::string first_difference(const std::filesystem::path& a, const std::filesystem::path& b) {
   const SafetensorsFile file_a = SafetensorsFile::open(a), file_b = SafetensorsFile::open(b);
   for (const StoredTensor& tensor : file_b.tensors()) {
@@ -136,20 +202,30 @@ double write_moved(const std::filesystem::path& from, const std::filesystem::pat
   const std::map<std::string, std::string> parameters = parameters_by_stored_name(model, slopes, suffix);
   std::vector<TensorSpec> specs;
   for (const SafetensorsFile& file : weights.files()) {
-    for (const StoredTensor& tensor : file.tensors()) specs.push_back({tensor.name, DType::f32, tensor.shape});
+    for (const StoredTensor& tensor : file.tensors()) {
+      specs.push_back({tensor.name, tensor.dtype == DType::i64 ? DType::i64 : DType::f32, tensor.shape});
+    }
   }
   SafetensorsWriter writer(to / kWeightsFile, specs);
   double along = 0;
   for (const TensorSpec& tensor : specs) {
     const WeightFiles::Found found = *weights.find(tensor.name);
+    if (tensor.dtype == DType::i64) {
+      std::vector<std::byte> bytes(static_cast<std::size_t>(found.tensor->bytes));
+      weights.files()[found.file].read_part(*found.tensor, 0, bytes);
+      writer.append(tensor.name, bytes);
+      continue;
+    }
     const auto parameter = parameters.find(tensor.name);
     const StoredTensor* slope = parameter != parameters.end() && layer_group(parameter->second) == group
                                     ? slopes.find(parameter->second + std::string(suffix))
                                     : nullptr;
+    std::optional<SlopeInFile> slope_in_file;
+    if (slope != nullptr) slope_in_file.emplace(slopes, *slope, tensor.shape);
     in_pieces(tensor.shape.elements(), [&](std::int64_t begin, std::int64_t count) {
       std::vector<float> piece = piece_of(weights.files()[found.file], *found.tensor, begin, count);
-      if (slope != nullptr) {
-        const std::vector<float> g = piece_of(slopes, *slope, begin, count);
+      if (slope_in_file) {
+        const std::vector<float> g = slope_in_file->piece(begin, count);
         for (std::size_t i = 0; i < piece.size(); ++i) {
           const auto moved = static_cast<float>(piece[i] + step * g[i]);
           along += (double{moved} - piece[i]) * g[i];
