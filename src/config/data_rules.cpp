@@ -82,9 +82,11 @@ void check_samples(const Config& config, const GivenSettings& given) {
                         std::pair{"data.too_long", stated && data.too_long != LongSamples::automatic}};
   for (const auto& [key, said] : says) {
     if (!said) continue;
-    throw conflict(given, key,
-                   fmt::format("{} is given, and samples of format \"{}\" {}", key, data.format,
-                               kind.holds_out ? "are images" : "are cut from one stream"),
+    if (&kind == &kImages) {
+      throw conflict(given, key, fmt::format("{} is given, and samples of format \"{}\" are images", key, data.format),
+                     "without it");
+    }
+    throw conflict(given, key, fmt::format("{} is given, and samples of format \"{}\" are cut from one stream", key, data.format),
                    "JSON samples, data.format = \"chat\"", {Change("data.format", "chat")});
   }
   if (data.validation_share == 0 || kind.holds_out) return;

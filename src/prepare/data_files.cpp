@@ -21,7 +21,7 @@ std::int64_t most_sample_bytes(const Config& config) {
   return std::clamp(config.memory.budget->n / kShare, kLeast, kMostSampleBytes);
 }
 
-// The normalisation of a configuration, else that of the weights, else to -1 to 1.
+// The normalisation is that of the configuration, else that of the weights.
 ImageRequest image_request(const Config& config, const ModelFacts& facts) {
   const PixelNorm norm = facts.channels > 0 ? pixel_norm_of(config.model.init) : PixelNorm();
   const auto first_of = [](const std::vector<double>& given, const std::vector<double>& of_model) {

@@ -265,12 +265,13 @@ TEST_F(ImageSets, AShareIsHeldOutByThePixels) {
 }
 
 TEST_F(ImageSets, AnExtractIsReadAsItself) {
+  std::filesystem::create_directory(folder / "part");
   for (const std::int64_t channels : {1, 3}) {
     write("images", idx_images(40, kSize, channels));
     DataRequest one = request();
     one.images.channels = channels;
     const DataFiles files = open(one);
-    const DataExtract extract = files.train->extract(folder.path(), 5, {});
+    const DataExtract extract = files.train->extract(folder / "part", 5, {});
     EXPECT_EQ(extract.units, std::vector<std::int64_t>(5, 1));
     const auto value = [&](const std::string& key) { return std::ranges::find(extract.changes, key, &Change::key)->value; };
     EXPECT_EQ(value("data.format"), "idx");

@@ -106,9 +106,9 @@ const Family kPixels{.kind = "pixels",
                      .facts =
                          [](const ModelConfig& config) {
                            return ModelFacts{.positions = 1,
-                                             .chance_loss = std::log(static_cast<double>(kClasses)),
+                                             .classes = kClasses,
                                              .channels = of(config).channels,
-                                             .classes = kClasses};
+                                             .chance_loss = std::log(static_cast<double>(kClasses))};
                          },
                      .describe = [](const ModelConfig&) { return std::string("pixels"); }};
 
@@ -168,7 +168,7 @@ TEST_F(ImageTraining, CropsAndFlipsDoNotShowHowABatchIsCut) {
     const std::vector<double> parts = losses(config, micro, files, 20);
     for (std::size_t i = 0; i < whole.size(); ++i) EXPECT_NEAR(parts[i], whole[i], 1e-4 * whole[i]) << micro << " " << i;
   }
-  const std::vector<double> plain = losses(this->config(), 6, files, 20);
+  const std::vector<double> plain = losses(this->config(), 6, data(this->config()), 20);
   EXPECT_NE(plain[0], whole[0]);
 }
 
@@ -205,23 +205,26 @@ TEST_F(ImageTraining, AConfigurationReadsBack) {
 
 TEST_F(ImageTraining, KeysOfTokensAreRefused) {
   const auto with = [&](const std::string& more, const std::string& data = "") { return config(more, data); };
-  EXPECT_ERROR(with("effective_tokens = 64\n"), "E-CONFIG-CONFLICT",
-               "train.effective_tokens is given, and a pixels reads no tokens");
   EXPECT_ERROR(with("[batch]\ntokens = 64\n"), "E-CONFIG-CONFLICT", "batch.tokens is given");
   EXPECT_ERROR(with("[batch]\npacking = true\n"), "E-CONFIG-CONFLICT", "batch.packing is given");
   EXPECT_ERROR(with("[model.x]\n"), "E-CONFIG-KEY", "model.x");
   EXPECT_ERROR(with("", "loss = 'all'\n"), "E-CONFIG-CONFLICT", "are images");
   EXPECT_ERROR(with("", "validation_labels = 'labels'\n"), "E-CONFIG-CONFLICT", "data.validation names no images");
   const auto load = [&](const std::string& text) {
-    write_raw(folder / "other.toml", "[train]\neffective_batch = 4\n[optimizer]\nlearning_rate = 1e-3\n" + text);
+    write_raw(folder / "other.toml", "optimizer.learning_rate = 1e-3\n" + text);
     return load_config(folder / "other.toml");
   };
-  EXPECT_ERROR(load("[model]\nkind = 'pixels'\n[data]\ntrain = 'images.gz'\n"), "E-CONFIG-CONFLICT", "and a pixels takes images");
-  EXPECT_ERROR(load("[model]\nkind = 'pixels'\ncontext = 4\n[data]\nformat = 'idx'\ntrain = 'images.gz'\n"), "E-CONFIG-CONFLICT",
-               "model.context is given");
-  EXPECT_ERROR(load("[model]\npreset = 'byte-3m'\n[data]\nformat = 'cifar10'\ntrain = 'x'\n"), "E-CONFIG-CONFLICT",
-               "a gpt2 takes none");
-  EXPECT_ERROR(load("[model]\npreset = 'byte-3m'\n[data]\nformat = 'bytes'\ntrain = 'x'\n[image]\nflip = true\n"),
+  EXPECT_ERROR(load("train.effective_tokens = 64\n[model]\nkind = 'pixels'\n[data]\nformat = 'idx'\ntrain = 'images.gz'\n"),
+               "E-CONFIG-CONFLICT", "train.effective_tokens is given, and a pixels reads no tokens");
+  EXPECT_ERROR(load("train.effective_batch = 4\n[model]\nkind = 'pixels'\n[data]\ntrain = 'images.gz'\n"), "E-CONFIG-CONFLICT",
+               "and a pixels takes images");
+  EXPECT_ERROR(
+      load("train.effective_batch = 4\n[model]\nkind = 'pixels'\ncontext = 4\n[data]\nformat = 'idx'\ntrain = 'images.gz'\n"),
+      "E-CONFIG-CONFLICT", "model.context is given");
+  EXPECT_ERROR(load("train.effective_batch = 4\n[model]\npreset = 'byte-3m'\n[data]\nformat = 'cifar10'\ntrain = 'x'\n"),
+               "E-CONFIG-CONFLICT", "a gpt2 takes none");
+  EXPECT_ERROR(load("train.effective_batch = 4\n[model]\npreset = 'byte-3m'\n[data]\nformat = 'bytes'\ntrain = "
+                    "'x'\n[image]\nflip = true\n"),
                "E-CONFIG-CONFLICT", "are no images");
 }
 
