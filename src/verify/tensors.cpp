@@ -150,14 +150,14 @@ GroupSums compare_tensors(const std::filesystem::path& a, const std::filesystem:
   return groups;
 }
 
-double statistics_difference(const std::filesystem::path& a, const std::filesystem::path& b) {
+StatisticsDifference compare_statistics(const std::filesystem::path& a, const std::filesystem::path& b) {
   const SafetensorsFile file_a = SafetensorsFile::open(a), file_b = SafetensorsFile::open(b);
-  double largest = 0;
+  StatisticsDifference found;
   for (const StoredTensor& tensor : file_b.tensors()) {
     if (tensor.name.ends_with(kWindows)) {
       const StoredTensor* other = file_a.find(tensor.name);
       ensure(other != nullptr, "verify", "runs of one model have other tensors");
-      if (!same_bytes(file_a, *other, file_b, tensor)) return std::numeric_limits<double>::infinity();
+      found.same_windows = found.same_windows && same_bytes(file_a, *other, file_b, tensor);
     }
     if (!tensor.name.ends_with(kRunningMean)) continue;
     const std::string of_variance =
@@ -174,9 +174,9 @@ double statistics_difference(const std::filesystem::path& a, const std::filesyst
       of_variances.difference += variance * variance;
       of_variances.reference += double{variances[i]} * variances[i];
     }
-    largest = std::max({largest, of_means.relative(), of_variances.relative()});
+    found.values = std::max({found.values, of_means.relative(), of_variances.relative()});
   }
-  return largest;
+  return found;
 }
 
 std::string first_difference(const std::filesystem::path& a, const std::filesystem::path& b) {

@@ -24,10 +24,14 @@ Sums total(const GroupSums& groups);
 // Compares fp32 tensors of two files whose names end in `suffix`, by group of the name without it.
 GroupSums compare_tensors(const std::filesystem::path& a, const std::filesystem::path& b, std::string_view suffix);
 
-// The largest distance between the running statistics of two files, over all layers of batch normalisation: of the means, relative
-// to the root mean square of the activations, and of the variances, relative to themselves. Infinite if the runs counted other
-// numbers of windows; 0 without statistics.
-double statistics_difference(const std::filesystem::path& a, const std::filesystem::path& b);
+// The running statistics of batch normalisation in two files.
+struct StatisticsDifference {
+  // The largest of all layers: of the means, relative to the root mean square of the activations, and of the variances, relative
+  // to themselves. 0 without statistics.
+  double values = 0;
+  bool same_windows = true;  // the same number of windows moved them
+};
+StatisticsDifference compare_statistics(const std::filesystem::path& a, const std::filesystem::path& b);
 
 // The first computed tensor that differs in a byte or is missing in one file; "" if none.
 std::string first_difference(const std::filesystem::path& a, const std::filesystem::path& b);

@@ -37,7 +37,8 @@ const Changes kExact{{"precision.parameters", "fp32"}, {"precision.compute", "fp
 constexpr std::array<std::int64_t, 5> kWindows{12, 8, 6, 4, 2};  // samples
 constexpr double kRuns = 70, kMostSeconds = 180;                 // windows of all trials; target duration
 constexpr double kChange = 2e-3;  // relative change of the loss by moved weights: far above its rounding
-constexpr double kMostSlopeError = 0.01;
+// ReLUs that flip within a step, and statistics of few values, bend the loss of models with batch normalisation.
+constexpr double kMostSlopeError = 0.01, kMostBentSlope = 0.05;
 constexpr double kMostSplitError = 1e-6;    // error of a gradient's sum in another order, times the root of the micro-steps
 constexpr double kMostRoundedSum = 4e-3;    // bf16 rounds to one of two neighbours at each micro-step
 constexpr double kMostRoundedSplit = 2e-3;  // with rounded values between layers, a last bit of fp32 may turn a rounding
@@ -46,6 +47,8 @@ constexpr double kMostStatisticsError = 1e-5, kMostRoundedStatistics = 2e-3;  //
 // Trials move running statistics far. Configurations that move them slowly would hide an error.
 constexpr const char* kMomentum = "0.5";
 constexpr double kMostNarrowError = 0.1, kMostNarrowLoss = 0.01;
+// Statistics of few samples and ReLUs that flip enlarge a rounding: bf16 moves the gradients of a new ResNet of four blocks by 24 %.
+constexpr double kMostNarrowNormed = 0.5;
 constexpr double kMostBias = 4, kMostSpread = 1.5;
 
 Changes with(Changes changes, const Changes& more) {
@@ -198,6 +201,7 @@ class Verification {
     const Trial at = trials_.run(showing_gradient("slope", slope_samples(), 1, 1, kExact));
     if (!ran(at, "gradient", "of the loss")) return;
     const GroupSums groups = compare_tensors(at.checkpoint(), at.checkpoint(), kGradient);
+    const double most = group_ > 0 ? kMostBentSlope : kMostSlopeError;
     for (const auto& [group, sums] : groups) {
       const std::string what = "of " + group;
       if (sums.reference == 0) {
@@ -207,17 +211,17 @@ class Verification {
       // If the loss bends within one step, a shorter or a longer one shows its slope.
       std::optional<double> least;
       std::optional<Trial> odd;  // a trial that did not run
-      for (const double change : {kChange, kChange / 8, kChange * 8}) {
+      for (const double change : {kChange, kChange / 8, kChange * 8, kChange / 64}) {
         const auto moved = slope_error(at, group, change / sums.reference, odd);
         if (!moved) continue;
         least = std::min(std::abs(*moved), least.value_or(HUGE_VAL));
-        if (*least <= kMostSlopeError) break;
+        if (*least <= most) break;
       }
       if (!least) {
         ran(*odd, "gradient", what);
         continue;
       }
-      add("gradient", what, *least <= kMostSlopeError, percent(*least), percent(kMostSlopeError), at.command);
+      add("gradient", what, *least <= most, percent(*least), percent(most), at.command);
     }
     trials_.forget(at);
     std::error_code ignored;
@@ -245,13 +249,14 @@ class Verification {
 
   // The relative differences between two trials. Gradients are those of the second window, where remains of the first would show.
   struct Agreement {
-    double gradient = 0, loss = 0, statistics = 0;
+    double gradient = 0, loss = 0;
+    StatisticsDifference statistics;
     bool schedule = true;
   };
   static Agreement agreement(const Trial& trial, const Trial& with) {
     Agreement found;
     found.gradient = total(compare_tensors(trial.checkpoint(), with.checkpoint(), kGradient)).relative();
-    found.statistics = statistics_difference(trial.checkpoint(), with.checkpoint());
+    found.statistics = compare_statistics(trial.checkpoint(), with.checkpoint());
     ensure(trial.updates.size() == with.updates.size(), "verify", "trials of other lengths");
     for (std::size_t i = 0; i < with.updates.size(); ++i) {
       const double loss = with.updates[i].loss;
@@ -259,6 +264,9 @@ class Verification {
       found.schedule = found.schedule && trial.updates[i].learning_rate == with.updates[i].learning_rate;
     }
     return found;
+  }
+  static std::string text(const StatisticsDifference& found) {
+    return fmt::format("statistics {}{}", relative(found.values), found.same_windows ? "" : ", another number of windows");
   }
   bool rounded() const { return config_.precision.compute != DType::f32; }
   bool rounds_sums() const { return config_.precision.gradients != DType::f32; }
@@ -269,7 +277,7 @@ class Verification {
   double most_statistics_error() const { return rounded() ? kMostRoundedStatistics : kMostStatisticsError; }
   bool agrees(const Agreement& found, std::int64_t accumulation) const {
     return found.gradient <= most_split_error(accumulation) && found.loss <= (rounded() ? kMostRoundedLoss : kMostLossError) &&
-           found.statistics <= most_statistics_error() && found.schedule;
+           found.statistics.values <= most_statistics_error() && found.statistics.same_windows && found.schedule;
   }
 
   void splits() {
@@ -341,8 +349,7 @@ class Verification {
     const double most = most_split_error(accumulation), most_loss = rounded() ? kMostRoundedLoss : kMostLossError;
     add("batch", what, agrees(found, accumulation),
         fmt::format("gradient {}, loss {}{}{}", relative(found.gradient), relative(found.loss),
-                    group_ > 0 ? ", statistics " + relative(found.statistics) : "",
-                    found.schedule ? "" : ", another learning rate"),
+                    group_ > 0 ? ", " + text(found.statistics) : "", found.schedule ? "" : ", another learning rate"),
         fmt::format("{}, {}{}", relative(most), relative(most_loss),
                     group_ > 0 ? ", " + relative(most_statistics_error()) : ""),
         trial.command);
@@ -357,9 +364,9 @@ class Verification {
     if (!whole_) return;
     const Trial exact = trials_.run(showing_gradient("exact", samples_, several_, 2, kExact));
     if (!ran(exact, "precision", "beside fp32")) return;
+    const double most = group_ > 0 ? kMostNarrowNormed : kMostNarrowError;
     for (const auto& [group, sums] : compare_tensors(whole_->checkpoint(), exact.checkpoint(), kGradient)) {
-      add("precision", "gradient of " + group, sums.relative() <= kMostNarrowError, percent(sums.relative()),
-          percent(kMostNarrowError), exact.command);
+      add("precision", "gradient of " + group, sums.relative() <= most, percent(sums.relative()), percent(most), exact.command);
     }
     const double error = std::abs(whole_->updates.back().loss / exact.updates.back().loss - 1);
     add("precision", "loss", error <= kMostNarrowLoss, relative(error), relative(kMostNarrowLoss), exact.command);
@@ -423,10 +430,8 @@ class Verification {
     if (!trial.ran()) {
       add({"control", what, trial.fits() ? trial.said : "does not fit into the budget", "", Outcome::skipped, trial.command});
     } else {
-      const double off = statistics_difference(trial.checkpoint(), with.checkpoint());
-      add("control", what, off > kMostStatisticsError,
-          std::isfinite(off) ? fmt::format("statistics off by {}", relative(off)) : "another number of windows", "is noticed",
-          trial.command);
+      const StatisticsDifference off = compare_statistics(trial.checkpoint(), with.checkpoint());
+      add("control", what, off.values > kMostStatisticsError, text(off), "is noticed", trial.command);
     }
     trials_.forget(trial);
   }
