@@ -215,7 +215,7 @@ class Verification {
         const auto moved = slope_error(at, group, change / sums.reference, odd);
         if (!moved) continue;
         least = std::min(std::abs(*moved), least.value_or(HUGE_VAL));
-        if (*least <= most) break;
+        if (*least <= kMostSlopeError) break;
       }
       if (!least) {
         ran(*odd, "gradient", what);
