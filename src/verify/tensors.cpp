@@ -198,6 +198,11 @@ double write_moved(const std::filesystem::path& from, const std::filesystem::pat
   const SafetensorsFile slopes = SafetensorsFile::open(gradients);
   create_folder(to);
   const ModelConfig model = read_model(from);
+  // Families keep what they find there: a folder of timm has an architecture that its sizes do not give.
+  const std::filesystem::path config = "config.json";
+  if (std::filesystem::exists(from / config)) {
+    std::filesystem::copy_file(from / config, to / config, std::filesystem::copy_options::overwrite_existing);
+  }
   model.family().write(model, to);
   const std::map<std::string, std::string> parameters = parameters_by_stored_name(model, slopes, suffix);
   std::vector<TensorSpec> specs;

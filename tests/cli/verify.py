@@ -186,6 +186,9 @@ def images(test):
     text = test.succeeds("verify", "images.toml", "--set", "train.effective_batch=4", "--set", "norm.stat_batch=2")
     last = text.rstrip().splitlines()[-1] if text else ""
     test.that(last.startswith("verified: windows of 4 images, ghost BN(2), compute"), last)
+    test.write("three.idx", idx([3, 8, 8], range(192)))
+    test.write("three-labels.idx", idx([3], range(3)))
+    test.fails(5, "E-DATA-SHORT", "verify", "images.toml", "--set", "data.train=three.idx", "--set", "data.labels=three-labels.idx")
 
 
 # What is wrong in the controls can be made wrong by hand.

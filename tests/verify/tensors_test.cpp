@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "formats/expect_error.h"
+#include "formats/file.h"
 #include "formats/safetensors.h"
 #include "formats/scratch_folder.h"
 #include "formats/weight_files.h"
@@ -132,6 +133,8 @@ TEST_F(Statistics, AConvolutionMovesInTheOrderOfItsFile) {
     if (family->kind == "resnet") model = family->defaults();
   }
   model.family().write(model, folder.path());
+  const std::string config = read_text(folder / "config.json", 1 << 16, "E-IO-READ");
+  write_raw(folder / "config.json", "{\"kept\": 1," + config.substr(1));
   const std::string parameter = "resnet.embedder.embedder.convolution.weight", count = "resnet.windows";
   ASSERT_EQ(model.family().stored(model, parameter).front(), parameter);
   const std::vector<float> weights{1, 2, 3, 4, 5, 6}, gradient{10, 20, 30, 40, 50, 60};
@@ -154,6 +157,7 @@ TEST_F(Statistics, AConvolutionMovesInTheOrderOfItsFile) {
   std::int64_t counted = 0;
   moved.read_into(*moved.find(count), std::as_writable_bytes(std::span(&counted, 1)));
   EXPECT_EQ(counted, windows);
+  EXPECT_NE(read_text(folder / "moved" / "config.json", 1 << 16, "E-IO-READ").find("\"kept\""), std::string::npos);
 }
 
 }  // namespace
