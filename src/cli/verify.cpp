@@ -31,9 +31,8 @@ namespace {
 // Reports settings without effect: the trainings of verify choose these keys by themselves.
 void tell_unused(const ConfigArguments& config) {
   constexpr std::string_view kOwn[] = {
-      "data.validation",      "train.updates",          "train.micro_batch", "train.accumulation",
-      "train.evaluate_every", "train.evaluate_samples", "train.save_every",  "plan.group",
-      "image.pad_crop",       "image.flip"};
+      "data.validation",        "train.updates",    "train.micro_batch", "train.accumulation", "train.evaluate_every",
+      "train.evaluate_samples", "train.save_every", "plan.group",        "image.pad_crop",     "image.flip"};
   std::vector<std::string> heard;  // notes from the reading of the configuration
   ConfigFaults faults;
   for (const KeySetting& one : find_keys(typed_settings_of(config.changes), heard, faults)) {
@@ -131,10 +130,10 @@ int run_verify(const VerifyArguments& arguments) {
   const verification::Verdict verdict = verification::verify_training(
       config, *data, folder, [&](const std::string& run) { table.tell(run); }, [&](const Check& check) { table.hear(check); });
   table.end();
-  const std::string size = fmt::format("windows of {}{}, compute {}, weights {}, gradients {}, optimizer state {}",
-                                       samples_text(data->kind(), verdict.samples, verdict.context),
-                                       norm_text(verdict, stat_batch(config)), verdict.compute,
-                                       verdict.parameters, verdict.gradients, verdict.optimizer_state);
+  const std::string size =
+      fmt::format("windows of {}{}, compute {}, weights {}, gradients {}, optimizer state {}",
+                  samples_text(data->kind(), verdict.samples, verdict.context), norm_text(verdict, stat_batch(config)),
+                  verdict.compute, verdict.parameters, verdict.gradients, verdict.optimizer_state);
   if (arguments.json) {
     print_json(verdict.to_json());
   } else {

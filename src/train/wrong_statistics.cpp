@@ -40,10 +40,7 @@ WrongStatistics::WrongStatistics(StatisticsFault fault, const Graph& graph, std:
   for (const Node& node : graph.nodes) {
     if (node.op != &ops::kMovingStatistics) continue;
     const std::int64_t channels = graph.values[node.inputs[0]].type.shape[0];
-    layers_.push_back({node.inputs[0],
-                       node.inputs[1],
-                       node.inputs[2],
-                       channels,
+    layers_.push_back({node.inputs[0], node.inputs[1], node.inputs[2], channels,
                        node.attributes.as<ops::PoolingAttributes>().momentum,
                        std::vector<double>(static_cast<std::size_t>(2 * channels + 1))});
   }

@@ -1,5 +1,5 @@
-// Running statistics of batch normalisation that go wrong on purpose, for verify (train/faults.h). The sums and the statistics are
-// changed between the runs of sections; the program stays as it is.
+// Running statistics of batch normalisation that go wrong on purpose, for verify (train/faults.h). The sums and the statistics
+// are changed between the runs of sections; the program stays as it is.
 #pragma once
 
 #include <cstdint>

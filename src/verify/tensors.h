@@ -1,5 +1,5 @@
-// Compares saved files of two runs, and moves weights along a gradient. Files are read in pieces; of all tensors only gradients of
-// convolutions and running statistics are held, one at a time.
+// Compares saved files of two runs, and moves weights along a gradient. Files are read in pieces; of all tensors only gradients
+// of convolutions and running statistics are held, one at a time.
 #pragma once
 
 #include <filesystem>
@@ -36,8 +36,8 @@ StatisticsDifference compare_statistics(const std::filesystem::path& a, const st
 // The first computed tensor that differs in a byte or is missing in one file; "" if none.
 std::string first_difference(const std::filesystem::path& a, const std::filesystem::path& b);
 
-// Writes the weights of `from` in fp32 (whole numbers stay), with the parameters of `group` moved by `step` times their gradient (the tensor of their name
-// and `suffix` in `gradients`). Returns the sum of movement x gradient.
+// Writes the weights of `from` in fp32 (whole numbers stay), with the parameters of `group` moved by `step` times their gradient
+// (the tensor of their name and `suffix` in `gradients`). Returns the sum of movement x gradient.
 double write_moved(const std::filesystem::path& from, const std::filesystem::path& gradients, std::string_view suffix,
                    const std::string& group, double step, const std::filesystem::path& to);
 

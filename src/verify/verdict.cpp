@@ -27,16 +27,14 @@ nlohmann::json Verdict::to_json() const {
                     {"outcome", kOutcomes[static_cast<std::size_t>(check.outcome)]},
                     {"command", check.command}});
   }
-  nlohmann::json verdict{{"schema", "plimsoll.verify/1"},
-                         {"passed", passed()},
-                         {"samples", samples},
-                         {"context", context},
-                         {"precision",
-                          {{"compute", compute},
-                           {"storage", parameters},
-                           {"accumulation", gradients},
-                           {"optimizer_state", optimizer_state}}},
-                         {"checks", rows}};
+  nlohmann::json verdict{
+      {"schema", "plimsoll.verify/1"},
+      {"passed", passed()},
+      {"samples", samples},
+      {"context", context},
+      {"precision",
+       {{"compute", compute}, {"storage", parameters}, {"accumulation", gradients}, {"optimizer_state", optimizer_state}}},
+      {"checks", rows}};
   if (stat_batch > 0) {
     verdict["stat_batch"] = stat_batch;
     verdict["norm"] = norm();

@@ -47,7 +47,7 @@ constexpr double kMostStatisticsError = 1e-5, kMostRoundedStatistics = 2e-3;  //
 // Trials move running statistics far. Configurations that move them slowly would hide an error.
 constexpr const char* kMomentum = "0.5";
 constexpr double kMostNarrowError = 0.1, kMostNarrowLoss = 0.01;
-// Statistics of few samples and ReLUs that flip enlarge a rounding: bf16 moves the gradients of a new ResNet of four blocks by 24 %.
+// Statistics of few samples and ReLUs that flip enlarge a rounding: in a new ResNet of four blocks bf16 is 24 % off.
 constexpr double kMostNarrowNormed = 0.5;
 constexpr double kMostBias = 4, kMostSpread = 1.5;
 
@@ -194,8 +194,8 @@ class Verification {
     return false;
   }
 
-  // Slopes of the loss for the first sample (with batch normalisation, the first group) in fp32, when a group's weights move along
-  // their gradient.
+  // Slopes of the loss for the first sample (with batch normalisation, the first group) in fp32, when a group's weights move
+  // along their gradient.
   std::int64_t slope_samples() const { return std::max<std::int64_t>(1, group_); }
   void slopes() {
     const Trial at = trials_.run(showing_gradient("slope", slope_samples(), 1, 1, kExact));
@@ -350,8 +350,7 @@ class Verification {
     add("batch", what, agrees(found, accumulation),
         fmt::format("gradient {}, loss {}{}{}", relative(found.gradient), relative(found.loss),
                     group_ > 0 ? ", " + text(found.statistics) : "", found.schedule ? "" : ", another learning rate"),
-        fmt::format("{}, {}{}", relative(most), relative(most_loss),
-                    group_ > 0 ? ", " + relative(most_statistics_error()) : ""),
+        fmt::format("{}, {}{}", relative(most), relative(most_loss), group_ > 0 ? ", " + relative(most_statistics_error()) : ""),
         trial.command);
   }
 
@@ -572,7 +571,7 @@ class Verification {
   // Correct trials: the one with the fewest micro-steps; a split one with a clip; with batch normalisation a split one, and one
   // with an absent sample.
   std::optional<Trial> whole_, clipped_, split_, short_;
-  std::vector<double> micro_norms_;         // gradient norms of the micro-steps of a split window
+  std::vector<double> micro_norms_;  // gradient norms of the micro-steps of a split window
   double clip_ = 0;
   int controls_ = 0;
 };
