@@ -352,7 +352,8 @@ std::map<ValueId, LinearOperands> linear_layers(const Graph& graph) {
     if (!linear) continue;
     const ValueId weight = node.inputs.at(linear->weight);
     const Value& value = graph.values[weight];
-    if (value.parameter && !value.parameter->head && !value.parameter->in_files && value.type.shape.rank() == 2) layers.emplace(weight, *linear);
+    if (value.parameter && !value.parameter->head && !value.parameter->in_files && value.type.shape.rank() == 2)
+      layers.emplace(weight, *linear);
   }
   return layers;
 }

@@ -59,7 +59,8 @@ const CodeExplanation kExplanations[] = {
      "the fastest that fits. Neither changes which samples an update sees.",
      "plimsoll plan CONFIG --set train.micro_batch=auto --set train.accumulation=auto"},
     {"E-BATCH-NORM", "The groups of batch normalisation do not fit the batch.",
-     "norm.stat_batch consecutive samples share a mean and a variance, so a micro-batch holds whole groups. A group must leave more "
+     "norm.stat_batch consecutive samples share a mean and a variance, so a micro-batch holds whole groups. A group must leave "
+     "more "
      "than one value for each channel: of images reduced to one pixel, a single sample has no variance.",
      "Take one of the numbers that the message names. A smaller group changes results, and so do running statistics, which are "
      "those of the folder and do not move.",
@@ -116,7 +117,8 @@ const CodeExplanation kExplanations[] = {
      "\"continue\" goes on from that.",
      "plimsoll train DIR/config.resolved.toml --run DIR --set train.save_every=2m"},
     {"E-CONFIG-CLASSES", "The data have other classes than the model.",
-     "A folder's last layer scores a fixed number of classes. The labels of the training data are of another number, which is the "
+     "A folder's last layer scores a fixed number of classes. The labels of the training data are of another number, which is "
+     "the "
      "largest label plus one.",
      "A new last layer fits the data: model.head = \"new\". A new model takes the number as model.classes.",
      "plimsoll plan CONFIG --set model.head=new"},
@@ -171,7 +173,8 @@ const CodeExplanation kExplanations[] = {
      "and Java read them), KB, MB, GB, TB (powers of 1000), or bytes. 50% is of this machine's memory.",
      "Write 512MiB, 2GiB, 2g, 50% or 1500000000.", "plimsoll plan CONFIG --memory 2GiB"},
     {"E-CONFIG-STAGES", "The stages of a ResNet do not fit each other.",
-     "model.depths and model.widths have one number for each stage. A bottleneck has a quarter of its width inside, so 4 divides it.",
+     "model.depths and model.widths have one number for each stage. A bottleneck has a quarter of its width inside, so 4 divides "
+     "it.",
      "Give both lists the same length.", "plimsoll plan CONFIG --set 'model.depths=[2, 2]' --set 'model.widths=[64, 128]'"},
     {"E-CONFIG-SYNTAX", "The configuration is not TOML.",
      "Frequent causes: text without quotes, a comma or bracket that is missing, a key given twice, a decimal point without a "

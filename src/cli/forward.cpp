@@ -103,9 +103,8 @@ class Inputs {
 class Images {
  public:
   Images(const std::filesystem::path& path, const ModelFacts& facts) : file_(SafetensorsFile::open(path)) {
-    const std::string expected = fmt::format(
-        "pixel_values alone, F32 [batch, {}, size, size]{}", facts.channels,
-        facts.image_size > 0 ? fmt::format(" of size {}", facts.image_size) : std::string());
+    const std::string expected = fmt::format("pixel_values alone, F32 [batch, {}, size, size]{}", facts.channels,
+                                             facts.image_size > 0 ? fmt::format(" of size {}", facts.image_size) : std::string());
     const auto refuse = [&](const std::string& what) { return data_error("E-FORMAT-TENSOR", file_.path(), what, expected); };
     for (const StoredTensor& tensor : file_.tensors()) {
       if (tensor.name != "pixel_values") throw refuse("it holds " + tensor.name);

@@ -59,8 +59,8 @@ std::string value_of(const ConfigKey& key, const Config& config) {
 // True for a key of another schedule, optimizer or precision, and for an alternative to another key.
 bool of_another_choice(std::string_view key, const Config& config) {
   return !schedule_has(config.schedule.kind, key) || key == "optimizer.half_lives" || key == "data.template" ||
-         key == "data.labels" || key == "data.validation_labels" || key.starts_with("image.") || key == "precision.allow" ||
-         key.starts_with("precision.loss_scale") || key.starts_with("adapter.");
+         key == "data.labels" || key == "data.validation_labels" || key.starts_with("image.") || key.starts_with("norm.") ||
+         key == "precision.allow" || key.starts_with("precision.loss_scale") || key.starts_with("adapter.");
 }
 
 std::string line_of(const ConfigKey& key, const Config& config) {

@@ -149,7 +149,8 @@ void demand_verified(const Config& config) {
   if (!asks_for_proof(config)) return;
   std::set<const OpDef*> ops;
   const DataFacts facts{.validation = true, .packed = config.batch.packing};
-  for (const Node& node : build_training_graph(config, facts, std::max<std::int64_t>(1, stat_batch(config))).graph.nodes) ops.insert(node.op);
+  for (const Node& node : build_training_graph(config, facts, std::max<std::int64_t>(1, stat_batch(config))).graph.nodes)
+    ops.insert(node.op);
   demand_verified(ops);
 }
 

@@ -22,8 +22,8 @@ Config read_settings_only(RunSettings& settings, const Bf16Speed& bf16 = bf16_sp
 RunSettings read_settings_of(const ConfigArguments& arguments);
 Config load_settings(RunSettings& settings);
 
-// Adds as changes what follows from the data: the number of updates if train.epochs gives the length of a run, and the classes of a
-// new head. Opens the data in a child process. If data are missing, a note says so, and nothing is added.
+// Adds as changes what follows from the data: the number of updates if train.epochs gives the length of a run, and the classes of
+// a new head. Opens the data in a child process. If data are missing, a note says so, and nothing is added.
 ConfigArguments with_data(ConfigArguments arguments);
 // The same number for a configuration that has been read.
 std::optional<Change> length_of_epochs(const Config& config);

@@ -73,7 +73,8 @@ void TrainWatcher::summarise(const Finished& finished) const {
     const double all = units_ > 0 ? rate * static_cast<double>(positions_) / static_cast<double>(units_) : rate;
     text += fmt::format(" ({}), loss {:.4f}", trained_rate_text(rate, all, rate_), progress.loss);
   }
-  if (report_.validation) text += fmt::format(", validation {:.4f}{}", report_.validation->loss, accuracy_text(report_.validation->accuracy));
+  if (report_.validation)
+    text += fmt::format(", validation {:.4f}{}", report_.validation->loss, accuracy_text(report_.validation->accuracy));
   say_line(fmt::format("{}\nmemory: process {} of {}; arena planned {}, touched {}", text, to_text(report_.process_hwm),
                        to_text(finished.promised), to_text(align_up(finished.plan.arena, kPage)),
                        to_text(align_up(report_.measured_arena, kPage))));

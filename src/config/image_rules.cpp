@@ -66,7 +66,8 @@ void complete_images(Config& config, const GivenSettings& given) {
   if (facts.classes == 0) return;
   config.model.open_classes = facts.new_head && !config.model.init.empty() && !given.has("model.classes");
   if (config.train.z_loss > 0) {
-    throw conflict(given, "train.z_loss", fmt::format("train.z_loss is given, and a {} has few classes", config.model.config.family().kind),
+    throw conflict(given, "train.z_loss",
+                   fmt::format("train.z_loss is given, and a {} has few classes", config.model.config.family().kind),
                    "without it", {Change("train.z_loss", 0)});
   }
   check_groups(config, given);

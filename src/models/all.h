@@ -17,8 +17,8 @@ std::span<const Family* const> families();
 // Adds a family of another program, which must exist until this program ends. Call it before the first configuration is read.
 void add_family(const Family& family);
 
-// The model of a folder, by the model_type or the architecture (of timm) in its config.json, or of a GGUF file. data_error E-FORMAT-CONFIG lists the known
-// kinds.
+// The model of a folder, by the model_type or the architecture (of timm) in its config.json, or of a GGUF file. data_error
+// E-FORMAT-CONFIG lists the known kinds.
 ModelConfig read_model(const std::filesystem::path& folder);
 
 // E-CONFIG-PRESET lists the presets.

@@ -44,11 +44,9 @@ ConvNorm::ConvNorm(GraphBuilder& builder, ConvNormNames names, const ConvNormSha
   layer_.gamma = builder.add_parameter(names_.norm + ".weight", {shape.outputs}, {Initializer::Kind::ones, 0});
   layer_.beta = builder.add_parameter(names_.norm + ".bias", {shape.outputs}, {});
   layer_.mean = ops::add_statistic(builder, names_.norm + kRunningMean, shape.outputs);
-  layer_.variance =
-      ops::add_statistic(builder, names_.norm + kRunningVariance, shape.outputs, {Initializer::Kind::ones, 0});
+  layer_.variance = ops::add_statistic(builder, names_.norm + kRunningVariance, shape.outputs, {Initializer::Kind::ones, 0});
   layer_.windows = builder.add_parameter(
-      names_.norm + kWindows,
-      {.shape = {1}, .kind = ParameterKind::statistic, .storage = DType::i64, .in_files = Shape{}});
+      names_.norm + kWindows, {.shape = {1}, .kind = ParameterKind::statistic, .storage = DType::i64, .in_files = Shape{}});
   layer_.epsilon = shape.epsilon;
   layer_.momentum = norm.momentum;
   fixed_ = norm.running || (norm.is_frozen(names_.norm + ".weight") && norm.is_frozen(names_.norm + ".bias"));

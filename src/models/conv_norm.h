@@ -16,8 +16,8 @@ namespace plimsoll {
 struct ConvNormShape {
   std::int64_t channels = 1, outputs = 1;
   std::int64_t kernel = 1, stride = 1;
-  bool depthwise = false;    // each channel by itself
-  bool uneven = false;       // padding of TensorFlow: outputs are inputs / stride, rounded up; else kernel / 2 on each side
+  bool depthwise = false;  // each channel by itself
+  bool uneven = false;     // padding of TensorFlow: outputs are inputs / stride, rounded up; else kernel / 2 on each side
   double epsilon = 1e-5;
 };
 

@@ -119,6 +119,8 @@ struct Family {
   // The same model for other tokens or samples; null if it reads no tokens.
   ModelConfig (*with_vocabulary)(const ModelConfig&, std::int64_t vocab, bool bytes) = nullptr;
   ModelConfig (*with_positions)(const ModelConfig&, std::int64_t positions) = nullptr;
+  // The same model with a new last layer; null if it has no classes.
+  ModelConfig (*with_new_head)(const ModelConfig&, std::int64_t classes) = nullptr;
 };
 
 // The most tokens of a sample.
@@ -126,9 +128,7 @@ inline std::int64_t most_positions(const ModelFacts& facts) { return facts.open_
 
 inline ModelFacts facts_of(const ModelConfig& config) { return config.family().facts(config); }
 // The smallest graph that has every parameter and a reader of each.
-inline BatchShape smallest_shape() {
-  return {.evaluate = 1, .tokens = 1};
-}
+inline BatchShape smallest_shape() { return {.evaluate = 1, .tokens = 1}; }
 inline std::string name_in_modules(const ModelConfig& config, std::string_view parameter) {
   const auto rename = config.family().in_modules;
   return rename == nullptr ? std::string(parameter) : rename(parameter);

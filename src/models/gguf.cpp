@@ -3,10 +3,13 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "base/error.h"
 #include "formats/config_json.h"
+#include "formats/file.h"
 #include "formats/gguf/gguf_tokenizer.h"
 #include "models/all.h"
 #include "models/family.h"
@@ -146,7 +149,28 @@ void write_gguf_config(const GgufFile& file, const std::filesystem::path& folder
   if (wanted("generation_config.json")) write_json(folder / "generation_config.json", gguf_generation_config(file));
 }
 
+namespace {
+
+// The lines that convert a file of PyTorch, such as torchvision's, to a folder.
+Error pickled(const std::filesystem::path& file) {
+  const std::string name = file.string(), folder = file.stem().string();
+  return data_error(
+      "E-FORMAT-WEIGHTS", name, "it is a file of PyTorch, which may run any program when it is opened", "a folder of safetensors",
+      {fmt::format(
+           "mkdir {0} && python3 -c 'import torch; from safetensors.torch import save_file; "
+           "save_file({{n: t.contiguous() for n, t in torch.load(\"{1}\", map_location=\"cpu\", weights_only=True).items()}}, "
+           "\"{0}/model.safetensors\")'",
+           folder, name),
+       fmt::format("then {0}/config.json, of timm's names {{\"architecture\": \"resnet18\", \"pretrained_cfg\": "
+                   "{{\"input_size\": [3, 224, 224]}}}}",
+                   folder)});
+}
+
+}  // namespace
+
 ConfigReader config_of_model(const std::filesystem::path& model) {
+  constexpr std::array<std::string_view, 3> kPickles{".pth", ".pt", ".bin"};
+  if (std::ranges::find(kPickles, model.extension().string()) != kPickles.end() && is_there(model)) throw pickled(model);
   if (!is_gguf(model)) return ConfigReader(model / "config.json");
   return {model.string(), gguf_config(GgufFile::open(model))};
 }

@@ -57,14 +57,18 @@ PixelNorm pixel_norm_of(const std::filesystem::path& folder) {
 }
 
 void write_preprocessor(const PixelNorm& norm, std::int64_t size, const std::filesystem::path& folder) {
-  OrderedJson json = {{"do_rescale", true},
-                      {"rescale_factor", 1.0 / 255},
-                      {"do_normalize", true},
-                      {"image_mean", norm.mean},
-                      {"image_std", norm.std},
-                      {"do_resize", size > 0},
-                      {"image_processor_type", "ViTImageProcessor"}};
-  if (size > 0) json["size"] = {{"height", size}, {"width", size}};
+  OrderedJson json = OrderedJson::object();
+  if (is_there(folder / kPreprocessor)) {
+    for (const auto& [key, value] : ConfigReader(folder / kPreprocessor).json().items()) json[key] = value;
+  } else {
+    json = {{"do_resize", size > 0}, {"image_processor_type", "ViTImageProcessor"}};
+    if (size > 0) json["size"] = {{"height", size}, {"width", size}};
+  }
+  json.update({{"do_rescale", true},
+               {"rescale_factor", 1.0 / 255},
+               {"do_normalize", true},
+               {"image_mean", norm.mean},
+               {"image_std", norm.std}});
   write_json(folder / kPreprocessor, json);
 }
 

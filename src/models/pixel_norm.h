@@ -18,7 +18,7 @@ struct PixelNorm {
 // E-FORMAT-CONFIG for anything but lists of numbers, for a standard deviation of 0, and for another scale of pixels.
 PixelNorm pixel_norm_of(const std::filesystem::path& folder);
 
-// Writes preprocessor_config.json for images of this size; 0: of any size.
+// Writes preprocessor_config.json for images of this size, 0: of any size. Other keys of a file that is there stay.
 void write_preprocessor(const PixelNorm& norm, std::int64_t size, const std::filesystem::path& folder);
 
 }  // namespace plimsoll

@@ -11,8 +11,7 @@
 namespace plimsoll {
 
 inline constexpr std::int64_t kMaxLayers = 1 << 12, kMaxWidth = 1 << 20, kMaxHeads = 1 << 12, kMaxVocab = 1 << 24,
-                              kMaxPositions = 1 << 24, kMaxClasses = 1 << 20, kMaxChannels = 1 << 10,
-                              kMaxImage = 1 << 14;
+                              kMaxPositions = 1 << 24, kMaxClasses = 1 << 20, kMaxChannels = 1 << 10, kMaxImage = 1 << 14;
 
 // Sets a field of a family's configuration: set_size<&Gpt2Config::layers, 1, kMaxLayers>.
 template <auto kField, std::int64_t kLeast, std::int64_t kMost>

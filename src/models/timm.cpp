@@ -45,7 +45,8 @@ std::int64_t TimmModel::blocks(const std::string& prefix) const {
   };
   while (count < kMaxLayers && has_block(count)) ++count;
   if (count == 0) {
-    throw missing(files_, fmt::format("there is no tensor {}.0.*", prefix), fmt::format("the tensors of timm's {}", architecture_));
+    throw missing(files_, fmt::format("there is no tensor {}.0.*", prefix),
+                  fmt::format("the tensors of timm's {}", architecture_));
   }
   return count;
 }

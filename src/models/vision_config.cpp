@@ -51,10 +51,9 @@ std::vector<std::int64_t> read_counts(const ConfigReader& reader, const char* ke
   constexpr std::size_t kMost = 64;
   const auto found = reader.json().find(key);
   if (found == reader.json().end()) return fallback;
-  const bool fits = found->is_array() && !found->empty() && found->size() <= kMost &&
-                    std::ranges::all_of(*found, [&](const Json& each) {
-                      return each.is_number_integer() && each >= 1 && each <= limit;
-                    });
+  const bool fits =
+      found->is_array() && !found->empty() && found->size() <= kMost &&
+      std::ranges::all_of(*found, [&](const Json& each) { return each.is_number_integer() && each >= 1 && each <= limit; });
   if (!fits) {
     throw reader.refuse(fmt::format("{} is {}", key, ConfigReader::shown(*found)),
                         fmt::format("a list of whole numbers from 1 to {}", limit));

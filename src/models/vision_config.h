@@ -32,6 +32,11 @@ std::vector<std::int64_t> read_counts(const ConfigReader& reader, const char* ke
 // "[1, 2]"
 std::string list_text(const std::vector<std::int64_t>& values);
 
+template <class C>
+ModelConfig with_new_head(const ModelConfig& config, std::int64_t classes) {
+  return config.with<C>([&](C& c) { c.classes = classes, c.head = Head::fresh; });
+}
+
 // The keys classes, channels and head of a family whose configuration C has fields of these names.
 template <class C>
 ModelKey classes_key() {

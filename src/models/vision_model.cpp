@@ -13,7 +13,8 @@ namespace {
 
 class PassBuilder {
  public:
-  PassBuilder(ModelGraph& graph, GraphBuilder& builder, const VisionModel& model, const BatchShape& shape, const ImageShape& image)
+  PassBuilder(ModelGraph& graph, GraphBuilder& builder, const VisionModel& model, const BatchShape& shape,
+              const ImageShape& image)
       : graph_(graph), builder_(builder), model_(model), shape_(shape), channels_(image.channels) {
     constexpr std::int64_t kAny = 64;  // where nobody runs the graph
     size_ = shape.image_size > 0 ? shape.image_size : image.size > 0 ? image.size : kAny;
@@ -73,9 +74,7 @@ class PassBuilder {
   }
   ValueId add_targets(Pass& pass, std::int64_t batch) { return add_input(pass, "targets", {DType::i32, {batch, 1}}); }
 
-  ImageStep step_of(const Pass& pass, bool training) const {
-    return {pass.input("pixels"), pass.input("sample_ids"), training};
-  }
+  ImageStep step_of(const Pass& pass, bool training) const { return {pass.input("pixels"), pass.input("sample_ids"), training}; }
 
   // [b, 1, classes], as targets are [b, 1].
   ValueId logits(const Pass& pass, bool training) {

@@ -21,20 +21,16 @@ std::int64_t most_sample_bytes(const Config& config) {
   return std::clamp(config.memory.budget->n / kShare, kLeast, kMostSampleBytes);
 }
 
-// The normalisation is that of the configuration, else that of the weights.
 ImageRequest image_request(const Config& config, const ModelFacts& facts) {
-  const PixelNorm norm = facts.channels > 0 ? pixel_norm_of(config.model.init) : PixelNorm();
-  const auto first_of = [](const std::vector<double>& given, const std::vector<double>& of_model) {
-    return given.empty() ? of_model : given;
-  };
+  const PixelNorm norm = pixels_of(config).value_or(PixelNorm());
   return {.labels = config.data.labels,
           .validation_labels = config.data.validation_labels,
           .size = facts.image_size,
           .channels = facts.channels,
           .classes = config.model.open_classes ? 0 : facts.classes,
           .keeps_classes = !config.model.init.empty(),
-          .mean = first_of(config.image.mean, norm.mean),
-          .std = first_of(config.image.std, norm.std),
+          .mean = norm.mean,
+          .std = norm.std,
           .pad_crop = config.image.pad_crop,
           .flip = config.image.flip};
 }
@@ -45,6 +41,14 @@ std::unique_ptr<DataSet> open_in_child(const Open& open) {
 }
 
 }  // namespace
+
+std::optional<PixelNorm> pixels_of(const Config& config) {
+  if (facts_of(config.model.config).channels == 0) return {};
+  PixelNorm norm = pixel_norm_of(config.model.init);
+  if (!config.image.mean.empty()) norm.mean = config.image.mean;
+  if (!config.image.std.empty()) norm.std = config.image.std;
+  return norm;
+}
 
 const DataKind& data_kind(const Config& config) { return data_kind(config.data.format); }
 

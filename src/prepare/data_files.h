@@ -4,10 +4,12 @@
 
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "config/config.h"
 #include "data/data_kinds.h"
+#include "models/pixel_norm.h"
 
 namespace plimsoll {
 
@@ -19,6 +21,9 @@ DataRequest data_request(const Config& config, const std::filesystem::path& cach
                          const std::filesystem::path& elsewhere = {});
 // How training (`augments`) or an evaluation reads the data.
 Reading reading_of(const Config& config, bool augments = false);
+
+// The normalisation of pixels: that of the configuration, else that of the folder of the weights. Absent for tokens.
+std::optional<PixelNorm> pixels_of(const Config& config);
 
 // Empty if every file exists. A file that exists but cannot be opened is not listed.
 std::vector<AssumedData> assume_missing_data(const Config& config);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/remedy.h"
+#include "models/pixel_norm.h"
 #include "plan/plan.h"
 #include "plan/search/space.h"
 
@@ -24,6 +25,8 @@ struct PlanContext {
   std::string config_hash;
   PrecisionNames precision;
   double planning_seconds = 0;
+  std::int64_t stat_batch = 0;           // samples that share statistics (config/image_rules.h); 0: none do
+  std::optional<PixelNorm> pixels = {};  // the normalisation of images
 };
 
 nlohmann::json bytes_or_null(const std::optional<Bytes>& bytes);

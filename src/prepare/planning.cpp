@@ -13,6 +13,7 @@
 #include "base/disk_folder.h"
 #include "base/error.h"
 #include "base/memory_limit.h"
+#include "config/image_rules.h"
 #include "data/order.h"
 #include "device/machine_facts.h"
 #include "device/process_memory.h"
@@ -339,7 +340,8 @@ PlanningResult plan_with_extras(const Config& config, const PlanningInput& input
   auto space = std::make_unique<PlanSpace>(source_of(config, input.facts), input.request, input.machine.machine, catalogue);
   auto best = space->best(input.budget);
   const Spent spent{extras.work, space->effort().work, anonymous_resident() - resident};
-  const PlanContext context{input.budget, config_hash(config), precision_names(config), seconds_now() - start};
+  const PlanContext context{input.budget,          config_hash(config), precision_names(config),
+                            seconds_now() - start, stat_batch(config),  pixels_of(config)};
   PlanningResult result;
   json object;
   if (Plan* plan = std::get_if<Plan>(&best)) {
@@ -420,7 +422,8 @@ PlanningResult replay_plan(const Config& config, const PlanningInput& input, con
                                     to_text(*input.budget.host_memory)),
                         {"memory.host_memory", result.plan->host.n});
   }
-  const PlanContext context{input.budget, config_hash(config), precision_names(config), seconds_now() - start};
+  const PlanContext context{input.budget,          config_hash(config), precision_names(config),
+                            seconds_now() - start, stat_batch(config),  pixels_of(config)};
   json object = to_json(*result.plan, context, false);
   add_words(object, config);
   if (input.epoch) object["epoch"] = epoch_json(*input.epoch, *input.data.train, config.model.context);

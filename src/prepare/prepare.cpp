@@ -15,7 +15,9 @@
 #include "formats/gguf/gguf_tokenizer.h"
 #include "formats/new_folder.h"
 #include "formats/tokenizer_folder.h"
+#include "models/family.h"
 #include "models/gguf.h"
+#include "models/pixel_norm.h"
 #include "ops/op_catalogue.h"
 #include "plan/build_plan.h"
 #include "prepare/plan_file.h"
@@ -55,6 +57,19 @@ void save_adapter_config(const Config& config, const PrepareOptions& options) {
                         peft_config_text(graph.model.graph, config.model.config, config.adapter, config.model.init));
 }
 
+// The normalisation of pixels, for other programs: the file of the model's folder with the numbers of this training. Folders of
+// timm have them in config.json.
+void save_pixel_norm(const Config& config, const std::filesystem::path& folder) {
+  const std::filesystem::path& init = config.model.init;
+  const std::optional<PixelNorm> norm = pixels_of(config);
+  if (!norm || (!init.empty() && !is_there(init / kPreprocessor))) return;
+  create_folder(folder);
+  if (!init.empty()) copy_whole(init / kPreprocessor, folder / kPreprocessor);
+  if (init.empty() || !config.image.mean.empty() || !config.image.std.empty()) {
+    write_preprocessor(*norm, facts_of(config.model.config).image_size, folder);
+  }
+}
+
 // Companion files of this run's weights, from the folders that the run begins with, which may be gone when it ends. A resumed run
 // has its files already.
 void save_companions(const Config& config, const PrepareOptions& options) {
@@ -65,6 +80,7 @@ void save_companions(const Config& config, const PrepareOptions& options) {
   std::error_code error;
   const bool replace = !options.resumes;
   if (replace) std::filesystem::remove(folder / "config.json", error);
+  if (replace) save_pixel_norm(config, folder);
   if (init.empty() && tokens.empty()) return;
   create_folder(folder);
   const auto has = [&](const std::filesystem::path& from, const char* name) {

@@ -373,9 +373,9 @@ void RunFolder::append(const Evaluation& evaluation) {
     cut_lines(path_ / kEvaluations, evaluation.update - 1, PerUpdate::one);
   }
   std::array<char, 32> loss;
-  std::string line = fmt::format(
-      "{{\"update\":{},\"samples\":{},\"loss\":{},\"loss_bits\":\"{}\",\"units\":{},\"seconds\":{}", evaluation.update,
-      evaluation.samples, number_text(evaluation.loss, loss), bits_hex(evaluation.loss), evaluation.units, evaluation.seconds);
+  std::string line = fmt::format("{{\"update\":{},\"samples\":{},\"loss\":{},\"loss_bits\":\"{}\",\"units\":{},\"seconds\":{}",
+                                 evaluation.update, evaluation.samples, number_text(evaluation.loss, loss),
+                                 bits_hex(evaluation.loss), evaluation.units, evaluation.seconds);
   if (const auto& accuracy = evaluation.accuracy) {
     line += fmt::format(",\"accuracy\":{},\"accuracy_top5\":{}", accuracy->top1, accuracy->top5);
   }

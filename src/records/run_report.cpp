@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/text.h"
+#include "config/image_rules.h"
 #include "device/process_memory.h"
 
 namespace plimsoll {
@@ -38,6 +39,7 @@ void RunReport::describe(const Config& config, const Plan& plan, const Machine& 
   micro_ = plan.decisions.micro_batch;
   accumulation_ = plan.decisions.accumulation;
   units_per_update_ = plan.units_per_update;
+  stat_batch_ = stat_batch(config);
   budget_ = budget;
   predicted_process_ = plan.process;
   predicted_host_ = plan.host;
@@ -176,6 +178,7 @@ json RunReport::to_json() const {
         {"loss_bits", updated ? json(bits_hex(progress_.loss)) : json(nullptr)},
         {"validation_loss", validation ? json(validation->loss) : json(nullptr)},
         {"parameters_xxh128", parameters_hash.empty() ? json(nullptr) : json(parameters_hash)}}}};
+  if (stat_batch_ > 0) report["batch"]["stat_batch"] = stat_batch_, report["norm"] = fmt::format("ghost BN({})", stat_batch_);
   if (validation && validation->accuracy) {
     report["final"]["accuracy"] = validation->accuracy->top1;
     report["final"]["accuracy_top5"] = validation->accuracy->top5;

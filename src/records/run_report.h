@@ -62,7 +62,7 @@ struct RunReport {
   std::string config_hash_, plan_hash_, graph_hash_, machine_hash_, instruction_set_;
   std::vector<std::string> libraries_;
   int threads_ = 0;
-  std::int64_t effective_ = 0, micro_ = 0, accumulation_ = 0, units_per_update_ = 0;
+  std::int64_t effective_ = 0, micro_ = 0, accumulation_ = 0, units_per_update_ = 0, stat_batch_ = 0;
   Budget budget_;
   Bytes predicted_process_, predicted_host_, predicted_arena_, predicted_live_;
   std::vector<Phases> measured_phases_;

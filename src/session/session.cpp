@@ -424,8 +424,12 @@ void Session::evaluate(Trainer& trainer) {
     const EvaluationResult result = trainer.evaluate_now([&](std::int64_t done, std::int64_t samples) {
       emit(Evaluating{done, samples});
     });
-    const Evaluation evaluation{trainer.progress().updates, trainer.progress().samples, result.loss, result.units,
-                                seconds_now() - start, result.accuracy};
+    const Evaluation evaluation{trainer.progress().updates,
+                                trainer.progress().samples,
+                                result.loss,
+                                result.units,
+                                seconds_now() - start,
+                                result.accuracy};
     emit(Evaluated{evaluation});
     if (const auto rise = validation_.see(evaluation.update, evaluation.loss)) emit(ValidationRises{evaluation.update, *rise});
   } catch (Error& error) {

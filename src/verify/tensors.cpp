@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <limits>
 #include <map>
-#include <optional>
 #include <span>
 #include <vector>
 
@@ -50,6 +49,20 @@ bool same_bytes(const SafetensorsFile& a, const StoredTensor& in_a, const Safete
   return same;
 }
 
+// The gradient of a parameter in the order in which files hold it: weights of convolutions have another one in checkpoints.
+std::vector<float> slope_in_file_order(const SafetensorsFile& slopes, const StoredTensor& slope, const Shape& in_files) {
+  std::vector<float> all = piece_of(slopes, slope, 0, slope.shape.elements());
+  ensure(in_files.elements() == slope.shape.elements(), "verify", "a gradient of another shape than its weights");
+  const FileOrder order(in_files);
+  std::vector<float> ordered(all.size());
+  for (std::int64_t output = 0; output < order.outputs(); ++output) {
+    order.for_each(output, 0, std::ssize(all), [&](std::int64_t place, std::int64_t element) {
+      ordered[static_cast<std::size_t>(output * order.row() + place)] = all[static_cast<std::size_t>(element)];
+    });
+  }
+  return ordered;
+}
+
 // Maps each possible file name of a parameter with a gradient to the parameter.
 std::map<std::string, std::string> parameters_by_stored_name(const ModelConfig& model, const SafetensorsFile& slopes,
                                                              std::string_view suffix) {
@@ -61,33 +74,6 @@ std::map<std::string, std::string> parameters_by_stored_name(const ModelConfig& 
   }
   return parameters;
 }
-
-// The gradient of a parameter in the order of its file: convolutions lie in another order in memory.
-class SlopeInFile {
- public:
-  SlopeInFile(const SafetensorsFile& file, const StoredTensor& slope, const Shape& in_files) : file_(file), slope_(slope) {
-    if (in_files.rank() != 4) return;
-    const FileOrder order(in_files);
-    const std::vector<float> memory = piece_of(file, slope, 0, slope.shape.elements());
-    ensure(slope.shape.elements() == in_files.elements(), "verify", "a gradient is not of its parameter's size");
-    in_order_.resize(memory.size());
-    for (std::int64_t output = 0; output < order.outputs(); ++output) {
-      order.for_each(output, 0, std::ssize(memory), [&](std::int64_t place, std::int64_t element) {
-        in_order_[static_cast<std::size_t>(output * order.row() + place)] = memory[static_cast<std::size_t>(element)];
-      });
-    }
-  }
-
-  std::vector<float> piece(std::int64_t begin, std::int64_t count) const {
-    if (in_order_.empty()) return piece_of(file_, slope_, begin, count);
-    return {in_order_.begin() + begin, in_order_.begin() + begin + count};
-  }
-
- private:
-  const SafetensorsFile& file_;
-  const StoredTensor& slope_;
-  std::vector<float> in_order_;  // of a convolution
-};
 
 // The tensor whole.
 std::vector<float> numbers_of(const SafetensorsFile& file, const std::string& name) {
@@ -225,12 +211,14 @@ double write_moved(const std::filesystem::path& from, const std::filesystem::pat
     const StoredTensor* slope = parameter != parameters.end() && layer_group(parameter->second) == group
                                     ? slopes.find(parameter->second + std::string(suffix))
                                     : nullptr;
-    std::optional<SlopeInFile> slope_in_file;
-    if (slope != nullptr) slope_in_file.emplace(slopes, *slope, tensor.shape);
+    const std::vector<float> ordered =
+        slope != nullptr && tensor.shape.rank() == 4 ? slope_in_file_order(slopes, *slope, tensor.shape) : std::vector<float>();
     in_pieces(tensor.shape.elements(), [&](std::int64_t begin, std::int64_t count) {
       std::vector<float> piece = piece_of(weights.files()[found.file], *found.tensor, begin, count);
-      if (slope_in_file) {
-        const std::vector<float> g = slope_in_file->piece(begin, count);
+      if (slope != nullptr) {
+        const std::vector<float> g = ordered.empty()
+                                         ? piece_of(slopes, *slope, begin, count)
+                                         : std::vector<float>(ordered.begin() + begin, ordered.begin() + begin + count);
         for (std::size_t i = 0; i < piece.size(); ++i) {
           const auto moved = static_cast<float>(piece[i] + step * g[i]);
           along += (double{moved} - piece[i]) * g[i];

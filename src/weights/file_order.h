@@ -13,8 +13,7 @@ namespace plimsoll {
 class FileOrder {
  public:
   // For a parameter with in_files.
-  explicit FileOrder(const Shape& in_files)
-      : outputs_(in_files[0]), channels_(in_files[1]), places_(in_files[2] * in_files[3]) {}
+  explicit FileOrder(const Shape& in_files) : outputs_(in_files[0]), channels_(in_files[1]), places_(in_files[2] * in_files[3]) {}
 
   std::int64_t outputs() const { return outputs_; }
   // The numbers of an output, contiguous in files.
@@ -34,8 +33,6 @@ class FileOrder {
 };
 
 // The shape of a parameter in files.
-inline Shape shape_in_files(const Value& value) {
-  return value.parameter->in_files.value_or(tensor_shape(value));
-}
+inline Shape shape_in_files(const Value& value) { return value.parameter->in_files.value_or(tensor_shape(value)); }
 
 }  // namespace plimsoll

@@ -263,6 +263,7 @@ class Merge {
       config.erase("quantization_config");
       write_config(folder, config);
     }
+    if (facts_of(model_).new_head) model_.family().write(model_, folder);
     if (const auto type = asked_type()) write_config_dtype(folder, *type);
   }
 
@@ -287,6 +288,11 @@ class Merge {
     const std::vector<ValueId> matrices = linear_matrices(graph_);
     for (const ValueId id : graph_.parameters()) {
       const StoredNames& names = stored[next++];
+      if (names.found.empty()) {
+        throw data_error("E-FORMAT-WEIGHTS", files_.path(),
+                         fmt::format("there is no tensor for {}, which the adapter replaces", graph_.values[id].name.text()),
+                         "a base with a last layer");
+      }
       for (const WeightFiles::Found& found : names.found) sources_[found.tensor->name].parameter = true;
       if (std::ranges::find(matrices, id) != matrices.end()) sources_[names.front().tensor->name].linear = true;
       if (names.blocks) {
@@ -346,6 +352,7 @@ class Merge {
   }
 
   Shape shape_of(const StoredTensor& tensor) const {
+    if (const StoredTensor* whole = source_of(tensor).whole) return whole->shape;
     const auto& blocks = source_of(tensor).blocks;
     return blocks ? Shape{blocks->matrix().rows, blocks->matrix().columns} : tensor.shape;
   }

@@ -8,6 +8,7 @@
 #include "adapters/peft_folder.h"
 #include "base/error.h"
 #include "formats/file.h"
+#include "formats/safetensors.h"
 #include "formats/tokenizer_folder.h"
 #include "formats/weights_folder.h"
 #include "models/all.h"
@@ -27,6 +28,17 @@ AdapterSettings with_tied_names(AdapterSettings settings, const Graph& graph, co
     if (saved && modules.size() == 2) std::ranges::move(modules, std::back_inserter(settings.modules_to_save));
   }
   return settings;
+}
+
+// The model with the last layer of the adapter, if that was trained whole: it may have other classes.
+ModelConfig with_head_of(const AdapterSettings& settings, const ModelConfig& model) {
+  const ModelFacts facts = facts_of(model);
+  if (facts.classes == 0 || settings.init.empty() || !is_there(settings.init / kAdapterFile)) return model;
+  const SafetensorsFile file = SafetensorsFile::open(settings.init / kAdapterFile);
+  const std::string name = std::string(kAdapterPrefix) + name_in_modules(model, facts.head + ".weight");
+  const StoredTensor* head = file.find(name);
+  if (head == nullptr || head->shape.rank() != 2 || head->shape[0] == facts.classes) return model;
+  return model.family().with_new_head(model, head->shape[0]);
 }
 
 }  // namespace
@@ -56,6 +68,7 @@ ModelSource find_model(const std::string& weights, const std::string& adapter, T
     if (source.folder.empty()) source.folder = base_of(peft);
   }
   source.model = read_model(source.folder);
+  if (source.adapter.active()) source.model = with_head_of(source.adapter, source.model);
   check_model(source, tied);
   return source;
 }

@@ -27,9 +27,10 @@ enum class Parameters : std::uint8_t { all, model, frozen, adapter };  // model:
 // `hasher`, here and below: gets the filled bytes in the order of the graph.
 void initialize_parameters(const Graph& graph, std::uint64_t seed, Executor& executor, Parameters which = Parameters::all,
                            Hasher* hasher = nullptr);
-// `seed`: of new parameters (ParameterInfo::fresh). Fills all others but those of an adapter from the files of the folder (formats/weight_files.h), and returns their layout.
-// Nothing stays in the page cache. data_error E-FORMAT-WEIGHTS names a missing, misshapen or unknown tensor, E-FORMAT-TIE two
-// names of one parameter with different numbers, E-FORMAT-NAN a NaN or infinity.
+// `seed`: of new parameters (ParameterInfo::fresh). Fills all others but those of an adapter from the files of the folder
+// (formats/weight_files.h), and returns their layout. Nothing stays in the page cache. data_error E-FORMAT-WEIGHTS names a
+// missing, misshapen or unknown tensor, E-FORMAT-TIE two names of one parameter with different numbers, E-FORMAT-NAN a NaN or
+// infinity.
 WeightLayout load_weights(const Graph& graph, const ModelConfig& config, const std::filesystem::path& folder, Executor& executor,
                           Parameters which = Parameters::model, Hasher* hasher = nullptr, std::uint64_t seed = 0);
 

@@ -103,8 +103,8 @@ using Logits = std::vector<float>;
 
 // The logits of the last token, without a cache, from a plan for `planned` tokens.
 Logits uncached(const Model& model, const std::vector<std::int32_t>& tokens, std::int64_t planned) {
-  InferenceRun run =
-      model.run(model.plan([&] { return build_forward_graph(model.config(), planned, {.samples = 1, .rows = 1}); }));
+  InferenceRun run = model.run(
+      model.plan([&] { return build_forward_graph(model.config(), {.tokens = planned, .forward = {.samples = 1, .rows = 1}}); }));
   const Pass &forward = run.graph().model.pass("forward"), &logits = run.graph().model.pass("logits");
   const auto numbers = [&](const Pass& pass, const char* field) {
     return run.executor().view(pass.input(field)).as<std::int32_t>();

@@ -193,6 +193,15 @@ TEST_F(ImageTraining, SequentialOrderIsThatOfTheFile) {
   EXPECT_EQ(window.units, 6);
 }
 
+TEST_F(ImageTraining, OpensInAChild) {
+  const Config config = this->config("[image]\nflip = true\n");
+  const auto train = open_training_in_child(config, folder / "cache"), rest = open_validation_in_child(config, folder / "cache");
+  EXPECT_EQ(train->count({}) + rest->count({}), kImages);
+  EXPECT_EQ(train->content_hash(), data(config).train->content_hash());
+  const Config alone = this->config("", "");
+  EXPECT_EQ(open_validation_in_child(alone, folder / "cache")->count({}), kImages) << "without validation, the training data";
+}
+
 TEST_F(ImageTraining, AConfigurationReadsBack) {
   const Config config = this->config("[image]\npad_crop = 2\nflip = true\nmean = 0.3\nstd = [0.2, 0.3, 0.4]\n");
   EXPECT_EQ(config.image.mean, std::vector{0.3});

@@ -127,7 +127,7 @@ TEST_F(Statistics, AreNoneInOtherModels) {
 }
 
 // In files the outputs of a convolution come first, in memory last; whole numbers are copied.
-TEST_F(Statistics, AConvolutionMovesInTheOrderOfItsFile) {
+TEST_F(Statistics, CountsAndTheConfigurationStayWhenWeightsMove) {
   ModelConfig model;
   for (const Family* family : families()) {
     if (family->kind == "resnet") model = family->defaults();
@@ -158,6 +158,29 @@ TEST_F(Statistics, AConvolutionMovesInTheOrderOfItsFile) {
   moved.read_into(*moved.find(count), std::as_writable_bytes(std::span(&counted, 1)));
   EXPECT_EQ(counted, windows);
   EXPECT_NE(read_text(folder / "moved" / "config.json", 1 << 16, "E-IO-READ").find("\"kept\""), std::string::npos);
+}
+
+// Files hold the patches of a ViT as [outputs, channels, height, width], checkpoints as [height width channels, outputs].
+TEST_F(TensorFiles, WeightsOfAConvolutionMoveAlongTheirGradient) {
+  const std::string name = "vit.embeddings.patch_embeddings.projection";
+  const auto put = [&](const std::filesystem::path& path, const std::string& tensor, const Shape& shape,
+                       const std::vector<float>& numbers) {
+    const std::vector<TensorSpec> specs{{tensor, DType::f32, shape}};
+    SafetensorsWriter writer(path, specs);
+    writer.append(tensor, std::as_bytes(std::span(numbers)));
+    writer.commit();
+  };
+  std::filesystem::create_directory(folder / "from");
+  kVit.write(kVit.defaults(), folder / "from");
+  put(folder / "from" / "model.safetensors", name + ".weight", {2, 1, 2, 2}, std::vector<float>(8, 1));
+  // The slope of output o at place k is 10 o + k.
+  put(folder / "slopes", name + ".weight.grad", {4, 2}, {0, 10, 1, 11, 2, 12, 3, 13});
+  EXPECT_DOUBLE_EQ(write_moved(folder / "from", folder / "slopes", ".grad", name, 2, folder / "to"),
+                   2 * (0 + 1 + 4 + 9 + 100 + 121 + 144 + 169));
+  const SafetensorsFile moved = SafetensorsFile::open(folder / "to" / "model.safetensors");
+  std::vector<float> numbers(8);
+  moved.read_into(*moved.find(name + ".weight"), std::as_writable_bytes(std::span(numbers)));
+  EXPECT_EQ(numbers, (std::vector<float>{1, 3, 5, 7, 21, 23, 25, 27}));
 }
 
 }  // namespace

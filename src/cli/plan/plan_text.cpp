@@ -67,6 +67,16 @@ std::string chunks_text(const json& plan) {
   return chunks == 1 ? "one piece" : fmt::format("{} chunks", chunks);
 }
 
+// "pixels: mean 0.485, 0.456, 0.406; deviation 0.229, 0.224, 0.225"
+std::string pixels_text(const json& image) {
+  const auto list = [](const json& values) {
+    std::string text;
+    for (const json& each : values) text += fmt::format("{}{:.4g}", text.empty() ? "" : ", ", each.get<double>());
+    return text;
+  };
+  return fmt::format("pixels: mean {}; deviation {}\n", list(image.at("mean")), list(image.at("std")));
+}
+
 std::string batch_text(const json& plan) {
   const json& batch = plan.at("batch");
   const auto accumulation = batch.at("accumulation").get<std::int64_t>();
@@ -75,7 +85,11 @@ std::string batch_text(const json& plan) {
                                : group == accumulation ? ", all through each block together"
                                                        : fmt::format(", {} through each block together", group);
   const auto effective = batch.at("effective").get<std::int64_t>(), micro = batch.at("micro").get<std::int64_t>();
-  if (!batch.contains("rows")) return fmt::format("{} = {} x {}{}", effective, micro, accumulation, together);
+  if (!batch.contains("rows")) {
+    const std::string norm =
+        batch.contains("stat_batch") ? fmt::format("; ghost BN({})", batch.at("stat_batch").get<std::int64_t>()) : "";
+    return fmt::format("{} = {} x {}{}{}", effective, micro, accumulation, together, norm);
+  }
   return fmt::format("{} sample{} in about {} row{}, {} at a time", effective, effective == 1 ? "" : "s",
                      batch.at("rows").get<std::int64_t>(), batch.at("rows") == 1 ? "" : "s", micro);
 }
@@ -343,6 +357,7 @@ std::string run_text(const json& plan) {
       grouped(number("samples")), plan.contains("words") ? plan.at("words").at("sample").get<std::string>() : "sample",
       run.at("epochs").is_null() ? "" : fmt::format(" ({:.3g} epochs)", run.at("epochs").get<double>()),
       tokens_text(plan, run.at("tokens"), run.at("trained_units")), whole_text(run, bound));
+  if (plan.contains("image")) text += pixels_text(plan.at("image"));
   if (plan.contains("epoch")) {
     const json& epoch = plan.at("epoch");
     const auto of = [&](const char* key) { return grouped(epoch.at(key).get<std::int64_t>()); };

@@ -32,9 +32,7 @@ std::int64_t divisible(double value, const MobilenetRounding& rounding) {
 }  // namespace
 
 void set_widths(MobilenetConfig& c, const MobilenetRounding& rounding) {
-  const auto scaled = [&](std::int64_t channels) {
-    return divisible(static_cast<double>(channels) * c.multiplier, rounding);
-  };
+  const auto scaled = [&](std::int64_t channels) { return divisible(static_cast<double>(channels) * c.multiplier, rounding); };
   c.stem_width = scaled(32);
   c.inner.clear(), c.outputs.clear();
   c.strides.assign(kStrides.begin(), kStrides.end());
@@ -89,7 +87,8 @@ MobilenetConfig read_timm_mobilenet(const TimmModel& model) {
     for (std::int64_t i = 0; i < c.stages.back(); ++i) {
       const std::string block = fmt::format("blocks.{}.{}.", stage, i);
       const bool first = stage == 0 && i == 0;
-      if (first == model.has(block + "conv_pwl.weight")) throw model.refuse("a first block without expansion, as in mobilenetv2_100");
+      if (first == model.has(block + "conv_pwl.weight"))
+        throw model.refuse("a first block without expansion, as in mobilenetv2_100");
       c.inner.push_back(model.shape(block + "conv_dw.weight", 4)[0]);
       c.outputs.push_back(model.shape(block + (first ? "conv_pw.weight" : "conv_pwl.weight"), 4)[0]);
       c.strides.push_back(i == 0 ? kStageStrides[stage] : 1);
@@ -117,7 +116,8 @@ void write_mobilenet_config(const MobilenetConfig& c, const std::filesystem::pat
     json["tf_padding"] = c.uneven;
     json["layer_norm_eps"] = c.epsilon;
   }
-  if (json.contains("classifier_dropout_prob") || c.dropout != MobilenetConfig().dropout) json["classifier_dropout_prob"] = c.dropout;
+  if (json.contains("classifier_dropout_prob") || c.dropout != MobilenetConfig().dropout)
+    json["classifier_dropout_prob"] = c.dropout;
   write_classes(json, c.classes);
   write_config(folder, json);
 }

@@ -70,7 +70,8 @@ class Mobilenet final : public VisionModel {
     const ConvNormShape stem{
         .channels = c.channels, .outputs = c.stem_width, .kernel = 3, .stride = 2, .uneven = c.uneven, .epsilon = c.epsilon};
     const std::string first = "mobilenet_v2.conv_stem.first_conv", last = "mobilenet_v2.conv_1x1";
-    stem_.emplace(builder, c.timm ? ConvNormNames{"conv_stem", "bn1"} : ConvNormNames{first + ".convolution", first + ".normalization"},
+    stem_.emplace(builder,
+                  c.timm ? ConvNormNames{"conv_stem", "bn1"} : ConvNormNames{first + ".convolution", first + ".normalization"},
                   stem, options.norm);
     std::int64_t channels = c.stem_width;
     std::pair<std::size_t, std::int64_t> place{0, 0};
@@ -80,8 +81,9 @@ class Mobilenet final : public VisionModel {
       if (c.timm && ++place.second == c.stages[place.first]) ++place.first, place.second = 0;
     }
     const ConvNormShape top{.channels = channels, .outputs = c.head_width, .uneven = c.uneven, .epsilon = c.epsilon};
-    top_.emplace(builder, c.timm ? ConvNormNames{"conv_head", "bn2"} : ConvNormNames{last + ".convolution", last + ".normalization"},
-                 top, options.norm);
+    top_.emplace(builder,
+                 c.timm ? ConvNormNames{"conv_head", "bn2"} : ConvNormNames{last + ".convolution", last + ".normalization"}, top,
+                 options.norm);
     head_.emplace(builder, "classifier", c.head_width, c.classes, c.head == Head::fresh);
   }
 

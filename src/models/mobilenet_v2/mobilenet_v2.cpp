@@ -67,7 +67,10 @@ ModelConfig defaults() {
 std::vector<ModelRemark> doubts(const ModelConfig& config) {
   const double dropout = of(config).dropout;
   if (dropout < 0.8) return {};
-  return {{"", {"model.dropout"}, fmt::format("a dropout of {:g} leaves {:.2g} % of the features", dropout, 100 * (1 - dropout)), ""}};
+  return {{"",
+           {"model.dropout"},
+           fmt::format("a dropout of {:g} leaves {:.2g} % of the features", dropout, 100 * (1 - dropout)),
+           ""}};
 }
 
 }  // namespace
@@ -85,9 +88,7 @@ std::span<const ModelKey> mobilenet_keys() {
                      });
                    },
                .text = [](const M& config) { return of(config).timm ? std::string() : toml_text(of(config).multiplier); }},
-      classes_key<MobilenetConfig>(),
-      channels_key<MobilenetConfig>(),
-      head_key<MobilenetConfig>(),
+      classes_key<MobilenetConfig>(), channels_key<MobilenetConfig>(), head_key<MobilenetConfig>(),
       ModelKey{.name = "dropout",
                .of_folder = false,
                .on_resume = OnResume::results,
@@ -116,10 +117,12 @@ const Family kMobilenetV2{
     .stored = stored,
     .ignored = [](std::string_view) { return false; },
     .facts = facts,
-    .describe = [](const ModelConfig& config) {
-      return fmt::format("mobilenet_v2 of {} blocks, width {}", of(config).outputs.size(), of(config).head_width);
-    },
+    .describe =
+        [](const ModelConfig& config) {
+          return fmt::format("mobilenet_v2 of {} blocks, width {}", of(config).outputs.size(), of(config).head_width);
+        },
     .fault = [](const ModelConfig&) { return std::optional<ModelRemark>(); },
-    .doubts = doubts};
+    .doubts = doubts,
+    .with_new_head = with_new_head<MobilenetConfig>};
 
 }  // namespace plimsoll

@@ -12,20 +12,20 @@ namespace plimsoll {
 
 struct MobilenetConfig {
   // A block is an inverted residual: 1 x 1 to `inner` channels, 3 x 3 of each channel, 1 x 1 to `outputs`.
-  double multiplier = 1;                // depth_multiplier, of transformers
-  std::int64_t stem_width = 32;         // after the first convolution
-  std::int64_t head_width = 1280;       // before the head
-  std::vector<std::int64_t> inner;      // of each block; the first block is part of the stem
-  std::vector<std::int64_t> outputs;    // of each block
-  std::vector<std::int64_t> strides;    // of each block
-  std::vector<std::int64_t> stages;     // blocks of each stage, for names of timm
-  bool expands_first = false;           // the first block has a 1 x 1 convolution before the depthwise one
-  bool uneven = true;                   // padding of TensorFlow
+  double multiplier = 1;              // depth_multiplier, of transformers
+  std::int64_t stem_width = 32;       // after the first convolution
+  std::int64_t head_width = 1280;     // before the head
+  std::vector<std::int64_t> inner;    // of each block; the first block is part of the stem
+  std::vector<std::int64_t> outputs;  // of each block
+  std::vector<std::int64_t> strides;  // of each block
+  std::vector<std::int64_t> stages;   // blocks of each stage, for names of timm
+  bool expands_first = false;         // the first block has a 1 x 1 convolution before the depthwise one
+  bool uneven = true;                 // padding of TensorFlow
   double epsilon = 1e-3;
-  double dropout = 0.8;                 // of the features
+  double dropout = 0.8;  // of the features
   std::int64_t channels = 3;
   std::int64_t classes = 1000;
-  bool timm = false;                    // names of timm
+  bool timm = false;  // names of timm
   Head head = Head::keep;
 
   const MobilenetConfig& settled() const { return *this; }  // no size stands for a rule
@@ -35,7 +35,8 @@ struct MobilenetConfig {
   void fields(V&& v) const {
     v("multiplier", multiplier), v("stem_width", stem_width), v("head_width", head_width), v("inner", inner);
     v("outputs", outputs), v("strides", strides), v("expands_first", expands_first), v("uneven", uneven);
-    v("epsilon", epsilon), v("dropout", dropout), v("channels", channels), v("classes", classes), v("timm", timm), v("head", head);
+    v("epsilon", epsilon), v("dropout", dropout), v("channels", channels), v("classes", classes), v("timm", timm),
+        v("head", head);
   }
 };
 

@@ -26,8 +26,9 @@ NormActivation activation_of(const ResnetConfig& config) {
 class BlockNames {
  public:
   BlockNames(bool timm, std::size_t stage, std::int64_t index)
-      : timm_(timm), block_(timm ? fmt::format("layer{}.{}.", stage + 1, index)
-                                 : fmt::format("resnet.encoder.stages.{}.layers.{}.", stage, index)) {}
+      : timm_(timm),
+        block_(timm ? fmt::format("layer{}.{}.", stage + 1, index)
+                    : fmt::format("resnet.encoder.stages.{}.layers.{}.", stage, index)) {}
 
   ConvNormNames layer(int i) const {
     if (timm_) return {fmt::format("{}conv{}", block_, i + 1), fmt::format("{}bn{}", block_, i + 1)};
@@ -83,13 +84,11 @@ class Resnet final : public VisionModel {
  public:
   Resnet(GraphBuilder& builder, const ResnetConfig& config, const NormOptions& norm) : config_(config) {
     const bool cifar = config.stem == ResnetConfig::Stem::cifar;
-    const ConvNormNames names = config.timm ? ConvNormNames{"conv1", "bn1"}
-                                            : ConvNormNames{"resnet.embedder.embedder.convolution",
-                                                            "resnet.embedder.embedder.normalization"};
-    const ConvNormShape shape{.channels = config.channels,
-                              .outputs = config.stem_width,
-                              .kernel = cifar ? 3 : 7,
-                              .stride = cifar ? 1 : 2};
+    const ConvNormNames names =
+        config.timm ? ConvNormNames{"conv1", "bn1"}
+                    : ConvNormNames{"resnet.embedder.embedder.convolution", "resnet.embedder.embedder.normalization"};
+    const ConvNormShape shape{
+        .channels = config.channels, .outputs = config.stem_width, .kernel = cifar ? 3 : 7, .stride = cifar ? 1 : 2};
     stem_.emplace(builder, names, shape, norm);
     std::int64_t channels = config.stem_width;
     for (std::size_t stage = 0; stage < config.depths.size(); ++stage) {

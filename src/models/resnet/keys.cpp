@@ -31,18 +31,20 @@ M set_choice(const M& config, const S& setting) {
 
 std::span<const ModelKey> resnet_keys() {
   static const std::array kKeys{
-      ModelKey{.name = "depths",
-               .required = true,
-               .comment = "blocks of each stage, of resnet",
-               .example = "[2, 2, 2, 2]",
-               .set = [](const M& config, const S& setting) { return set_list<&ResnetConfig::depths>(config, setting, kMaxLayers); },
-               .text = [](const M& config) { return list_text(of(config).depths); }},
-      ModelKey{.name = "widths",
-               .required = true,
-               .comment = "channels after each stage, of resnet",
-               .example = "[64, 128, 256, 512]",
-               .set = [](const M& config, const S& setting) { return set_list<&ResnetConfig::widths>(config, setting, kMaxWidth); },
-               .text = [](const M& config) { return list_text(of(config).widths); }},
+      ModelKey{
+          .name = "depths",
+          .required = true,
+          .comment = "blocks of each stage, of resnet",
+          .example = "[2, 2, 2, 2]",
+          .set = [](const M& config, const S& setting) { return set_list<&ResnetConfig::depths>(config, setting, kMaxLayers); },
+          .text = [](const M& config) { return list_text(of(config).depths); }},
+      ModelKey{
+          .name = "widths",
+          .required = true,
+          .comment = "channels after each stage, of resnet",
+          .example = "[64, 128, 256, 512]",
+          .set = [](const M& config, const S& setting) { return set_list<&ResnetConfig::widths>(config, setting, kMaxWidth); },
+          .text = [](const M& config) { return list_text(of(config).widths); }},
       ModelKey{.name = "stem_width",
                .comment = "channels after the first convolution, of resnet",
                .example = "64",
@@ -79,10 +81,8 @@ std::optional<ModelRemark> resnet_fault(const ModelConfig& config) {
                        "one number of each for every stage"};
   }
   if (c.layer == ResnetConfig::Layer::bottleneck && std::ranges::any_of(c.widths, [](std::int64_t w) { return w % 4 != 0; })) {
-    return ModelRemark{"E-CONFIG-STAGES",
-                       {"model.widths"},
-                       "a bottleneck has a quarter of its width inside",
-                       "widths that are multiples of 4"};
+    return ModelRemark{
+        "E-CONFIG-STAGES", {"model.widths"}, "a bottleneck has a quarter of its width inside", "widths that are multiples of 4"};
   }
   return {};
 }

@@ -77,6 +77,7 @@ const Family kResnet{
     .facts = facts,
     .describe = describe,
     .fault = resnet_fault,
-    .doubts = [](const ModelConfig&) { return std::vector<ModelRemark>(); }};
+    .doubts = [](const ModelConfig&) { return std::vector<ModelRemark>(); },
+    .with_new_head = with_new_head<ResnetConfig>};
 
 }  // namespace plimsoll

@@ -1,5 +1,5 @@
-// Residual networks (He et al., 2015): a stem, stages of basic or bottleneck blocks, mean pooling, a linear head. Parameters carry
-// the names of a file: of transformers (ResNetForImageClassification) or of timm (resnet18 to resnet152).
+// Residual networks (He et al., 2015): a stem, stages of basic or bottleneck blocks, mean pooling, a linear head. Parameters
+// carry the names of a file: of transformers (ResNetForImageClassification) or of timm (resnet18 to resnet152).
 #pragma once
 
 #include <cstdint>
@@ -12,10 +12,10 @@ namespace plimsoll {
 
 struct ResnetConfig {
   enum class Layer { basic, bottleneck };
-  enum class Stem { imagenet, cifar };      // 7 x 7 with stride 2 and pooling, or 3 x 3
+  enum class Stem { imagenet, cifar };  // 7 x 7 with stride 2 and pooling, or 3 x 3
   enum class Activation { relu, relu6, silu };
 
-  std::vector<std::int64_t> depths{3, 4, 6, 3};           // blocks of each stage
+  std::vector<std::int64_t> depths{3, 4, 6, 3};            // blocks of each stage
   std::vector<std::int64_t> widths{256, 512, 1024, 2048};  // channels after each stage
   std::int64_t stem_width = 64;
   Layer layer = Layer::bottleneck;
@@ -42,7 +42,9 @@ struct ResnetConfig {
 inline constexpr std::array<std::string_view, 2> kResnetLayers{"basic", "bottleneck"}, kResnetStems{"imagenet", "cifar"};
 inline constexpr std::array<std::string_view, 3> kResnetActivations{"relu", "relu6", "silu"};
 
-inline std::string attribute_text(ResnetConfig::Layer layer) { return std::string(kResnetLayers[static_cast<std::size_t>(layer)]); }
+inline std::string attribute_text(ResnetConfig::Layer layer) {
+  return std::string(kResnetLayers[static_cast<std::size_t>(layer)]);
+}
 inline std::string attribute_text(ResnetConfig::Stem stem) { return std::string(kResnetStems[static_cast<std::size_t>(stem)]); }
 inline std::string attribute_text(ResnetConfig::Activation activation) {
   return std::string(kResnetActivations[static_cast<std::size_t>(activation)]);

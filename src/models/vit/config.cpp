@@ -21,12 +21,11 @@ std::int64_t count_or(const ConfigReader& reader, const char* key, std::int64_t 
   return reader.json().contains(key) ? reader.count(key, limit) : fallback;
 }
 
-constexpr std::array<std::pair<std::string_view, Activation>, 5> kActivations{
-    {{"gelu", Activation::gelu_erf},
-     {"gelu_new", Activation::gelu_tanh},
-     {"gelu_pytorch_tanh", Activation::gelu_tanh},
-     {"silu", Activation::silu},
-     {"swish", Activation::silu}}};
+constexpr std::array<std::pair<std::string_view, Activation>, 5> kActivations{{{"gelu", Activation::gelu_erf},
+                                                                               {"gelu_new", Activation::gelu_tanh},
+                                                                               {"gelu_pytorch_tanh", Activation::gelu_tanh},
+                                                                               {"silu", Activation::silu},
+                                                                               {"swish", Activation::silu}}};
 
 Activation read_activation(const ConfigReader& reader) {
   const Json value = reader.json().value("hidden_act", Json("gelu"));
@@ -42,7 +41,8 @@ void check(const ConfigReader& reader, const VitConfig& c) {
     throw reader.refuse(fmt::format("{} heads share a width of {}", c.heads, c.width), "heads that divide the width");
   }
   if (c.size % c.patch != 0) {
-    throw reader.refuse(fmt::format("patches of {} cut an image of {}", c.patch, c.size), "a size that is a multiple of the patch");
+    throw reader.refuse(fmt::format("patches of {} cut an image of {}", c.patch, c.size),
+                        "a size that is a multiple of the patch");
   }
 }
 

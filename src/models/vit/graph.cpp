@@ -22,8 +22,8 @@ namespace {
 struct BlockNames {
   const char *first_norm, *attention, *output, *second_norm, *up, *down;
 };
-constexpr BlockNames kOfTransformers{"layernorm_before",   "attention.attention", "attention.output.dense", "layernorm_after",
-                                     "intermediate.dense", "output.dense"};
+constexpr BlockNames kOfTransformers{"layernorm_before", "attention.attention", "attention.output.dense",
+                                     "layernorm_after",  "intermediate.dense",  "output.dense"};
 constexpr BlockNames kOfTimm{"norm1", "attn", "attn.proj", "norm2", "mlp.fc1", "mlp.fc2"};
 
 ValueId activate(GraphBuilder& builder, ValueId x, ops::Activation activation) {
@@ -63,12 +63,15 @@ class Block {
 
   ValueId operator()(GraphBuilder& builder, ValueId x, const ImageStep& step, const VitConfig& c, std::uint64_t seed) const {
     const GraphBuilder::Scope scope(builder, line_);
-    const auto drop = [&](ValueId value) {
+    const auto drop = [&](ValueId value, const char* layer) {
+      const GraphBuilder::Scope branch(builder, layer);
       return ops::dropout(builder, value, step.sample_ids, step.training ? c.dropout : 0, seed);
     };
-    x = ops::add(builder, x, drop(attend(builder, norm(builder, first_norm_, names_.first_norm, x), step, c, seed)), "attended");
+    const ValueId attended = attend(builder, norm(builder, first_norm_, names_.first_norm, x), step, c, seed);
+    x = ops::add(builder, x, drop(attended, names_.output), "attended");
     const ValueId up = (*up_)(builder, norm(builder, *second_norm_, names_.second_norm, x));
-    return ops::add(builder, x, drop((*down_)(builder, activate(builder, up, c.activation))), "residual");
+    const ValueId down = (*down_)(builder, activate(builder, up, c.activation));
+    return ops::add(builder, x, drop(down, names_.down), "residual");
   }
 
  private:
@@ -126,8 +129,8 @@ class Vit final : public VisionModel {
 
   ValueId embed(GraphBuilder& builder, const ImageStep& step) const {
     const GraphBuilder::Scope scope(builder, config_.timm ? "patch_embed" : "vit.embeddings");
-    const ValueId map = ops::convolution(builder, step.pixels, patches_, patch_bias_,
-                                         {.window = ops::square_window(config_.patch)}, "patches");
+    const ValueId map =
+        ops::convolution(builder, step.pixels, patches_, patch_bias_, {.window = ops::square_window(config_.patch)}, "patches");
     const std::int64_t batch = builder.shape(map)[0];
     const ValueId rows = ops::reshape(builder, map, {batch, config_.patches(), config_.width}, "rows");
     const ValueId x = ops::place_tokens(builder, rows, token_, positions_, "placed");

@@ -74,15 +74,16 @@ ModelFacts facts(const ModelConfig& config) {
   const double layers = static_cast<double>(c.layers), width = static_cast<double>(c.width);
   const double mlp = static_cast<double>(c.mlp_width), patches = static_cast<double>(c.patches() + 1);
   const double pixels = static_cast<double>(c.patch * c.patch * c.channels);
-  return {.positions = 1,
-          .classes = c.classes,
-          .channels = c.channels,
-          .image_size = c.size,
-          .head = c.timm ? "head" : "classifier",
-          .new_head = c.head == Head::fresh,
-          .chance_loss = std::log(static_cast<double>(c.classes)),
-          .parameters = layers * (4 * width * width + 2 * width * mlp) + width * (pixels + patches + static_cast<double>(c.classes)),
-          .values_per_token = patches * layers * (8 * width + 2 * mlp)};
+  return {
+      .positions = 1,
+      .classes = c.classes,
+      .channels = c.channels,
+      .image_size = c.size,
+      .head = c.timm ? "head" : "classifier",
+      .new_head = c.head == Head::fresh,
+      .chance_loss = std::log(static_cast<double>(c.classes)),
+      .parameters = layers * (4 * width * width + 2 * width * mlp) + width * (pixels + patches + static_cast<double>(c.classes)),
+      .values_per_token = patches * layers * (8 * width + 2 * mlp)};
 }
 
 }  // namespace
@@ -103,10 +104,10 @@ const Family kVit{
     .ignored = ignored,
     .in_modules = in_modules,
     .facts = facts,
-    .describe = [](const ModelConfig& config) {
-      return fmt::format("vit of {} layers, width {}", of(config).layers, of(config).width);
-    },
+    .describe =
+        [](const ModelConfig& config) { return fmt::format("vit of {} layers, width {}", of(config).layers, of(config).width); },
     .fault = vit_fault,
-    .doubts = [](const ModelConfig&) { return std::vector<ModelRemark>(); }};
+    .doubts = [](const ModelConfig&) { return std::vector<ModelRemark>(); },
+    .with_new_head = with_new_head<VitConfig>};
 
 }  // namespace plimsoll

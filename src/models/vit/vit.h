@@ -1,5 +1,5 @@
-// Vision transformers (Dosovitskiy et al., 2020): patches, a class token, learned positions, pre-norm blocks, a linear head on the
-// class token. Parameters carry the names of a file: of transformers (ViTForImageClassification) or of timm (vit_*_patch*).
+// Vision transformers (Dosovitskiy et al., 2020): patches, a class token, learned positions, pre-norm blocks, a linear head on
+// the class token. Parameters carry the names of a file: of transformers (ViTForImageClassification) or of timm (vit_*_patch*).
 #pragma once
 
 #include <cstdint>
@@ -15,17 +15,17 @@ struct VitConfig {
   std::int64_t width = 768;
   std::int64_t heads = 12;
   std::int64_t mlp_width = 3072;
-  std::int64_t patch = 16;   // height and width of a patch
-  std::int64_t size = 224;   // height and width of an image, a multiple of the patch
+  std::int64_t patch = 16;  // height and width of a patch
+  std::int64_t size = 224;  // height and width of an image, a multiple of the patch
   std::int64_t channels = 3;
   std::int64_t classes = 1000;
   double norm_epsilon = 1e-12;
-  double dropout = 0;            // of embeddings and both branches of a block
+  double dropout = 0;  // of embeddings and both branches of a block
   double attention_dropout = 0;
   double initializer_range = 0.02;
   ops::Activation activation = ops::Activation::gelu_erf;
   bool qkv_bias = true;
-  bool timm = false;             // names of timm, and one matrix for queries, keys and values
+  bool timm = false;  // names of timm, and one matrix for queries, keys and values
   Head head = Head::keep;
 
   std::int64_t patches() const { return (size / patch) * (size / patch); }

@@ -170,7 +170,8 @@ HWY_INLINE void load_keys(const ForwardCall& call, const QueryBlock& block, cons
 }
 
 // Rows from `begin` to `end`, at most `rows`, of one part of a head.
-HWY_INLINE Region region_of(const ForwardCall& call, const Source& from, std::int64_t begin, std::int64_t end, std::int64_t rows) {
+HWY_INLINE Region region_of(const ForwardCall& call, const Source& from, std::int64_t begin, std::int64_t end,
+                            std::int64_t rows) {
   return region(from.first, from.stride, std::min(rows, end - begin), call.shape.head_size);
 }
 
@@ -203,8 +204,7 @@ HWY_INLINE void forward_tile(const ForwardCall& call, const QueryBlock& block, c
                              std::int64_t query_begin, std::int64_t key_begin, Ahead& ahead) {
   const int depth = static_cast<int>(call.shape.head_size);
   const std::int64_t head = attention::padded_head(call.shape), row = query_begin - block.begin;
-  const Visible tile{tile_size(query_begin, block.end, kQueryTile),
-                     tile_size(key_begin, call.shape.key_end(block.end), kKeyTile),
+  const Visible tile{tile_size(query_begin, block.end, kQueryTile), tile_size(key_begin, call.shape.key_end(block.end), kKeyTile),
                      diagonal_of(call.shape, query_begin, key_begin, kKeyTile)};
   const MaskedTile masked(call.shape, block.batch, query_begin, key_begin);
   if (masked.hidden(tile)) return;

@@ -12,10 +12,10 @@ namespace plimsoll::ops {
 namespace {
 
 // Positions of inputs.
-constexpr std::size_t kX = 0, kGamma = 1, kBeta = 2;                          // of both forward ops
-constexpr std::size_t kFixedMean = 3, kFixedVariance = 4;                     // of fixed_norm
-constexpr std::size_t kNormResidual = 4, kFixedResidual = 5;                  // of the forward ops, where there is one
-constexpr std::size_t kBackwardInputs = 6, kBackwardResidual = 6;             // of both backward ops: those that all calls have
+constexpr std::size_t kX = 0, kGamma = 1, kBeta = 2;               // of both forward ops
+constexpr std::size_t kFixedMean = 3, kFixedVariance = 4;          // of fixed_norm
+constexpr std::size_t kNormResidual = 4, kFixedResidual = 5;       // of the forward ops, where there is one
+constexpr std::size_t kBackwardInputs = 6, kBackwardResidual = 6;  // of both backward ops: those that all calls have
 constexpr std::size_t kPooledMean = 2, kPooledVariance = 3, kPooledSums = 4, kWindows = 5;  // of pool_statistics
 
 void require_epsilon(double epsilon, const char* where) {
@@ -304,7 +304,8 @@ std::vector<ValueType> infer_count(const Attributes&, TypeSpan inputs) {
   constexpr const char* kWhere = "count_window";
   require(inputs.size() == 2 || inputs.size() == 3, kWhere, fmt::format("got {} inputs", inputs.size()), "2 or 3");
   require_type(inputs[0], kCount, kWhere, "the number of windows");
-  require(inputs[1].dtype == DType::f64 && inputs[1].shape.rank() == 1, kWhere, "the sums are " + to_text(inputs[1]), "f64(sums)");
+  require(inputs[1].dtype == DType::f64 && inputs[1].shape.rank() == 1, kWhere, "the sums are " + to_text(inputs[1]),
+          "f64(sums)");
   if (inputs.size() == 3) require_type(inputs[2], {DType::f32, Shape{1}}, kWhere, "the coefficient");
   return {inputs[0]};
 }
@@ -384,7 +385,8 @@ const OpDef kFixedNormBackward{.name = "fixed_norm_backward",
                                .rounded = with_gradient<FixedNormBackwardAttributes>};
 
 OpList batch_norm_ops() {
-  return {{&kBatchNorm}, {&kBatchNormBackward}, {&kPoolStatistics}, {&kMovingStatistics}, {&kCountWindow}, {&kFixedNorm}, {&kFixedNormBackward}};
+  return {{&kBatchNorm},   {&kBatchNormBackward}, {&kPoolStatistics},   {&kMovingStatistics},
+          {&kCountWindow}, {&kFixedNorm},         {&kFixedNormBackward}};
 }
 
 namespace {

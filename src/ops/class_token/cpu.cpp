@@ -14,9 +14,8 @@ std::unique_ptr<Kernel> bind_place(const KernelRequest& request) {
 }
 
 std::unique_ptr<Kernel> bind_first(const KernelRequest& request) {
-  return make_kernel([shape = shape_of(request.inputs[0].shape)](const KernelCall& call) {
-    cpu::first_tokens(shape, call.in(0), call.out(0));
-  });
+  return make_kernel(
+      [shape = shape_of(request.inputs[0].shape)](const KernelCall& call) { cpu::first_tokens(shape, call.in(0), call.out(0)); });
 }
 
 std::unique_ptr<Kernel> bind_first_backward(const KernelRequest& request) {
@@ -26,9 +25,8 @@ std::unique_ptr<Kernel> bind_first_backward(const KernelRequest& request) {
 }
 
 std::unique_ptr<Kernel> bind_others(const KernelRequest& request) {
-  return make_kernel([shape = shape_of(request.inputs[0].shape)](const KernelCall& call) {
-    cpu::other_tokens(shape, call.in(0), call.out(0));
-  });
+  return make_kernel(
+      [shape = shape_of(request.inputs[0].shape)](const KernelCall& call) { cpu::other_tokens(shape, call.in(0), call.out(0)); });
 }
 
 }  // namespace

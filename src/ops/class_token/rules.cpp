@@ -81,16 +81,13 @@ void gradient_of_first(GradientContext& context) {
 
 const OpDef kPlaceTokens{
     .name = "place_tokens", .infer = infer_place, .cost = cost_per_element<1>, .gradient = gradient_of_place};
-const OpDef kClassToken{
-    .name = "class_token", .infer = infer_first, .cost = cost_of_copy, .gradient = gradient_of_first};
+const OpDef kClassToken{.name = "class_token", .infer = infer_first, .cost = cost_of_copy, .gradient = gradient_of_first};
 const OpDef kClassTokenBackward{.name = "class_token_backward",
                                 .infer = infer_first_backward,
                                 .cost = cost_per_element<0>,
                                 .not_differentiable = kFirstOrderOnly};
-const OpDef kOtherTokens{.name = "other_tokens",
-                         .infer = infer_others,
-                         .cost = cost_of_copy,
-                         .not_differentiable = kFirstOrderOnly};
+const OpDef kOtherTokens{
+    .name = "other_tokens", .infer = infer_others, .cost = cost_of_copy, .not_differentiable = kFirstOrderOnly};
 
 OpList class_token_ops() { return {{&kPlaceTokens}, {&kClassToken}, {&kClassTokenBackward}, {&kOtherTokens}}; }
 

@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <type_traits>
+#include <utility>
 
 #include "base/ceil_div.h"
 #include "device/cpu/cast.h"
@@ -20,7 +22,6 @@ namespace plimsoll::cpu::depthwise {
 
 constexpr std::int64_t kMostParts = 16;  // of the pixels, with sums of their own
 constexpr std::int64_t kTile = 4;        // neighbouring pixels that share loads
-constexpr std::int64_t kMostRun = 3;     // taps of a run
 
 struct Call {
   const Gathered& product;
@@ -45,20 +46,11 @@ HWY_BEFORE_NAMESPACE();
 namespace plimsoll::cpu::HWY_NAMESPACE {
 
 using depthwise::Call;
-using depthwise::kMostRun;
 using depthwise::kTile;
 using depthwise::WeightCall;
 
 template <int N>
 using Number = std::integral_constant<int, N>;
-
-// Calls f(Number) for a number from 1 to kMostRun.
-template <class F>
-HWY_INLINE void with_run(std::int64_t run, F f) {
-  if (run == 3) return f(Number<3>());
-  if (run == 2) return f(Number<2>());
-  f(Number<1>());
-}
 
 // Calls f(Number) for the steps 1 and 2, else for 0: any step.
 template <class F>
@@ -72,38 +64,54 @@ HWY_INLINE void with_step(std::int64_t step, F f) {
 template <class T>
 struct RowPixels {
   const T* at;  // of that column
-  std::int64_t first, width, channels;
+  std::int64_t first, width, channels, step;
 
   // kWhole: no pixel is asked for that is padding.
   template <bool kWhole>
   HWY_INLINE bool has(std::int64_t p) const {
-    return kWhole || (first + p >= 0 && first + p < width);
+    return kWhole || static_cast<std::uint64_t>(first + p) < static_cast<std::uint64_t>(width);
   }
 };
 
-// Calls f(pixel, k, place) for pixels of a tile: pixel k step + place of the row, for k < K and place < W. A pixel that several
-// use is loaded once.
+// Calls f(pixel, k, place) for the pixels k step + place of a row, with k < K and place < W. A pixel that several use is loaded
+// once. All indices are constants, so that sums stay in registers.
 template <int K, int W, int kStep, bool kWhole, class T, class Vector, class F>
-HWY_INLINE void for_pixels(const RowPixels<T>& row, std::int64_t step, std::int64_t c, Vector vector, F f) {
+HWY_INLINE void for_pixels(const RowPixels<T>& row, std::int64_t c, Vector vector, F f) {
   if constexpr (kStep == 0) {
-    for (int k = 0; k < K; ++k) {
-      for (int place = 0; place < W; ++place) {
-        const std::int64_t p = k * step + place;
-        if (row.template has<kWhole>(p)) f(load_at(row.at + p * row.channels + c, vector), k, place);
-      }
+    static_assert(W == 1);
+    [&]<int... k>(std::integer_sequence<int, k...>) HWY_ATTR {
+      const auto at = [&](auto pixel) HWY_ATTR {
+        const std::int64_t p = pixel.value * row.step;
+        if (row.template has<kWhole>(p)) f(load_at(row.at + p * row.channels + c, vector), pixel, Number<0>());
+      };
+      (at(Number<k>()), ...);
     }
+    (std::make_integer_sequence<int, K>());
   } else {
-    HWY_UNROLL(16)
-    for (int p = 0; p < (K - 1) * kStep + W; ++p) {
-      if (!row.template has<kWhole>(p)) continue;
+    const auto at = [&](auto number) HWY_ATTR {
+      constexpr int p = number.value;
+      if (!row.template has<kWhole>(p)) return;
       const Floats pixel = load_at(row.at + p * row.channels + c, vector);
-      HWY_UNROLL(16)
-      for (int k = 0; k < K; ++k) {
-        const int place = p - k * kStep;
-        if (place >= 0 && place < W) f(pixel, k, place);
-      }
-    }
+      const auto use = [&](auto k) HWY_ATTR {
+        constexpr int place = p - k.value * kStep;
+        if constexpr (place >= 0 && place < W) f(pixel, k, Number<place>());
+      };
+      [&]<int... k>(std::integer_sequence<int, k...>) HWY_ATTR { (use(Number<k>()), ...); }
+      (std::make_integer_sequence<int, K>());
+    };
+    [&]<int... p>(std::integer_sequence<int, p...>) HWY_ATTR { (at(Number<p>()), ...); }
+    (std::make_integer_sequence<int, (K - 1) * kStep + W>());
   }
+}
+
+// Calls f(Number<W>) with the length of a run; runs are single if the step is none of the known ones.
+template <int kStep, class F>
+HWY_INLINE void with_run(std::int64_t run, F f) {
+  if constexpr (kStep > 0) {
+    if (run == 3) return f(Number<3>());
+    if (run == 2) return f(Number<2>());
+  }
+  f(Number<1>());
 }
 
 // Sums of K neighbouring pixels of a phase.
@@ -111,27 +119,23 @@ template <int K, int kStep, bool kWhole, class T, class Out>
 HWY_INLINE void sum_tile(const Call& call, std::int64_t image, std::int64_t row, std::int64_t column, Out* target,
                          std::int64_t target_step) {
   const ImageShape& from = call.product.source;
-  const std::int64_t channels = from.channels;
-  const std::vector<Tap>& taps = call.phase.taps;
+  const std::int64_t channels = from.channels, width = from.width, step = call.product.move_w;
+  const std::uint64_t height = static_cast<std::uint64_t>(from.height);
+  const T* const source = call.source.as<T>() + ((image * from.height + row) * width + column) * channels;
+  const float *const weight = call.weight, *const bias = call.bias;
+  const TapRun *const first = call.phase.runs.data(), *const last = first + call.phase.runs.size();
   for_vectors(channels, [&](std::int64_t c, auto vector) HWY_ATTR {
     Floats sums[K];
-    for (int k = 0; k < K; ++k) sums[k] = call.bias == nullptr ? hn::Zero(F32()) : load_at(call.bias + c, vector);
-    for (std::size_t t = 0; t < taps.size();) {
-      const Tap& tap = taps[t];
-      std::size_t run = 1;  // taps of neighbouring pixels
-      while (kStep > 0 && run < kMostRun && t + run < taps.size() && taps[t + run].row == tap.row) ++run;
-      const Tap* const first = taps.data() + t;
-      t += run;
-      const std::int64_t y = row + tap.row, x = column + tap.column;
-      if (y < 0 || y >= from.height) continue;
-      const RowPixels<T> pixels{call.source.as<T>() + ((image * from.height + y) * from.width + x) * channels, x, from.width,
-                                channels};
-      with_run(static_cast<std::int64_t>(run), [&](auto width) HWY_ATTR {
-        Floats weights[width.value];
-        for (int i = 0; i < width.value; ++i) weights[i] = load_at(call.weight + first[i].place * channels + c, vector);
-        for_pixels<K, width.value, kStep, kWhole>(pixels, call.product.move_w, c, vector,
-                                                  [&](Floats pixel, int k, int place)
-                                                      HWY_ATTR { sums[k] = hn::MulAdd(pixel, weights[place], sums[k]); });
+    for (int k = 0; k < K; ++k) sums[k] = bias == nullptr ? hn::Zero(F32()) : load_at(bias + c, vector);
+    for (const TapRun* run = first; run != last; ++run) {
+      if (static_cast<std::uint64_t>(row + run->row) >= height) continue;
+      const RowPixels<T> pixels{source + run->source, column + run->column, width, channels, step};
+      with_run<kStep>(run->count, [&](auto taps) HWY_ATTR {
+        Floats weights[taps.value];
+        for (int i = 0; i < taps.value; ++i) weights[i] = load_at(weight + run->weight[i] + c, vector);
+        for_pixels<K, taps.value, kStep, kWhole>(pixels, c, vector, [&](Floats pixel, auto k, auto place) HWY_ATTR {
+          sums[k.value] = hn::MulAdd(pixel, weights[place.value], sums[k.value]);
+        });
       });
     }
     for (int k = 0; k < K; ++k) store_at(sums[k], target + k * target_step + c, vector);
@@ -191,26 +195,28 @@ template <int kStep, bool kWhole, class T>
 HWY_INLINE void add_weight_tile(const WeightCall& call, const ops::WindowAxes& axes, std::int64_t image, std::int64_t i,
                                 std::int64_t j, std::int64_t count, float* sums) {
   const ConvolutionShape& shape = call.shape;
-  const std::int64_t channels = shape.channels, x = axes.columns.first(j);
+  const std::int64_t channels = shape.channels, column = axes.columns.first(j), width = shape.width;
+  const std::int64_t kernel_w = shape.kernel_w, step = axes.columns.stride;
   const T* const dy = call.dy.as<T>() + ((image * axes.rows.outputs() + i) * axes.columns.outputs() + j) * channels;
   const ops::IndexRange rows = axes.rows.inside(i);
+  const T* const source = call.x.as<T>() + ((image * shape.height + axes.rows.first(i)) * width + column) * channels;
   for_vectors(channels, [&](std::int64_t c, auto vector) HWY_ATTR {
     Floats gradients[kTile];
     for (std::int64_t k = 0; k < kTile; ++k) gradients[k] = k < count ? load_at(dy + k * channels + c, vector) : hn::Zero(F32());
     for (std::int64_t ky = rows.begin; ky < rows.end; ++ky) {
-      const T* const row = call.x.as<T>() + ((image * shape.height + axes.rows.first(i) + ky) * shape.width + x) * channels;
-      for (std::int64_t kx = 0; kx < shape.kernel_w;) {
-        const std::int64_t run = kStep == 0 ? 1 : std::min(kMostRun, shape.kernel_w - kx);
-        const RowPixels<T> pixels{row + kx * channels, x + kx, shape.width, channels};
-        float* const of_run = sums + (ky * shape.kernel_w + kx) * channels + c;
-        with_run(run, [&](auto width) HWY_ATTR {
-          Floats of_place[width.value];
-          for (int place = 0; place < width.value; ++place) of_place[place] = load_at(of_run + place * channels, vector);
-          for_pixels<kTile, width.value, kStep, kWhole>(pixels, axes.columns.stride, c, vector,
-                                                        [&](Floats pixel, int k, int place) HWY_ATTR {
-                                                          of_place[place] = hn::MulAdd(pixel, gradients[k], of_place[place]);
-                                                        });
-          for (int place = 0; place < width.value; ++place) store_at(of_place[place], of_run + place * channels, vector);
+      const T* const row = source + ky * width * channels;
+      float* const of_row = sums + ky * kernel_w * channels + c;
+      for (std::int64_t kx = 0; kx < kernel_w;) {
+        const std::int64_t run = kStep == 0 ? 1 : std::min(TapRun::kMost, kernel_w - kx);
+        const RowPixels<T> pixels{row + kx * channels, column + kx, width, channels, step};
+        float* const of_run = of_row + kx * channels;
+        with_run<kStep>(run, [&](auto places) HWY_ATTR {
+          Floats of_place[places.value];
+          for (int place = 0; place < places.value; ++place) of_place[place] = load_at(of_run + place * channels, vector);
+          for_pixels<kTile, places.value, kStep, kWhole>(pixels, c, vector, [&](Floats pixel, auto k, auto place) HWY_ATTR {
+            of_place[place.value] = hn::MulAdd(pixel, gradients[k.value], of_place[place.value]);
+          });
+          for (int place = 0; place < places.value; ++place) store_at(of_place[place], of_run + place * channels, vector);
         });
         kx += run;
       }

@@ -383,6 +383,22 @@ Gathered base_of(const ConvolutionShape& shape) {
   return product;
 }
 
+// The runs of a depthwise convolution. Pixels that are three or more steps apart share none.
+void find_runs(Gathered& product) {
+  if (!product.shape.depthwise()) return;
+  const ImageShape& from = product.source;
+  for (Phase& phase : product.phases) {
+    for (const Tap& tap : phase.taps) {
+      TapRun* const last = phase.runs.empty() ? nullptr : &phase.runs.back();
+      const bool next = last != nullptr && product.move_w <= 2 && last->count < TapRun::kMost && last->row == tap.row &&
+                        last->column + last->count == tap.column;
+      if (!next) phase.runs.push_back({tap.row, tap.column, 0, (tap.row * from.width + tap.column) * from.channels});
+      TapRun& run = phase.runs.back();
+      run.weight[run.count++] = tap.place * from.channels;
+    }
+  }
+}
+
 }  // namespace
 
 Gathered gathered_forward(const ConvolutionShape& shape) {
@@ -397,6 +413,7 @@ Gathered gathered_forward(const ConvolutionShape& shape) {
     }
   }
   product.phases.push_back(std::move(phase));
+  find_runs(product);
   return product;
 }
 
@@ -423,6 +440,7 @@ Gathered gathered_gradient(const ConvolutionShape& shape) {
       product.phases.push_back(std::move(phase));
     }
   }
+  find_runs(product);
   return product;
 }
 

@@ -16,11 +16,21 @@ struct Tap {
   std::int64_t place = 0, row = 0, column = 0;
 };
 
+// Up to three taps of neighbouring source pixels, for sums of single channels: offsets in elements of the source and of the
+// weights.
+struct TapRun {
+  static constexpr std::int64_t kMost = 3;
+  std::int64_t row = 0, column = 0, count = 0;  // of the first tap
+  std::int64_t source = 0;
+  std::int64_t weight[kMost] = {};
+};
+
 // The pixels (first_row + i step_h, first_column + j step_w) of the target, with i < rows and j < columns. Taps with neighbouring
 // source pixels follow each other from left to right.
 struct Phase {
   std::int64_t first_row = 0, first_column = 0, rows = 0, columns = 0;
   std::vector<Tap> taps;
+  std::vector<TapRun> runs;  // the same taps, if the channels are single
 };
 
 struct ImageShape {

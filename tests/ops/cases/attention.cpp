@@ -350,10 +350,14 @@ std::vector<OpCases> attention_cases() {
                                              grouped(4, 135, 1, 1, 128, 0, true),
                                              packed(grouped(1, 200, 4, 2, 64, 90, true, 0.3, 0.2, true)),
                                              packed(grouped(1, 200, 2, 1, 128, 90, true, 0.3, 0, true))};
-  const std::vector<Extents> of_both_ways{both_ways({1, 1, 1, 1}),          both_ways({2, 7, 2, 8, 0.3}),
-                                          both_ways({1, 65, 3, 16}),        both_ways({2, 97, 2, 5}),
-                                          both_ways({1, 201, 2, 64, 0.1}),  both_ways({1, 310, 1, 8}),
-                                          both_ways(grouped(2, 130, 4, 2, 16)), both_ways(packed(grouped(1, 50, 4, 2, 8)))};
+  const std::vector<Extents> of_both_ways{both_ways({1, 1, 1, 1}),
+                                          both_ways({2, 7, 2, 8, 0.3}),
+                                          both_ways({1, 65, 3, 16}),
+                                          both_ways({2, 97, 2, 5}),
+                                          both_ways({1, 201, 2, 64, 0.1}),
+                                          both_ways({1, 310, 1, 8}),
+                                          both_ways(grouped(2, 130, 4, 2, 16)),
+                                          both_ways(packed(grouped(1, 50, 4, 2, 8)))};
   Cases cases;
   for (const Extents& e : of_tensor_cores) cases.add_of_16_bits(e);
   for (Extents e : {grouped(1, 150, 2, 1, 8, 0, true, 0, 1), grouped(1, 150, 2, 1, 64, 0, true, 0, 0.25),

@@ -1,0 +1,206 @@
+#!/usr/bin/env python3
+"""Images through the commands: python3 vision.py path/to/plimsoll
+
+Budgets change no bit, batch statistics do not depend on the micro-batch, folders leave as they came, and heads fit the
+data.
+"""
+
+import json
+import os
+import pathlib
+import random
+import struct
+
+from _plimsoll import Test
+
+MIB = 1 << 20
+CLASSES = 5
+MODELS = {
+    "vit": 'kind = "vit"\nlayers = 2\nwidth = 32\nheads = 2\nmlp_width = 64\npatch = 8\nsize = 32\ndropout = 0.1\n',
+    "resnet": 'kind = "resnet"\nlayer = "basic"\nstem = "cifar"\nstem_width = 8\ndepths = [1, 1]\nwidths = [8, 16]\n',
+    "bottleneck": 'kind = "resnet"\nlayer = "bottleneck"\nstem_width = 8\ndepths = [1, 2]\nwidths = [16, 32]\n'
+    'activation = "silu"\n',
+    "mobilenet": 'kind = "mobilenet_v2"\nmultiplier = 0.1\ndropout = 0.2\n',
+}
+SGD = '[optimizer]\nname = "sgd"\nlearning_rate = 0.05\nmomentum = 0.9\n'
+
+
+def cifar(seed, count, classes=CLASSES):
+    """Images whose mean tells their class, in the binary form of CIFAR-10."""
+    rng, images = random.Random(seed), []
+    for i in range(count):
+        label = i % classes
+        images.append(bytes([label]) + bytes(min(255, 40 * label + rng.randrange(60)) for _ in range(3072)))
+    return b"".join(images)
+
+
+def write_config(test, name, model, more="", train="train.bin", batch="micro_batch = 8\naccumulation = 3\n"):
+    test.write("train.bin", cifar(1, 60))
+    test.write("held.bin", cifar(2, 20))
+    test.write(
+        name,
+        f'seed = 3\n[model]\n{model}\n[data]\ntrain = "{train}"\nvalidation = "held.bin"\nformat = "cifar10"\n'
+        f"[image]\npad_crop = 2\nflip = true\n[train]\neffective_batch = 24\n{batch}updates = 3\n{SGD}{more}",
+    )
+    return name
+
+
+def new(kind):
+    return MODELS[kind] + f"classes = {CLASSES}\n"
+
+
+def group(kind, size):
+    return "" if kind == "vit" else f"[norm]\nstat_batch = {size}\n"
+
+
+def budgets(test):
+    """In a budget between floor and ceiling, in memory and with a disk: the planned bytes, and the bits of an ample budget."""
+    for kind in MODELS:
+        config = write_config(test, f"{kind}.toml", new(kind), group(kind, 4))
+        want = None
+        for disk in ((), ("--disk", f"{test.folder}/disk:1GiB")):
+            bounds = test.succeeds("plan", config, "--memory", "2GiB", *disk, "--json")["bounds"]
+            floor, ceiling = bounds["floor_bytes"], bounds["ceiling_bytes"]
+            for i, budget in enumerate((floor, (floor + ceiling) // 2, 2 * ceiling)):
+                run = f"{kind}-{len(disk)}-{i}"
+                report = test.succeeds("train", config, "--memory", budget, *disk, "--run", run, "--audit", "--json")
+                for key in ("arena_bytes", "live_bytes"):
+                    test.equal(f"{run}: {key}", report["measured"][key], report["predicted"][key])
+                got = (report["final"]["parameters_xxh128"], [line["loss_bits"] for line in test.lines(run)])
+                want = want or got
+                test.equal(f"bits of {run}", got, want)
+            test.fails(3, "E-PLAN-FIT", "train", config, "--memory", floor - 4 * MIB, *disk, "--run", "below")
+
+
+def groups(test):
+    """Statistics are those of groups, for any micro-batch; a group that does not fit is refused."""
+    config = write_config(test, "groups.toml", new("resnet"), group("resnet", 4), batch="")
+    losses = []
+    for micro in (4, 12, 24):
+        run = f"micro-{micro}"
+        test.succeeds("train", config, "--set", f"train.micro_batch={micro}", "--memory", "1GiB", "--run", run)
+        losses.append([line["loss"] for line in test.lines(run)])
+    for other in losses[1:]:
+        for a, b in zip(losses[0], other, strict=True):
+            test.near("the loss of another micro-batch", b, a, 1e-5)
+    plan = test.succeeds("plan", config, "--memory", "1GiB", "--json")
+    test.equal("the group", plan["batch"]["stat_batch"], 4)
+    test.equal("the rest of the micro-batch by groups", plan["batch"]["micro"] % 4, 0)
+    test.that("ghost BN(4)" in test.succeeds("plan", config, "--memory", "1GiB"), "the plan names the group")
+    test.fails(2, "E-BATCH-NORM", "plan", config, "--set", "norm.stat_batch=5")
+    test.fails(2, "E-BATCH-NORM", "plan", config, "--set", "train.micro_batch=6")
+    test.fails(2, "E-CONFIG-CONFLICT", "plan", config, "--set", "norm.statistics=running")
+    vit = write_config(test, "vit.toml", new("vit"))
+    test.fails(2, "E-CONFIG-CONFLICT", "plan", vit, "--set", "norm.stat_batch=4")
+
+
+def stopped(test):
+    """A training that is stopped and resumed ends with the bits of one that is not, averages included."""
+    config = write_config(test, "whole.toml", new("mobilenet"), group("mobilenet", 4))
+    more = ["--set", "optimizer.ema_half_life=50samples", "--memory", "1GiB"]
+    whole = test.succeeds("train", config, *more, "--run", "whole", "--json")
+    test.succeeds("train", config, *more, "--run", "parts", "--updates", "2")
+    parts = test.succeeds("train", "--resume", "--run", "parts", "--memory", "1GiB", "--json")
+    for key in ("parameters_xxh128", "loss_bits", "validation_loss", "accuracy"):
+        test.equal(key, parts["final"][key], whole["final"][key])
+
+
+def accuracy(test):
+    config = write_config(test, "learns.toml", new("resnet"), group("resnet", 8))
+    run = test.succeeds("train", config, "--set", "train.updates=30", "--memory", "1GiB", "--run", "learns", "--json")
+    test.that(run["final"]["accuracy"] > 0.5, f"classes are learned: {run['final']['accuracy']}")
+    test.equal("top 5 of five classes", run["final"]["accuracy_top5"], 1)
+    evaluated = test.succeeds("eval", config, "--weights", "learns/weights", "--json")
+    test.equal("accuracy of the weights", evaluated["accuracy"], run["final"]["accuracy"])
+    line = json.loads(test.path("learns/eval.jsonl").read_text().splitlines()[-1])
+    test.equal("accuracy of the last evaluation", line["accuracy"], run["final"]["accuracy"])
+    report = test.succeeds("train", config, "--memory", "1GiB", "--run", "whole-groups", "--json")
+    test.equal("the group of a run", report["batch"]["stat_batch"], 8)
+
+
+def tensors(path):
+    """The tensors of a safetensors file as bytes."""
+    content = path.read_bytes()
+    (size,) = struct.unpack("<Q", content[:8])
+    header = json.loads(content[8 : 8 + size])
+    return {
+        name: (each["dtype"], each["shape"], content[8 + size + each["data_offsets"][0] : 8 + size + each["data_offsets"][1]])
+        for name, each in header.items()
+        if name != "__metadata__"
+    }
+
+
+def folders(test):
+    """Weights that are not trained leave with their bits; a new head has the classes of the data."""
+    for kind in MODELS:
+        config = write_config(test, f"{kind}.toml", new(kind), group(kind, 4))
+        test.succeeds("train", config, "--memory", "1GiB", "--run", f"{kind}-base")
+        same = write_config(test, f"{kind}-same.toml", f'init = "{kind}-base"\n')
+        running = [] if kind == "vit" else ["--set", "norm.statistics=running"]
+        rest = ["--set", "optimizer.learning_rate=0", "--memory", "1GiB"]
+        test.succeeds("train", same, *rest, *running, "--run", f"{kind}-same")
+        before, after = (tensors(test.path(f"{kind}-{run}/weights/model.safetensors")) for run in ("base", "same"))
+        test.equal(f"tensors of {kind}", sorted(after), sorted(before))
+        test.equal(f"changed tensors of {kind}", [name for name in before if after.get(name) != before[name]], [])
+        test.write("three.bin", cifar(4, 60, classes=3))
+        three = ["--set", "data.train=three.bin", "--set", "data.validation="]
+        error = test.fails(2, "E-CONFIG-CLASSES", "plan", same, *three)
+        test.that(error is not None and any("model.head=new" in each for each in error["try"]), f"the remedy: {error}")
+        head = [*three, "--set", "model.head=new", "--memory", "1GiB"]
+        run = test.succeeds("train", same, *head, "--run", f"{kind}-three", "--json")
+        labels = json.loads(test.path(f"{kind}-three/weights/config.json").read_text())["id2label"]
+        test.equal(f"labels of {kind}", len(labels), 3)
+        test.that(run is not None and abs(test.lines(f"{kind}-three")[0]["loss"] - 1.1) < 1, "a new head knows nothing")
+    test.write("ten.bin", cifar(5, 60, classes=9))
+    test.fails(2, "E-CONFIG-CLASSES", "plan", "resnet.toml", "--set", "data.train=ten.bin")
+
+
+def adapters(test):
+    """LoRA on a ViT with a new head: the head is saved with the adapter, and both are merged."""
+    base = write_config(test, "vit.toml", new("vit"))
+    test.succeeds("train", base, "--memory", "1GiB", "--run", "adapted")
+    test.write("three.bin", cifar(4, 60, classes=3))
+    lora = '[adapter]\nkind = "lora"\nrank = 4\n'
+    config = write_config(test, "lora.toml", 'init = "adapted"\nhead = "new"\n', lora, train="three.bin")
+    test.succeeds("train", config, "--memory", "1GiB", "--set", "data.validation=", "--run", "lora")
+    saved = json.loads(test.path("lora/weights/adapter_config.json").read_text())
+    test.equal("modules that are saved whole", saved["modules_to_save"], ["classifier"])
+    names = tensors(test.path("lora/weights/adapter_model.safetensors"))
+    test.equal("the head", names["base_model.model.classifier.weight"][1], [3, 32])
+    test.succeeds("merge", "--weights", "adapted/weights", "--adapter", "lora/weights", "--out", "merged")
+    test.equal("the merged head", tensors(test.path("merged/model.safetensors"))["classifier.weight"][1], [3, 32])
+    evaluate = ["eval", config, "--set", "data.validation=three.bin", "--json"]
+    one = test.succeeds(*evaluate, "--weights", "adapted/weights", "--adapter", "lora/weights")
+    two = test.succeeds(*evaluate, "--weights", "merged")
+    test.near("the loss of the merged model", two["loss"], one["loss"], 1e-5)
+
+
+def refused(test):
+    """Commands and keys of tokens."""
+    config = write_config(test, "resnet.toml", new("resnet"), group("resnet", 4))
+    test.succeeds("train", config, "--memory", "1GiB", "--run", "refused")
+    for command, *more in (["generate", "--prompt", "a"], ["export", "--gguf", "x.gguf"]):
+        result = test.run(command, "--weights", "refused/weights", *more)
+        test.that(result.code in (2, 5) and "E-INTERNAL" not in result.text()[1], f"{command}: {result.text()[1]}")
+    for setting in ("train.effective_tokens=100", "model.context=64", "batch.packing=true", "train.z_loss=0.1"):
+        test.fails(2, "E-CONFIG-CONFLICT", "plan", config, "--set", setting)
+    test.fails(2, "E-CUDA-OP", "plan", config, "--machine", f"{machines()}/h100.json", "--memory", "1GiB")
+    test.fails(2, "E-CONFIG-PATCH", "plan", write_config(test, "p.toml", new("vit").replace("patch = 8", "patch = 7")))
+    test.fails(2, "E-CONFIG-STAGES", "plan", write_config(test, "s.toml", new("resnet").replace("[8, 16]", "[8]")))
+    test.write("file.pth", b"\x80\x02")
+    error = test.fails(5, "E-FORMAT-WEIGHTS", "plan", write_config(test, "pth.toml", 'init = "file.pth"\n'))
+    test.that(error is not None and "save_file" in json.dumps(error), "the lines that convert it")
+
+
+def machines():
+    return pathlib.Path(os.environ["PLIMSOLL_SOURCE_DIR"]) / "machines"
+
+
+def main():
+    test = Test("vision")
+    test.run_parts(budgets, groups, stopped, accuracy, folders, adapters, refused)
+    test.finish()
+
+
+if __name__ == "__main__":
+    main()
