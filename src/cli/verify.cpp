@@ -20,6 +20,7 @@
 #include "cli/settings.h"
 #include "cli/shown_text.h"
 #include "config/config_keys.h"
+#include "config/image_rules.h"
 #include "formats/temporary_folder.h"
 #include "prepare/data_files.h"
 #include "settings/faults.h"
@@ -30,8 +31,8 @@ namespace {
 // Reports settings without effect: the trainings of verify choose these keys by themselves.
 void tell_unused(const ConfigArguments& config) {
   constexpr std::string_view kOwn[] = {
-      "data.validation",      "train.updates",          "train.micro_batch", "train.accumulation",
-      "train.evaluate_every", "train.evaluate_samples", "train.save_every",  "plan.group"};
+      "data.validation",        "train.updates",    "train.micro_batch", "train.accumulation", "train.evaluate_every",
+      "train.evaluate_samples", "train.save_every", "plan.group",        "image.pad_crop",     "image.flip"};
   std::vector<std::string> heard;  // notes from the reading of the configuration
   ConfigFaults faults;
   for (const KeySetting& one : find_keys(typed_settings_of(config.changes), heard, faults)) {
@@ -98,6 +99,13 @@ class Table {
   std::string subject_;
 };
 
+// ", ghost BN(4) (32 in the configuration)"; "" without batch normalisation.
+std::string norm_text(const verification::Verdict& verdict, std::int64_t configured) {
+  if (verdict.stat_batch == 0) return "";
+  const std::string other = verdict.stat_batch == configured ? "" : fmt::format(" ({} in the configuration)", configured);
+  return fmt::format(", {}{}", verdict.norm(), other);
+}
+
 }  // namespace
 
 int run_verify(const VerifyArguments& arguments) {
@@ -112,8 +120,8 @@ int run_verify(const VerifyArguments& arguments) {
   const std::unique_ptr<DataSet> data = open_training_in_child(config, cache_folder());
   if (data->own_lengths() || config.train.effective_tokens > 0) {
     throw config_error("E-CONFIG-CONFLICT", data->own_lengths() ? "data.format" : "train.effective_tokens",
-                       "verify cuts its windows from one stream of tokens, a number of samples each",
-                       "text or tokens, and train.effective_batch");
+                       "verify cuts its windows from samples of one length, a number of samples each",
+                       "text, tokens or images, and train.effective_batch");
   }
   std::optional<TemporaryFolder> temporary;
   if (arguments.folder.empty()) temporary.emplace(std::filesystem::temp_directory_path());
@@ -122,9 +130,10 @@ int run_verify(const VerifyArguments& arguments) {
   const verification::Verdict verdict = verification::verify_training(
       config, *data, folder, [&](const std::string& run) { table.tell(run); }, [&](const Check& check) { table.hear(check); });
   table.end();
-  const std::string size = fmt::format("windows of {}, compute {}, weights {}, gradients {}, optimizer state {}",
-                                       samples_text(data->kind(), verdict.samples, verdict.context), verdict.compute,
-                                       verdict.parameters, verdict.gradients, verdict.optimizer_state);
+  const std::string size =
+      fmt::format("windows of {}{}, compute {}, weights {}, gradients {}, optimizer state {}",
+                  samples_text(data->kind(), verdict.samples, verdict.context), norm_text(verdict, stat_batch(config)),
+                  verdict.compute, verdict.parameters, verdict.gradients, verdict.optimizer_state);
   if (arguments.json) {
     print_json(verdict.to_json());
   } else {

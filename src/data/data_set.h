@@ -104,8 +104,8 @@ class DataSet {
   virtual std::int64_t most_extracted(const Reading&) const { return 0; }
   // E-DATA-SHORT: there are fewer than two samples to extract.
   virtual Error too_short(const Reading& reading) const;
-  // Writes the first `samples` samples, the last one cut short if samples can differ. Replaces files of an earlier extract in the
-  // folder.
+  // Writes the first `samples` samples, the last one cut short if samples can differ. Random variations of samples are off in the
+  // changes. Replaces files of an earlier extract in the folder.
   virtual DataExtract extract(const std::filesystem::path& folder, std::int64_t samples, const Reading& reading) const;
 };
 

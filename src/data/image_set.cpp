@@ -380,7 +380,13 @@ DataExtract ImageSet::extract(const std::filesystem::path& folder, std::int64_t 
   require_unchanged(images_.file, images_.stamp);
   pixels_out.commit();
   labels_out.commit();
-  return {{{"data.train", images.string()}, {"data.labels", labels.string()}, {"data.format", "idx"}, {"data.validation_labels"}},
+  // An image is the same in all epochs, so that two trainings can be compared.
+  return {{{"data.train", images.string()},
+           {"data.labels", labels.string()},
+           {"data.format", "idx"},
+           {"data.validation_labels"},
+           {"image.pad_crop", "0"},
+           {"image.flip", "false"}},
           std::vector<std::int64_t>(static_cast<std::size_t>(samples), 1)};
 }
 

@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <limits>
 #include <string>
+#include <utility>
 
 #include "base/error.h"
 
@@ -11,7 +12,7 @@ namespace {
 
 Error no_fault(std::string_view text) {
   return config_error("E-USAGE", "fault", "'" + std::string(text) + "' is no fault",
-                      "keep_gradients, weights=0.5,1 or overflow=UPDATE:MICRO:TIMES");
+                      "keep_gradients, weights=0.5,1, overflow=UPDATE:MICRO:TIMES or statistics=micro|twice|replay|rows");
 }
 
 // The numbers after the name of a fault; none for other names.
@@ -28,6 +29,17 @@ std::vector<double> numbers_of(std::string_view text, std::string_view name, cha
   }
 }
 
+StatisticsFault statistics_of(std::string_view text) {
+  constexpr std::pair<std::string_view, StatisticsFault> kNames[] = {{"statistics=micro", StatisticsFault::micro},
+                                                                     {"statistics=twice", StatisticsFault::twice},
+                                                                     {"statistics=replay", StatisticsFault::replay},
+                                                                     {"statistics=rows", StatisticsFault::rows}};
+  for (const auto& [name, fault] : kNames) {
+    if (text == name) return fault;
+  }
+  return StatisticsFault::none;
+}
+
 }  // namespace
 
 double Faults::weight(std::int64_t update, std::int64_t micro) {
@@ -42,11 +54,12 @@ Faults parse_faults(std::string_view text) {
   Faults faults;
   faults.weights = numbers_of(text, "weights=", ',');
   faults.keep_gradients = text == "keep_gradients";
+  faults.statistics = statistics_of(text);
   const std::vector<double> overflow = numbers_of(text, "overflow=", ':');
   if (overflow.size() == 3) {
     const auto whole = [](double number) { return static_cast<std::int64_t>(number); };
     faults.overflow = {whole(overflow[0]), whole(overflow[1]), whole(overflow[2])};
-  } else if (faults.weights.empty() && !faults.keep_gradients && !text.empty()) {
+  } else if (faults.weights.empty() && !faults.keep_gradients && faults.statistics == StatisticsFault::none && !text.empty()) {
     throw no_fault(text);
   }
   return faults;

@@ -115,6 +115,9 @@ void Trainer::make_wrong(const Faults& faults) {
     throw config_error("E-USAGE", "fault", fmt::format("it has {} weights", faults.weights.size()),
                        fmt::format("one for each of the {} micro-steps", micros));
   }
+  if (faults.statistics != StatisticsFault::none) {
+    wrong_statistics_.emplace(faults.statistics, plan_.graph, plan_.decisions.window().rounds(), executor_);
+  }
   faults_ = faults;
 }
 
@@ -192,10 +195,18 @@ void Trainer::feed_micro(double scale) {
       prefetcher_->take(fed.fields);
       keep_prefetching();
     });
+    if (faults_.statistics == StatisticsFault::rows) count_absent_rows(fed.fields);
     const double weight = faults_.weight(progress_.updates + 1, micro_in_window_++);
     for (std::size_t i = 0; i < factors_.size(); ++i) {
       *executor_.view(fed.scales[i]).as_pointer<float>() = static_cast<float>(factors_[i] * scale * weight);
     }
+  }
+}
+
+// A fault: rows without a sample get the number of one. Their targets still do not count.
+void Trainer::count_absent_rows(std::span<const FieldBuffer> fields) {
+  for (const FieldBuffer& field : fields) {
+    if (field.name == "sample_ids") std::ranges::replace(field.view.as<std::uint32_t>(), kAbsentSample, 0U);
   }
 }
 
@@ -255,9 +266,11 @@ bool Trainer::run_window() {
   for (std::int64_t micro = 0; micro < rounds; ++micro) {
     if (micro == 1) enter(Phase::steady);
     executor_.run(Section::micro, micro == 0, feed);
+    if (wrong_statistics_) wrong_statistics_->after_micro(/*first=*/micro == 0);
     if (after_warmup_) std::exchange(after_warmup_, nullptr)();
     if (scale_ && !finite_so_far()) return false;
   }
+  if (wrong_statistics_) wrong_statistics_->before_update();
   executor_.run(Section::update, false, feed);
   return std::isfinite(loss_of_window()) && std::isfinite(number_of(executor_, model_.training.gradient_norm));
 }

@@ -20,6 +20,7 @@
 #include "train/faults.h"
 #include "train/loss_scale.h"
 #include "train/metrics.h"
+#include "train/wrong_statistics.h"
 #include "weights/checkpoint.h"
 #include "weights/weights.h"
 
@@ -98,6 +99,7 @@ class Trainer {
   void start_window();
   double loss_of_window() const;
   void feed_micro(double scale);
+  static void count_absent_rows(std::span<const FieldBuffer> fields);
   bool run_window();
   bool finite_so_far() const;
   void leave_window(LossScale::Next next, double scale);
@@ -122,6 +124,7 @@ class Trainer {
   std::optional<LossScale> scale_;  // with fp16
   std::vector<ValueId> watched_;    // small accumulators: a non-finite number in a layer spreads to all layers before it
   Faults faults_;
+  std::optional<WrongStatistics> wrong_statistics_;
   std::int64_t micro_in_window_ = 0;
   bool lost_data_ = false;
   // The fields of one micro-batch of a group, and the scale of each loss.

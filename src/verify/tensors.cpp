@@ -14,6 +14,7 @@
 #include "formats/safetensors.h"
 #include "formats/weight_files.h"
 #include "models/all.h"
+#include "models/conv_norm.h"
 #include "models/gguf.h"
 #include "weights/file_order.h"
 
@@ -74,6 +75,13 @@ std::map<std::string, std::string> parameters_by_stored_name(const ModelConfig& 
   return parameters;
 }
 
+// The tensor whole.
+std::vector<float> numbers_of(const SafetensorsFile& file, const std::string& name) {
+  const StoredTensor* tensor = file.find(name);
+  ensure(tensor != nullptr, "verify", "runs of one model have other tensors");
+  return piece_of(file, *tensor, 0, tensor->shape.elements());
+}
+
 bool is_number(std::string_view part) {
   return !part.empty() && std::all_of(part.begin(), part.end(), [](char c) { return c >= '0' && c <= '9'; });
 }
@@ -128,6 +136,35 @@ GroupSums compare_tensors(const std::filesystem::path& a, const std::filesystem:
   return groups;
 }
 
+StatisticsDifference compare_statistics(const std::filesystem::path& a, const std::filesystem::path& b) {
+  const SafetensorsFile file_a = SafetensorsFile::open(a), file_b = SafetensorsFile::open(b);
+  StatisticsDifference found;
+  for (const StoredTensor& tensor : file_b.tensors()) {
+    if (tensor.name.ends_with(kWindows)) {
+      const StoredTensor* other = file_a.find(tensor.name);
+      ensure(other != nullptr, "verify", "runs of one model have other tensors");
+      found.same_windows = found.same_windows && same_bytes(file_a, *other, file_b, tensor);
+    }
+    if (!tensor.name.ends_with(kRunningMean)) continue;
+    const std::string of_variance =
+        tensor.name.substr(0, tensor.name.size() - std::string_view(kRunningMean).size()) + kRunningVariance;
+    const std::vector<float> means_a = numbers_of(file_a, tensor.name), means = numbers_of(file_b, tensor.name),
+                             variances_a = numbers_of(file_a, of_variance), variances = numbers_of(file_b, of_variance);
+    ensure(means_a.size() == means.size() && variances.size() == means.size() && variances_a.size() == means.size(), "verify",
+           "runs of one model have other tensors");
+    Sums of_means, of_variances;
+    for (std::size_t i = 0; i < means.size(); ++i) {
+      const double mean = double{means_a[i]} - means[i], variance = double{variances_a[i]} - variances[i];
+      of_means.difference += mean * mean;
+      of_means.reference += double{means[i]} * means[i] + variances[i];
+      of_variances.difference += variance * variance;
+      of_variances.reference += double{variances[i]} * variances[i];
+    }
+    found.values = std::max({found.values, of_means.relative(), of_variances.relative()});
+  }
+  return found;
+}
+
 std::string first_difference(const std::filesystem::path& a, const std::filesystem::path& b) {
   const SafetensorsFile file_a = SafetensorsFile::open(a), file_b = SafetensorsFile::open(b);
   for (const StoredTensor& tensor : file_b.tensors()) {
@@ -147,16 +184,29 @@ double write_moved(const std::filesystem::path& from, const std::filesystem::pat
   const SafetensorsFile slopes = SafetensorsFile::open(gradients);
   create_folder(to);
   const ModelConfig model = read_model(from);
+  // Families keep what they find there: a folder of timm has an architecture that its sizes do not give.
+  const std::filesystem::path config = "config.json";
+  if (std::filesystem::exists(from / config)) {
+    std::filesystem::copy_file(from / config, to / config, std::filesystem::copy_options::overwrite_existing);
+  }
   model.family().write(model, to);
   const std::map<std::string, std::string> parameters = parameters_by_stored_name(model, slopes, suffix);
   std::vector<TensorSpec> specs;
   for (const SafetensorsFile& file : weights.files()) {
-    for (const StoredTensor& tensor : file.tensors()) specs.push_back({tensor.name, DType::f32, tensor.shape});
+    for (const StoredTensor& tensor : file.tensors()) {
+      specs.push_back({tensor.name, tensor.dtype == DType::i64 ? DType::i64 : DType::f32, tensor.shape});
+    }
   }
   SafetensorsWriter writer(to / kWeightsFile, specs);
   double along = 0;
   for (const TensorSpec& tensor : specs) {
     const WeightFiles::Found found = *weights.find(tensor.name);
+    if (tensor.dtype == DType::i64) {
+      std::vector<std::byte> bytes(static_cast<std::size_t>(found.tensor->bytes));
+      weights.files()[found.file].read_part(*found.tensor, 0, bytes);
+      writer.append(tensor.name, bytes);
+      continue;
+    }
     const auto parameter = parameters.find(tensor.name);
     const StoredTensor* slope = parameter != parameters.end() && layer_group(parameter->second) == group
                                     ? slopes.find(parameter->second + std::string(suffix))

@@ -1,5 +1,7 @@
 #include "verify/verdict.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
@@ -12,6 +14,8 @@ bool Verdict::passed() const {
   return std::none_of(checks.begin(), checks.end(), failed) && std::any_of(checks.begin(), checks.end(), ran);
 }
 
+std::string Verdict::norm() const { return stat_batch > 0 ? fmt::format("ghost BN({})", stat_batch) : ""; }
+
 nlohmann::json Verdict::to_json() const {
   constexpr std::array kOutcomes{"passed", "failed", "skipped"};
   nlohmann::json rows = nlohmann::json::array();
@@ -23,13 +27,19 @@ nlohmann::json Verdict::to_json() const {
                     {"outcome", kOutcomes[static_cast<std::size_t>(check.outcome)]},
                     {"command", check.command}});
   }
-  return {{"schema", "plimsoll.verify/1"},
-          {"passed", passed()},
-          {"samples", samples},
-          {"context", context},
-          {"precision",
-           {{"compute", compute}, {"storage", parameters}, {"accumulation", gradients}, {"optimizer_state", optimizer_state}}},
-          {"checks", rows}};
+  nlohmann::json verdict{
+      {"schema", "plimsoll.verify/1"},
+      {"passed", passed()},
+      {"samples", samples},
+      {"context", context},
+      {"precision",
+       {{"compute", compute}, {"storage", parameters}, {"accumulation", gradients}, {"optimizer_state", optimizer_state}}},
+      {"checks", rows}};
+  if (stat_batch > 0) {
+    verdict["stat_batch"] = stat_batch;
+    verdict["norm"] = norm();
+  }
+  return verdict;
 }
 
 }  // namespace plimsoll::verification

@@ -21,8 +21,11 @@ struct Check {
 struct Verdict {
   std::int64_t samples = 0, context = 0;                        // size of a window in all of these runs
   std::string compute, parameters, gradients, optimizer_state;  // "bf16"
+  std::int64_t stat_batch = 0;  // samples that share the statistics of batch normalisation in all of these runs; 0: none
   std::vector<Check> checks;
 
+  // "ghost BN(4)"; "" without batch normalisation.
+  std::string norm() const;
   // True if nothing failed and at least one check ran: a budget may leave room for none.
   bool passed() const;
   nlohmann::json to_json() const;

@@ -117,6 +117,96 @@ def interrupted(test):
     test.equal("code", json.loads(out)["code"], "E-INTERRUPTED")
 
 
+IMAGES = 16
+
+
+def idx(sizes, numbers):
+    return bytes([0, 0, 8, len(sizes)]) + struct.pack(f">{len(sizes)}I", *sizes) + bytes(numbers)
+
+
+# A small ResNet on images of 8 x 8; the statistics of groups of 8 images, and windows of 16.
+def write_images(test):
+    draw, size = random.Random(5), 8
+    labels = [draw.randrange(4) for _ in range(IMAGES)]
+    test.write("images.idx", idx([IMAGES, size, size], [draw.randrange(256) // (1 + k) for k in labels for _ in range(size * size)]))
+    test.write("labels.idx", idx([IMAGES], labels))
+    test.write("images.toml", """\
+seed = 3
+[model]
+kind = "resnet"
+layer = "basic"
+stem = "cifar"
+stem_width = 8
+depths = [1, 1]
+widths = [8, 16]
+channels = 1
+classes = 4
+[data]
+format = "idx"
+train = "images.idx"
+labels = "labels.idx"
+[image]
+flip = true
+pad_crop = 1
+[norm]
+stat_batch = 8
+[train]
+effective_batch = 16
+updates = 4
+[optimizer]
+name = "sgd"
+learning_rate = 0.1
+momentum = 0.9
+[memory]
+budget = "64MiB"
+[machine]
+threads = 2
+""")
+
+
+# Running statistics are compared as well, and each way to get them wrong is noticed.
+def images(test):
+    write_images(test)
+    report = test.succeeds("verify", "images.toml", "--json")
+    if report is None:
+        return
+    test.shape("report of images", report, REPORT)
+    test.that(report["passed"], "images are verified")
+    test.equal("window and groups", (report["samples"], report["norm"]), (12, "ghost BN(6)"))
+    checks = report["checks"]
+    test.equal("subjects", {check["subject"] for check in checks}, SUBJECTS)
+    for check in checks:
+        alike = check["found"] == "all samples weigh the same"
+        test.equal(f"images, {check['subject']}: {check['what']} ({check['found']})", check["outcome"],
+                   "skipped" if alike else "passed")
+    test.equal("splits, one with a clip and one with an absent row",
+               sum("statistics" in check["found"] for check in checks if check["subject"] == "batch"), 3)
+    noticed = [check["what"] for check in checks if check["subject"] == "control" and "statistics" in check["what"]]
+    test.equal("controls of statistics", len(noticed), 4)
+    text = test.succeeds("verify", "images.toml", "--set", "train.effective_batch=4", "--set", "norm.stat_batch=2")
+    last = text.rstrip().splitlines()[-1] if text else ""
+    test.that(last.startswith("verified: windows of 4 images, ghost BN(2), compute"), last)
+    test.write("three.idx", idx([3, 8, 8], range(192)))
+    test.write("three-labels.idx", idx([3], range(3)))
+    test.fails(5, "E-DATA-SHORT", "verify", "images.toml", "--set", "data.train=three.idx", "--set", "data.labels=three-labels.idx")
+
+
+# What is wrong in the controls can be made wrong by hand.
+def wrong_statistics(test):
+    write_images(test)
+    run = ["train", "images.toml", "--set", "train.micro_batch=8", "--set", "plan.group=1", "--updates", "1", "--json"]
+    right = test.succeeds(*run, "--run", "right-images")
+    again = test.succeeds(*run, "--run", "again-images")
+    test.equal("the same training", again["final"]["parameters_xxh128"], right["final"]["parameters_xxh128"])
+    for fault in ("micro", "twice", "replay"):
+        wrong_one = test.succeeds(*run, "--run", f"wrong-{fault}", "--fault", f"statistics={fault}")
+        test.that(wrong_one["final"]["parameters_xxh128"] != right["final"]["parameters_xxh128"], f"{fault} is a fault")
+    whole = test.succeeds(*run, "--run", "no-absent-row", "--fault", "statistics=rows")
+    test.equal("without absent rows", whole["final"]["parameters_xxh128"], right["final"]["parameters_xxh128"])
+    test.fails(2, "E-USAGE", *run[:-1], "--run", "never-statistics", "--fault", "statistics=nothing")
+    test.fails(2, "E-USAGE", "train", "config.toml", "--updates", "1", "--run", "no-statistics", "--fault", "statistics=twice")
+
+
 # The trainings of verify have lengths and splits of their own.
 def not_used(test):
     result = test.run("verify", "config.toml", "--memory", "10MiB", "--set", "train.micro_batch=2", "--set", "model.layers=1")
@@ -133,7 +223,7 @@ def refused(test):
 
 def main():
     test = Test("verify")
-    test.run_parts(usual, others, large_vocabulary, broken, wrong, interrupted, not_used, refused)
+    test.run_parts(usual, others, large_vocabulary, broken, wrong, interrupted, images, wrong_statistics, not_used, refused)
     test.finish()
 
 

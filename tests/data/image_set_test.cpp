@@ -275,6 +275,8 @@ TEST_F(ImageSets, AnExtractIsReadAsItself) {
     EXPECT_EQ(extract.units, std::vector<std::int64_t>(5, 1));
     const auto value = [&](const std::string& key) { return std::ranges::find(extract.changes, key, &Change::key)->value; };
     EXPECT_EQ(value("data.format"), "idx");
+    EXPECT_EQ(value("image.pad_crop"), "0");
+    EXPECT_EQ(value("image.flip"), "false");
     DataRequest part = one;
     part.train = std::filesystem::path(value("data.train"));
     part.images.labels = std::filesystem::path(value("data.labels"));

@@ -9,9 +9,12 @@
 #include <vector>
 
 #include "formats/expect_error.h"
+#include "formats/file.h"
 #include "formats/safetensors.h"
 #include "formats/scratch_folder.h"
+#include "formats/weight_files.h"
 #include "models/all.h"
+#include "models/family.h"
 
 namespace plimsoll::verification {
 namespace {
@@ -84,6 +87,77 @@ TEST_F(TensorFiles, DifferenceOfASignIsADifference) {
 TEST_F(TensorFiles, ProgressIsNoResult) {
   const auto a = write("a", {{"plimsoll.progress", {1}}, {"x", {1}}}), b = write("b", {{"plimsoll.progress", {2}}, {"x", {1}}});
   EXPECT_EQ(first_difference(a, b), "");
+}
+
+// Tensors of one layer, with a count of windows.
+class Statistics : public TensorFiles {
+ protected:
+  std::filesystem::path write(const char* name, std::vector<float> mean, std::vector<float> variance, std::int64_t windows = 2) {
+    const auto size = std::ssize(mean);
+    SafetensorsWriter writer(folder / name, {{"bn.running_mean", DType::f32, {size}},
+                                             {"bn.running_var", DType::f32, {size}},
+                                             {"bn.num_batches_tracked", DType::i64, {1}},
+                                             {"fc.weight", DType::f32, {size}}});
+    writer.append("bn.running_mean", std::as_bytes(std::span(mean)));
+    writer.append("bn.running_var", std::as_bytes(std::span(variance)));
+    writer.append("bn.num_batches_tracked", std::as_bytes(std::span(&windows, 1)));
+    writer.append("fc.weight", std::as_bytes(std::span(mean)));
+    writer.commit();
+    return folder / name;
+  }
+};
+
+TEST_F(Statistics, DifferByTheLargestShare) {
+  const auto a = write("a", {0, 3}, {16, 0});
+  EXPECT_EQ(compare_statistics(write("same", {0, 3}, {16, 0}), a).values, 0);
+  EXPECT_DOUBLE_EQ(compare_statistics(write("mean", {0, 4}, {16, 0}), a).values, 0.2) << "of the root of 3 x 3 + 16";
+  EXPECT_DOUBLE_EQ(compare_statistics(write("variance", {0, 3}, {16, 8}), a).values, 0.5);
+  EXPECT_DOUBLE_EQ(compare_statistics(write("both", {0, 4}, {16, 8}), a).values, 0.5);
+}
+
+TEST_F(Statistics, OfOtherNumbersOfWindowsAreDifferent) {
+  const auto a = write("a", {1}, {1});
+  EXPECT_TRUE(compare_statistics(a, a).same_windows);
+  EXPECT_FALSE(compare_statistics(write("three", {1}, {1}, 3), a).same_windows);
+}
+
+TEST_F(Statistics, AreNoneInOtherModels) {
+  const auto a = TensorFiles::write("a", {{"x", {1}}}), b = TensorFiles::write("b", {{"x", {2}}});
+  EXPECT_EQ(compare_statistics(a, b).values, 0);
+}
+
+// In files the outputs of a convolution come first, in memory last; whole numbers are copied.
+TEST_F(Statistics, CountsAndTheConfigurationStayWhenWeightsMove) {
+  ModelConfig model;
+  for (const Family* family : families()) {
+    if (family->kind == "resnet") model = family->defaults();
+  }
+  model.family().write(model, folder.path());
+  const std::string config = read_text(folder / "config.json", 1 << 16, "E-IO-READ");
+  write_raw(folder / "config.json", "{\"kept\": 1," + config.substr(1));
+  const std::string parameter = "resnet.embedder.embedder.convolution.weight", count = "resnet.windows";
+  ASSERT_EQ(model.family().stored(model, parameter).front(), parameter);
+  const std::vector<float> weights{1, 2, 3, 4, 5, 6}, gradient{10, 20, 30, 40, 50, 60};
+  const std::int64_t windows = 7;
+  {
+    SafetensorsWriter writer(folder / kWeightsFile, {{parameter, DType::f32, {2, 3, 1, 1}}, {count, DType::i64, Shape{}}});
+    writer.append(parameter, std::as_bytes(std::span(weights)));
+    writer.append(count, std::as_bytes(std::span(&windows, 1)));
+    writer.commit();
+    SafetensorsWriter slopes(folder / "slopes", {{parameter + ".momentum", DType::f32, {1, 1, 3, 2}}});
+    slopes.append(parameter + ".momentum", std::as_bytes(std::span(gradient)));
+    slopes.commit();
+  }
+  const double along = write_moved(folder.path(), folder / "slopes", ".momentum", layer_group(parameter), 1, folder / "moved");
+  EXPECT_DOUBLE_EQ(along, 100 + 400 + 900 + 1600 + 2500 + 3600);
+  const SafetensorsFile moved = SafetensorsFile::open(folder / "moved" / kWeightsFile);
+  std::vector<float> got(weights.size());
+  moved.read_into(*moved.find(parameter), std::as_writable_bytes(std::span(got)));
+  EXPECT_EQ(got, (std::vector<float>{11, 32, 53, 24, 45, 66}));
+  std::int64_t counted = 0;
+  moved.read_into(*moved.find(count), std::as_writable_bytes(std::span(&counted, 1)));
+  EXPECT_EQ(counted, windows);
+  EXPECT_NE(read_text(folder / "moved" / "config.json", 1 << 16, "E-IO-READ").find("\"kept\""), std::string::npos);
 }
 
 // Files hold the patches of a ViT as [outputs, channels, height, width], checkpoints as [height width channels, outputs].

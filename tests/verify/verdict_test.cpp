@@ -56,6 +56,15 @@ TEST(Verdict, IsAnObjectWithItsChecksInOrder) {
   EXPECT_EQ(object.at("checks").front().at("command"), "plimsoll train");
 }
 
+TEST(Verdict, NamesTheGroupsOfBatchNormalisation) {
+  Verdict verdict = verdict_of({kRan});
+  EXPECT_EQ(verdict.norm(), "");
+  EXPECT_FALSE(verdict.to_json().contains("norm"));
+  verdict.stat_batch = 4;
+  EXPECT_EQ(verdict.to_json().at("norm"), "ghost BN(4)");
+  EXPECT_EQ(verdict.to_json().at("stat_batch"), 4);
+}
+
 Trial ended(int exit_code, std::string said = {}) { return {.exit_code = exit_code, .said = std::move(said)}; }
 Trial ended(ExitCode exit, std::string said = {}) { return ended(static_cast<int>(exit), std::move(said)); }
 
