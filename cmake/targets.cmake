@@ -1,14 +1,14 @@
-# plimsoll_library(NAME [FILES pattern...] [EXCEPT pattern...] [LINKS floor...] [EXTERNAL dependency...])
+# plimsoll_library(NAME [SMALL] [FILES pattern...] [EXCEPT pattern...] [LINKS floor...] [EXTERNAL dependency...])
 #
 # One static library from the sources below the folder of the CMakeLists.txt that calls it: all of them, or those whose file
-# names match a pattern of FILES, less those that match EXCEPT. LINKS are the floors that its sources may include, themselves
+# names match a pattern of FILES, less those that match EXCEPT. SMALL ones are optimised for size. LINKS are the floors that its sources may include, themselves
 # and through each other; EXTERNAL are dependencies of cmake/dependencies.cmake. These lists are the architecture:
 # scripts/check_floors reads them from these files. A folder without sources yields no target; links to it are left out. What is
 # for a GPU, a library whose name ends in _cuda, is compiled as C++ here, kernels and all, over device/cuda/emulation: only tests
 # link it.
 
 function(plimsoll_library name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "FILES;EXCEPT;LINKS;EXTERNAL")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "SMALL" "" "FILES;EXCEPT;LINKS;EXTERNAL")
   plimsoll_glob(sources "${arg_FILES}" "${arg_EXCEPT}" .cpp)
   plimsoll_glob(headers "${arg_FILES}" "${arg_EXCEPT}" .h)
   plimsoll_glob(kernels "${arg_FILES}" "${arg_EXCEPT}" .cu)
@@ -26,6 +26,10 @@ function(plimsoll_library name)
     add_library(plimsoll_${name} INTERFACE)
     set(scope INTERFACE)
   endif()
+  # Code that takes no time. Every page of the program counts as memory of a training.
+  if(arg_SMALL AND sources)
+    target_compile_options(plimsoll_${name} PRIVATE $<$<CONFIG:Release>:-Os>)
+  endif()
   target_link_libraries(plimsoll_${name} ${scope} plimsoll_options)
   foreach(floor IN LISTS arg_LINKS)
     if(TARGET plimsoll_${floor})
@@ -37,7 +41,11 @@ function(plimsoll_library name)
   endforeach()
   # OpenMP and the library fmt define macros that a precompiled header remembers.
   if(sources AND fmt IN_LIST arg_EXTERNAL AND NOT openmp IN_LIST arg_EXTERNAL)
-    plimsoll_precompile(plimsoll_${name} PLIMSOLL_PRECOMPILED)
+    if(arg_SMALL)
+      plimsoll_precompile(plimsoll_${name} PLIMSOLL_PRECOMPILED_SMALL)
+    else()
+      plimsoll_precompile(plimsoll_${name} PLIMSOLL_PRECOMPILED)
+    endif()
   endif()
   if(name MATCHES "_cuda$")
     set_property(GLOBAL APPEND PROPERTY PLIMSOLL_CUDA_LIBRARIES plimsoll_${name})

@@ -368,7 +368,7 @@ std::vector<AdaptedLayer> adapted_layers(const Graph& graph, const ModelConfig& 
     const std::string& name = graph.values[id].name.text();
     if (!graph.values[id].parameter->adapter || !name.ends_with(kA)) continue;
     const std::string module = name.substr(0, name.size() - kA.size());
-    const std::string in_modules = name_in_modules(config, module);
+    const std::string in_modules = module_of(name_in_modules(config, module + std::string(kWeight)));
     layers.push_back({module, in_modules, settings.scale_of(in_modules)});
   }
   return layers;

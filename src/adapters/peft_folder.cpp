@@ -15,6 +15,7 @@
 #include "formats/new_folder.h"
 #include "formats/safetensors.h"
 #include "formats/weight_files.h"
+#include "models/family.h"
 
 namespace plimsoll {
 namespace {
@@ -233,7 +234,7 @@ std::string peft_config_text(const Graph& graph, const ModelConfig& config, cons
       std::ranges::find_if(graph.values, [](const Value& value) { return value.parameter && value.parameter->inputs_first; });
   std::error_code ignored;
   json object = {{"peft_type", "LORA"},
-                 {"task_type", "CAUSAL_LM"},
+                 {"task_type", facts_of(config).classes > 0 ? json() : json("CAUSAL_LM")},
                  {"base_model_name_or_path", base.empty() ? json() : json(fs::absolute(base, ignored).string())},
                  {"inference_mode", true},
                  {"r", settings.rank},

@@ -30,7 +30,8 @@ bool is_weight(const Node& node, std::size_t input) {
 }
 
 bool is_matrix(const Value& value) {
-  return value.parameter && !value.parameter->adapter && value.type.dtype == DType::f32 && value.type.shape.rank() == 2;
+  return value.parameter && !value.parameter->adapter && !value.parameter->in_files && value.type.dtype == DType::f32 &&
+         value.type.shape.rank() == 2;
 }
 
 bool is_frozen(const Value& value) { return value.parameter->kind == ParameterKind::frozen; }

@@ -70,7 +70,11 @@ void read_as_bytes(Config& config, const ModelSource& model) {
 void read_as_trained(Config& config, const ModelSource& model) {
   const ModelFacts facts = facts_of(model.model);
   config.model.config = model.model;
-  if (facts.vocab == 0) return;
+  if (facts.vocab == 0) {
+    config.model.init = model.folder;  // the normalisation of pixels
+    config.model.open_classes = false;
+    return;
+  }
   if (facts.bytes) return read_as_bytes(config, model);
   const std::filesystem::path own = vocabulary_of(model), given = config.data.vocabulary;
   if (own.empty()) {

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "models/family.h"
+#include "models/pixel_norm.h"
 
 namespace plimsoll {
 namespace {
@@ -37,6 +38,7 @@ void check_groups(const Config& config, const GivenSettings& given) {
   const std::optional<std::int64_t>& group = config.norm.stat_batch;
   if (!group) return;
   if (config.norm.running) {
+    if (!given.has("norm.stat_batch")) return;
     throw conflict(given, "norm.stat_batch", "norm.stat_batch is given, and layers normalise by the running statistics",
                    "one of the two", {Change("norm.stat_batch", "auto"), Change("norm.statistics", "batch")});
   }
@@ -45,10 +47,20 @@ void check_groups(const Config& config, const GivenSettings& given) {
   if (batch % *group == 0) return;
   const std::int64_t smaller = largest_divisor(batch, *group), whole = std::max(*group, batch / *group * *group);
   const char* key = micro ? "train.micro_batch" : "train.effective_batch";
+  Remedies remedies{Change("norm.stat_batch", smaller)};
+  if (!config.train.accumulation || !micro) remedies.push_back(Change(key, whole));
   throw config_error("E-BATCH-NORM", given.where("norm.stat_batch"),
                      fmt::format("groups of {} samples do not divide {} = {}", *group, key, batch),
                      fmt::format("norm.stat_batch = {}, or {} = {}; both change results", smaller, key, whole),
-                     {Change("norm.stat_batch", smaller), Change(key, whole)});
+                     std::move(remedies));
+}
+
+// A resumed run has these numbers, whatever happens to the folder.
+void complete_pixels(Config& config) {
+  if (config.model.init.empty()) return;
+  const PixelNorm norm = pixel_norm_of(config.model.init);
+  if (config.image.mean.empty()) config.image.mean = norm.mean;
+  if (config.image.std.empty()) config.image.std = norm.std;
 }
 
 }  // namespace
@@ -71,6 +83,8 @@ void complete_images(Config& config, const GivenSettings& given) {
                    "without it", {Change("train.z_loss", 0)});
   }
   check_groups(config, given);
+  if (config.norm.stat_batch.value_or(0) == 0 && stat_batch(config) > 0) config.norm.stat_batch = stat_batch(config);
+  complete_pixels(config);
   if (facts.new_head && config.model.init.empty()) {
     throw conflict(given, "model.head", "model.head is \"new\", and all weights are new", "a folder in model.init, or keep",
                    {Change("model.head", "keep")});

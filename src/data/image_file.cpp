@@ -55,10 +55,10 @@ void ImageFileWriter::add(std::span<const std::byte> pixels, std::int64_t label)
   ++images_;
 }
 
-void ImageFileWriter::commit() {
-  ensure(images_ > 0, "image file", "there is no image");
+void ImageFileWriter::commit(std::int64_t classes) {
+  ensure(images_ > 0 && classes >= classes_, "image file", "no image, or labels past its classes");
   const auto number = [](std::int64_t value) { return static_cast<std::uint64_t>(value); };
-  Header header{kMagic, kVersion, number(images_), number(shape_.size), number(shape_.channels), number(classes_)};
+  Header header{kMagic, kVersion, number(images_), number(shape_.size), number(shape_.channels), number(classes)};
   header.seal = cache_seal(target_, header, content_);
   file_.overwrite(0, text_of_bytes(header));
   file_.commit();

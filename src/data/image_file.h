@@ -41,7 +41,9 @@ class ImageFileWriter {
   void add(std::span<const std::byte> pixels, std::int64_t label);
   std::int64_t images() const { return images_; }
   // Makes the file visible. An internal error without an image.
-  void commit();
+  // `classes`: the number that the file states, at least its own.
+  void commit(std::int64_t classes);
+  std::int64_t classes() const { return classes_; }
 
  private:
   std::filesystem::path target_;

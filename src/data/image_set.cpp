@@ -23,7 +23,7 @@ namespace {
 using nlohmann::json;
 
 // Changes with the content of files made from the same data.
-constexpr std::string_view kVersion = "images/1";
+constexpr std::string_view kVersion = "images/2";
 
 // The files of one side, and the keys that name them.
 struct Side {
@@ -180,8 +180,10 @@ class ImageMaker {
     if (train->images() == 0 && !rest)
       throw data_error("E-DATA-EMPTY", side_.images.text(), "it holds no image", "images to train on");
     if (rest && (train->images() == 0 || rest->images() == 0)) throw one_sided(train->images(), rest->images());
-    train->commit();
-    if (rest) rest->commit();
+    // Both parts have the classes of the whole.
+    const std::int64_t classes = std::max(train->classes(), rest ? rest->classes() : 0);
+    train->commit(classes);
+    if (rest) rest->commit(classes);
   }
 
   Error one_sided(std::int64_t train, std::int64_t rest) const {
@@ -363,6 +365,16 @@ json ImageSet::place() const {
             {"flip", rule_.flip}}}};
 }
 
+// The image with the largest label, unless one of the first has it: an extract has the classes of the whole.
+std::int64_t ImageSet::last_of_extract(std::int64_t samples) const {
+  std::vector<std::byte> record(static_cast<std::size_t>(images_.record_bytes()));
+  for (std::int64_t i = 0; i < images_.images; ++i) {
+    images_.read(i, record);
+    if (label_of(record) + 1 == images_.classes) return std::max(i, samples - 1);
+  }
+  return samples - 1;
+}
+
 DataExtract ImageSet::extract(const std::filesystem::path& folder, std::int64_t samples, const Reading&) const {
   const std::filesystem::path images = folder / "images", labels = folder / "labels";
   AtomicFile pixels_out(images), labels_out(labels);
@@ -372,8 +384,9 @@ DataExtract ImageSet::extract(const std::filesystem::path& folder, std::int64_t 
   begin_idx(pixels_out, sizes);
   begin_idx(labels_out, {samples});
   std::vector<std::byte> record(static_cast<std::size_t>(images_.record_bytes()));
+  const std::int64_t last = last_of_extract(samples);
   for (std::int64_t i = 0; i < samples; ++i) {
-    images_.read(i, record);
+    images_.read(i + 1 < samples ? i : last, record);
     pixels_out.write(std::span(record).first(static_cast<std::size_t>(shape.bytes())));
     labels_out.write(std::span(record).subspan(static_cast<std::size_t>(shape.bytes()), 1));
   }

@@ -36,6 +36,7 @@ class ImageSet final : public DataSet {
                                             std::int64_t samples) const override;
   nlohmann::json place() const override;
   std::int64_t most_extracted(const Reading&) const override { return images_.images; }
+  std::int64_t last_of_extract(std::int64_t samples) const;
   DataExtract extract(const std::filesystem::path& folder, std::int64_t samples, const Reading& reading) const override;
 
  private:

@@ -74,7 +74,7 @@ void ConvNorm::require_values(const Shape& x) const {
                      fmt::format("{} normalises images of {} x {}: a group of one sample has one value for each channel",
                                  names_.norm, x[1], x[2]),
                      "two samples or more in a group, larger images, or running statistics",
-                     {Change("norm.stat_batch", "2"), Change("norm.statistics", "running")});
+                     {Remedy::of_changes({{"norm.statistics", "running"}, {"norm.stat_batch", "auto"}})});
 }
 
 ClassHead::ClassHead(GraphBuilder& builder, std::string name, std::int64_t inputs, std::int64_t classes, bool fresh)

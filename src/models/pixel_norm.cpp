@@ -59,7 +59,8 @@ PixelNorm pixel_norm_of(const std::filesystem::path& folder) {
 void write_preprocessor(const PixelNorm& norm, std::int64_t size, const std::filesystem::path& folder) {
   OrderedJson json = OrderedJson::object();
   if (is_there(folder / kPreprocessor)) {
-    for (const auto& [key, value] : ConfigReader(folder / kPreprocessor).json().items()) json[key] = value;
+    const ConfigReader present(folder / kPreprocessor);
+    for (const auto& [key, value] : present.json().items()) json[key] = value;
   } else {
     json = {{"do_resize", size > 0}, {"image_processor_type", "ViTImageProcessor"}};
     if (size > 0) json["size"] = {{"height", size}, {"width", size}};

@@ -12,6 +12,8 @@ inline constexpr const char* kPreprocessor = "preprocessor_config.json";
 // A pixel v in [0, 255] becomes (v / 255 - mean) / std; one number for each channel, or one for all.
 struct PixelNorm {
   std::vector<double> mean{0.5}, std{0.5};
+
+  friend bool operator==(const PixelNorm&, const PixelNorm&) = default;
 };
 
 // From preprocessor_config.json of transformers, or pretrained_cfg of timm's config.json; 0.5 if neither says anything.

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <array>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -33,7 +34,9 @@ const Shape& TimmModel::shape(std::string_view tensor, std::size_t axes) const {
   const std::string expected = fmt::format("the tensors of timm's {}", architecture_);
   if (!found) throw missing(files_, fmt::format("there is no tensor {}", tensor), expected);
   const Shape& shape = found->tensor->shape;
-  if (shape.rank() != axes) throw missing(files_, fmt::format("{} is {}", tensor, to_text(shape)), expected);
+  bool fits = shape.rank() == axes;
+  for (std::size_t i = 0; fits && i < axes; ++i) fits = shape[i] >= 1 && shape[i] <= kMaxWidth;
+  if (!fits) throw missing(files_, fmt::format("{} is {}", tensor, to_text(shape)), expected);
   return shape;
 }
 
@@ -55,12 +58,45 @@ std::int64_t TimmModel::input_size() const {
   const Json pretrained = config_.json().value("pretrained_cfg", Json());
   const Json size = pretrained.is_object() ? pretrained.value("input_size", Json()) : Json();
   const bool square = size.is_array() && size.size() == 3 && std::ranges::all_of(size, [](const Json& each) {
-                        return each.is_number_integer() && each >= 1 && each <= kMaxWidth;
+                        return each.is_number_integer() && each >= 1 && each <= kMaxImage;
                       });
   if (!square || size[1] != size[2]) {
     throw config_.refuse(fmt::format("pretrained_cfg.input_size is {}", ConfigReader::shown(size)), "[channels, size, size]");
   }
   return size[1].get<std::int64_t>();
+}
+
+void TimmModel::demand_pool(const char* pool) const {
+  const auto refuse_other = [&](const Json& object, const std::string& where) {
+    const Json found = object.is_object() ? object.value("global_pool", Json()) : Json();
+    if (found.is_null() || found == Json(pool)) return;
+    throw config_.refuse(fmt::format("{}global_pool is {}", where, ConfigReader::shown(found)), fmt::format("\"{}\"", pool));
+  };
+  refuse_other(config_.json(), "");
+  refuse_other(config_.json().value("pretrained_cfg", Json()), "pretrained_cfg.");
+  const Json args = config_.json().value("model_args", Json());
+  refuse_other(args, "model_args.");
+  if (!args.is_object()) return;
+  // Those that the tensors show, and noise of training.
+  constexpr std::array<std::string_view, 10> kKnown{"num_classes",    "in_chans",     "global_pool",    "img_size",
+                                                    "depth",          "drop_rate",    "drop_path_rate", "proj_drop_rate",
+                                                    "attn_drop_rate", "pos_drop_rate"};
+  for (const auto& [key, value] : args.items()) {
+    if (std::ranges::find(kKnown, key) != kKnown.end()) continue;
+    throw config_.refuse(fmt::format("model_args has {}", key), "a model without it");
+  }
+}
+
+void write_timm_classes(nlohmann::ordered_json& json, std::int64_t classes) {
+  using Ordered = nlohmann::ordered_json;
+  const bool other = json.value("num_classes", Ordered()) != Ordered(classes);
+  json["num_classes"] = classes;
+  for (const char* key : {"model_args", "pretrained_cfg"}) {
+    const auto found = json.find(key);
+    if (found != json.end() && found->is_object() && found->contains("num_classes")) (*found)["num_classes"] = classes;
+  }
+  if (!other) return;
+  for (const char* key : {"label_names", "label_descriptions"}) json.erase(key);
 }
 
 std::int64_t TimmModel::classes() const {

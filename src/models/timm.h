@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
 
@@ -25,6 +26,8 @@ class TimmModel {
   std::int64_t blocks(const std::string& prefix) const;
   // pretrained_cfg.input_size, [channels, size, size]; E-FORMAT-CONFIG if it is missing.
   std::int64_t input_size() const;
+  // E-FORMAT-CONFIG unless the model pools like this ("avg", "token") and model_args has no key that changes the computation.
+  void demand_pool(const char* pool) const;
   // num_classes, or 0.
   std::int64_t classes() const;
   // E-FORMAT-CONFIG: Plimsoll does not compute this architecture.
@@ -35,6 +38,9 @@ class TimmModel {
   WeightFiles files_;
   std::string architecture_;
 };
+
+// Writes the number of classes wherever config.json has it, and takes labels of another number away.
+void write_timm_classes(nlohmann::ordered_json& json, std::int64_t classes);
 
 // The architecture of a folder of timm; empty for other folders.
 std::string timm_architecture(const ConfigReader& config);

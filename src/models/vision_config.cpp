@@ -21,10 +21,10 @@ std::int64_t read_classes(const ConfigReader& reader) {
   return 2;  // of transformers
 }
 
-void write_classes(OrderedJson& json, std::int64_t classes) {
+void write_classes(OrderedJson& json, std::int64_t classes, Head head) {
   json.erase("num_labels");
   const auto labels = json.find("id2label");
-  if (labels != json.end() && labels->is_object() && std::ssize(*labels) == classes) return;
+  if (labels != json.end() && labels->is_object() && std::ssize(*labels) == classes && head == Head::keep) return;
   OrderedJson names = OrderedJson::object(), numbers = OrderedJson::object();
   for (std::int64_t i = 0; i < classes; ++i) {
     names[std::to_string(i)] = fmt::format("LABEL_{}", i);

@@ -144,7 +144,9 @@ class Analysis {
     const Bytes bytes = aligned_bytes(graph_.values[alias.input]);
     const Value& first = graph_.values[result_.buffers[buffer].value];  // the value under all views
     if (first.persistent() || first.role == Role::input || last_[buffer.index] != step) return false;
-    if (bytes != aligned_bytes(graph_.values[alias.output]) || bytes != result_.buffers[buffer].bytes) return false;
+    // Of equal bytes, not only of equal ones after alignment: a kernel in place reads and writes the same elements.
+    if (graph_.values[alias.input].bytes() != graph_.values[alias.output].bytes()) return false;
+    if (bytes != result_.buffers[buffer].bytes) return false;
     if (std::find(taken.begin(), taken.end(), buffer) != taken.end()) return false;
     return std::none_of(node.inputs.begin(), node.inputs.end(),
                         [&](ValueId other) { return other != alias.input && result_.buffer_of[other] == buffer; });

@@ -21,6 +21,7 @@
 #include "base/memory_limit.h"
 #include "base/tasks.h"
 #include "config/config_rules.h"
+#include "config/image_rules.h"
 #include "measure/measure_disk.h"
 #include "prepare/model_changes.h"
 #include "prepare/requests.h"
@@ -84,11 +85,17 @@ std::vector<Alternative> automatic_choices(const PlanRequest& request) {
   return list;
 }
 
+// The groups of batch normalisation, which otherwise follow the micro-batch.
+Changes same_groups(const PlanRequest& request) {
+  return request.row_step > 1 ? Changes{{"norm.stat_batch", request.row_step}} : Changes{};
+}
+
 // Undoes the micro-batch. The effective batch may follow from the two keys that are undone.
 Changes automatic_split(const PlanRequest& request) {
   if (!request.micro_batch) return {};
   if (request.ragged) return {{"train.micro_batch", "auto"}};
-  return {{"train.effective_batch", request.effective_batch}, {"train.micro_batch", "auto"}, {"train.accumulation", "auto"}};
+  return both({{"train.effective_batch", request.effective_batch}, {"train.micro_batch", "auto"}, {"train.accumulation", "auto"}},
+              same_groups(request));
 }
 
 // Undoes all decisions made by hand; empty if there are none.
@@ -353,6 +360,20 @@ std::vector<Alternative> model_levers(const Config& config, const PlanningInput&
   return list;
 }
 
+// Statistics of fewer samples, and of none.
+std::vector<Alternative> other_statistics(const Config& config, const PlanRequest& request) {
+  if (stat_batch(config) == 0) return {};
+  std::vector<Alternative> list;
+  for (std::int64_t group = request.row_step / 2; group > 1; group /= 2) {
+    if (request.row_step % group != 0) break;
+    list.push_back({fmt::format("statistics of {} samples", group), {{"norm.stat_batch", group}}, true});
+  }
+  if (!config.model.init.empty()) {
+    list.push_back({"the running statistics of the folder", {{"norm.statistics", "running"}, {"norm.stat_batch", "auto"}}, true});
+  }
+  return list;
+}
+
 // Each lever decides one thing differently from the plan.
 std::vector<Alternative> all_levers(const Config& config, const PlanningInput& input, const PlanDecisions& decisions) {
   const std::int64_t batch = input.request.effective_batch;
@@ -362,9 +383,10 @@ std::vector<Alternative> all_levers(const Config& config, const PlanningInput& i
   list.push_back(decisions.loss_chunks == 1 ? Alternative{"loss in 16 chunks", {{"plan.loss_chunks", 16}}}
                                             : Alternative{"loss in one piece", {{"plan.loss_chunks", 1}}});
   for (const std::int64_t micro : other_micro_batches(batch, decisions.micro_batch)) {
+    if (micro % input.request.row_step != 0) continue;
     Changes changes{{"train.micro_batch", micro}};
     if (config.train.effective_tokens == 0 && !config.batch.packing) changes.emplace_back("train.accumulation", batch / micro);
-    list.push_back({fmt::format("micro-batch {}", micro), std::move(changes), true});
+    list.push_back({fmt::format("micro-batch {}", micro), both(std::move(changes), same_groups(input.request)), true});
   }
   const std::int64_t together = many_together(decisions.accumulation);
   if (decisions.group > 1) {
@@ -443,6 +465,7 @@ void add_remedies(json& object, const Config& config, const PlanningInput& input
                                 {other_ranks(config)},
                                 {shorter_samples(config)},
                                 {frozen_parts(config, input)},
+                                {other_statistics(config, input.request)},
                                 {new_adapters(config)},
                                 {no_state(config)}};
   struct Found {

@@ -28,7 +28,7 @@ ImageRequest image_request(const Config& config, const ModelFacts& facts) {
           .size = facts.image_size,
           .channels = facts.channels,
           .classes = config.model.open_classes ? 0 : facts.classes,
-          .keeps_classes = !config.model.init.empty(),
+          .keeps_classes = !config.model.init.empty() && !facts.new_head,
           .mean = norm.mean,
           .std = norm.std,
           .pad_crop = config.image.pad_crop,

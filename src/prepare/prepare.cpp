@@ -62,10 +62,10 @@ void save_adapter_config(const Config& config, const PrepareOptions& options) {
 void save_pixel_norm(const Config& config, const std::filesystem::path& folder) {
   const std::filesystem::path& init = config.model.init;
   const std::optional<PixelNorm> norm = pixels_of(config);
-  if (!norm || (!init.empty() && !is_there(init / kPreprocessor))) return;
+  if (!norm) return;
   create_folder(folder);
-  if (!init.empty()) copy_whole(init / kPreprocessor, folder / kPreprocessor);
-  if (init.empty() || !config.image.mean.empty() || !config.image.std.empty()) {
+  if (!init.empty() && is_there(init / kPreprocessor)) copy_whole(init / kPreprocessor, folder / kPreprocessor);
+  if (init.empty() || *norm != pixel_norm_of(init)) {
     write_preprocessor(*norm, facts_of(config.model.config).image_size, folder);
   }
 }

@@ -36,7 +36,7 @@ SolveKey micro_batch_key(const Config&, const PlanningInput& input) {
   const std::int64_t batch = input.request.effective_batch;
   SolveKey key{.name = "train.micro_batch", .with = {}};
   for (std::int64_t size = 1; size <= batch; ++size) {
-    if (batch % size == 0) key.values.push_back(size);
+    if (batch % size == 0 && size % input.request.row_step == 0) key.values.push_back(size);
   }
   key.now = input.request.micro_batch.value_or(1);
   key.with = [batch](std::int64_t value) {
@@ -48,7 +48,10 @@ SolveKey micro_batch_key(const Config&, const PlanningInput& input) {
 // Keeps the configured micro-batch, if there is one.
 SolveKey effective_batch_key(const Config&, const PlanningInput& input) {
   const std::optional<std::int64_t> micro = input.request.micro_batch;
-  SolveKey key{.name = "train.effective_batch", .step = micro.value_or(1), .now = input.request.effective_batch, .with = {}};
+  SolveKey key{.name = "train.effective_batch",
+               .step = micro.value_or(input.request.row_step),
+               .now = input.request.effective_batch,
+               .with = {}};
   key.with = [micro](std::int64_t value) {
     Changes changes{{"train.effective_batch", value}};
     return micro ? both(std::move(changes), {{"train.micro_batch", *micro}, {"train.accumulation", "auto"}}) : changes;

@@ -62,6 +62,7 @@ std::map<std::string, StoredForm> stored_forms(const ModelConfig& model, const s
   for (const ValueId id : graph.parameters()) {
     const StoredNames& names = stored[next++];
     const std::string& name = graph.values[id].name.text();
+    if (names.found.empty()) continue;  // a new one
     if (names.blocks) {
       forms.emplace(name, names.blocks->matrix().format);
     } else if (names.front().tensor->dtype == DType::bf16) {

@@ -13,6 +13,7 @@
 #include "device/machine_facts.h"
 #include "formats/file.h"
 #include "formats/gguf/gguf_file.h"
+#include "formats/weights_folder.h"
 #include "models/all.h"
 #include "models/family.h"
 #include "weights/adapter_weights.h"
@@ -95,7 +96,7 @@ class Origins {
     const auto holds = [&](const std::filesystem::path& folder) {
       return std::any_of(files.begin(), files.end(), [&](const char* file) { return is_there(folder / file); });
     };
-    const std::filesystem::path named = path(*setting);
+    const std::filesystem::path named = weights_folder(path(*setting));
     if (holds(named) || (is_gguf(named) && is_there(named)) || !holds(weights_)) return {};
     setting->value = setting->text = weights_.string();
     return named;

@@ -181,6 +181,7 @@ Remedy Session::other_data() const {
   const std::vector<std::filesystem::path>& names = config_.data.train.names;
   const std::string data = names.size() == 1 ? names.front().string() : config_key("data.train").text(config_);
   Changes changes{{"data.train", data}};
+  if (!config_.data.labels.empty()) changes.emplace_back("data.labels", config_key("data.labels").text(config_));
   if (has_weights(folder_.weights())) changes.emplace_back("model.init", std::filesystem::absolute(folder_.weights()).string());
   return begin_beside(changes);
 }
@@ -210,7 +211,9 @@ std::optional<Refused> Session::prepare() {
   }
   if (resumed_ && resumed_->data_hash != prepared_.data_hash) {
     throw config_error("E-RESUME-DATA", folder_.path().string(),
-                       "the training data, or the tokens that template and tokenizer make of it, are not those of this run",
+                       facts_of(config_.model.config).vocab == 0
+                           ? "the training data are not those of this run"
+                           : "the training data, or the tokens that template and tokenizer make of it, are not those of this run",
                        "the same file as before", {other_data()});
   }
   return {};

@@ -1,5 +1,7 @@
 #include "weights/model_source.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <iterator>
 #include <utility>
@@ -12,6 +14,7 @@
 #include "formats/tokenizer_folder.h"
 #include "formats/weights_folder.h"
 #include "models/all.h"
+#include "models/size_keys.h"
 #include "weights/weights.h"
 
 namespace plimsoll {
@@ -37,7 +40,11 @@ ModelConfig with_head_of(const AdapterSettings& settings, const ModelConfig& mod
   const SafetensorsFile file = SafetensorsFile::open(settings.init / kAdapterFile);
   const std::string name = std::string(kAdapterPrefix) + name_in_modules(model, facts.head + ".weight");
   const StoredTensor* head = file.find(name);
-  if (head == nullptr || head->shape.rank() != 2 || head->shape[0] == facts.classes) return model;
+  if (head == nullptr) return model;
+  if (head->shape.rank() != 2 || head->shape[0] < 1 || head->shape[0] > kMaxClasses) {
+    throw data_error("E-ADAPTER-FOLDER", file.path(), fmt::format("{} is {}", name, to_text(head->shape)),
+                     fmt::format("(classes, width) of 1 to {} classes", kMaxClasses));
+  }
   return model.family().with_new_head(model, head->shape[0]);
 }
 

@@ -7,6 +7,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <numbers>
 #include <optional>
 #include <set>
@@ -169,6 +170,8 @@ StoredNames stored_names(const Value& value, const ModelConfig& config, const We
   }
   // A new parameter may take the place of another one, of any shape.
   if (value.parameter->fresh) return stored;
+  // Old files of PyTorch do not count the windows of batch normalisation.
+  if (stored.found.empty() && value.type.dtype == DType::i64) return stored;
   if (stored.found.empty()) {
     throw data_error("E-FORMAT-WEIGHTS", files.path(), fmt::format("there is no tensor {}", names.front()),
                      fmt::format("the parameters of a {} with the shape of {}", family.title, shape_source(files)));
@@ -302,6 +305,11 @@ void load_number(ValueId id, const WeightFiles& files, const WeightFiles::Found&
   }
   executor.write(id, [&](std::span<std::byte> part) {
     files.files()[found.file].read_into(*found.tensor, part);
+    std::int64_t count = 0;
+    std::memcpy(&count, part.data(), sizeof count);
+    if (count < 0 || count > std::numeric_limits<std::int64_t>::max() / 2) {
+      throw data_error("E-FORMAT-TENSOR", files.path_of(found), fmt::format("{} is {}", found.tensor->name, count), "a count");
+    }
     if (hasher != nullptr) hasher->add(part);
   });
 }
@@ -374,7 +382,7 @@ WeightLayout load_weights(const Graph& graph, const ModelConfig& config, const s
     if (value.parameter->adapter) continue;
     const StoredNames& names = stored[next++];
     if (which == Parameters::frozen && !is_frozen(value)) continue;
-    if (value.parameter->fresh) {
+    if (value.parameter->fresh || names.found.empty()) {
       initialize(id, value, seed, executor, hasher);
       continue;
     }

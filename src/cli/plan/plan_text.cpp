@@ -374,7 +374,10 @@ std::string run_text(const json& plan) {
 std::string pin_text(const json& plan) {
   if (!chose_batch(plan)) return "";
   const auto micro = plan.at("batch").at("micro").get<std::int64_t>();
-  return fmt::format("micro-batch {} chosen; `train.micro_batch = {}` pins these bits\n", micro, micro);
+  const json& batch = plan.at("batch");
+  const std::string group =
+      batch.contains("stat_batch") ? fmt::format(" with `norm.stat_batch = {}`", batch.at("stat_batch").get<std::int64_t>()) : "";
+  return fmt::format("micro-batch {} chosen; `train.micro_batch = {}`{} pins these bits\n", micro, micro, group);
 }
 
 // "340 trained tok/s, 1.1k of all tokens". A plan without data knows only the positions of its rows.

@@ -61,7 +61,7 @@ MobilenetConfig read_mobilenet_config(const ConfigReader& reader) {
   set_widths(c, rounding);
   c.expands_first = !flag("first_layer_is_expansion", true);
   c.uneven = flag("tf_padding", true);
-  c.epsilon = reader.number("layer_norm_eps", 1e-3, 0, 1);
+  c.epsilon = reader.number("layer_norm_eps", 1e-3, 1e-20, 1);
   c.dropout = reader.number("classifier_dropout_prob", 0.8, 0, 1);
   if (reader.json().contains("num_channels")) c.channels = reader.count("num_channels", kMaxChannels);
   c.classes = read_classes(reader);
@@ -97,15 +97,14 @@ MobilenetConfig read_timm_mobilenet(const TimmModel& model) {
   c.head_width = model.shape("conv_head.weight", 4)[0];
   c.classes =
       model.has("classifier.weight") ? model.shape("classifier.weight", 2)[0] : std::max<std::int64_t>(1, model.classes());
-  model.config().demand("global_pool", {"avg"});
-  model.config().demand("model_args", {Json::object()});
+  model.demand_pool("avg");
   return c;
 }
 
 void write_mobilenet_config(const MobilenetConfig& c, const std::filesystem::path& folder) {
   OrderedJson json = config_that_is_there(folder);
   if (c.timm) {
-    json["num_classes"] = c.classes;
+    write_timm_classes(json, c.classes);
     return write_config(folder, json);
   }
   if (json.empty()) {
@@ -118,7 +117,7 @@ void write_mobilenet_config(const MobilenetConfig& c, const std::filesystem::pat
   }
   if (json.contains("classifier_dropout_prob") || c.dropout != MobilenetConfig().dropout)
     json["classifier_dropout_prob"] = c.dropout;
-  write_classes(json, c.classes);
+  write_classes(json, c.classes, c.head);
   write_config(folder, json);
 }
 

@@ -34,7 +34,7 @@ struct MobilenetConfig {
   template <class V>
   void fields(V&& v) const {
     v("multiplier", multiplier), v("stem_width", stem_width), v("head_width", head_width), v("inner", inner);
-    v("outputs", outputs), v("strides", strides), v("expands_first", expands_first), v("uneven", uneven);
+    v("outputs", outputs), v("strides", strides), v("stages", stages), v("expands_first", expands_first), v("uneven", uneven);
     v("epsilon", epsilon), v("dropout", dropout), v("channels", channels), v("classes", classes), v("timm", timm),
         v("head", head);
   }

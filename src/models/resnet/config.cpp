@@ -40,7 +40,7 @@ ResnetConfig read_resnet_config(const ConfigReader& reader) {
   ResnetConfig c;
   c.depths = read_counts(reader, "depths", c.depths, kMaxLayers);
   c.widths = read_counts(reader, "hidden_sizes", c.widths, kMaxWidth);
-  c.stem_width = read_side(reader, "embedding_size", c.stem_width, kMaxWidth);
+  if (reader.json().contains("embedding_size")) c.stem_width = reader.count("embedding_size", kMaxWidth);
   c.layer = static_cast<ResnetConfig::Layer>(read_choice(reader, "layer_type", kResnetLayers, "bottleneck"));
   c.stem = static_cast<ResnetConfig::Stem>(read_choice(reader, kStemKey, kResnetStems, "imagenet"));
   c.activation = static_cast<ResnetConfig::Activation>(read_choice(reader, "hidden_act", kResnetActivations, "relu"));
@@ -74,15 +74,14 @@ ResnetConfig read_timm_resnet(const TimmModel& model) {
   c.stem_width = stem[0], c.channels = stem[1];
   if (stem[2] != 7 || stem[3] != 7) throw model.refuse("a stem of 7 x 7, as in resnet18 to resnet152");
   c.classes = model.has("fc.weight") ? model.shape("fc.weight", 2)[0] : std::max<std::int64_t>(1, model.classes());
-  model.config().demand("global_pool", {"avg"});
-  model.config().demand("model_args", {Json::object()});
+  model.demand_pool("avg");
   return c;
 }
 
 void write_resnet_config(const ResnetConfig& c, const std::filesystem::path& folder) {
   OrderedJson json = config_that_is_there(folder);
   if (c.timm) {
-    json["num_classes"] = c.classes;
+    write_timm_classes(json, c.classes);
     return write_config(folder, json);
   }
   if (json.empty()) {
@@ -98,7 +97,7 @@ void write_resnet_config(const ResnetConfig& c, const std::filesystem::path& fol
     json["downsample_in_bottleneck"] = c.stride_first;
     if (c.stem != ResnetConfig::Stem::imagenet) json[kStemKey] = attribute_text(c.stem);
   }
-  write_classes(json, c.classes);
+  write_classes(json, c.classes, c.head);
   write_config(folder, json);
 }
 

@@ -59,7 +59,7 @@ VitConfig read_vit_config(const ConfigReader& reader) {
   c.size = read_side(reader, "image_size", c.size, kMaxImage);
   c.channels = count_or(reader, "num_channels", c.channels, kMaxChannels);
   c.classes = read_classes(reader);
-  c.norm_epsilon = reader.number("layer_norm_eps", c.norm_epsilon, 0, 1);
+  c.norm_epsilon = reader.number("layer_norm_eps", c.norm_epsilon, 1e-20, 1);
   c.dropout = reader.number("hidden_dropout_prob", 0, 0, 1);
   c.attention_dropout = reader.number("attention_probs_dropout_prob", 0, 0, 1);
   c.initializer_range = reader.number("initializer_range", c.initializer_range, 0, 1e3);
@@ -93,14 +93,7 @@ VitConfig read_timm_vit(const TimmModel& model) {
   c.size = model.input_size();
   c.norm_epsilon = 1e-6;
   c.classes = model.has("head.weight") ? model.shape("head.weight", 2)[0] : std::max<std::int64_t>(1, model.classes());
-  // These change the computation without a tensor.
-  model.config().demand("global_pool", {"token"});
-  const Json more = model.config().json().value("model_args", Json::object());
-  for (const auto& [key, value] : more.items()) {
-    constexpr std::array<std::string_view, 3> kOfTensors{"depth", "img_size", "num_classes"};
-    if (std::ranges::find(kOfTensors, key) != kOfTensors.end()) continue;
-    throw model.config().refuse(fmt::format("model_args has {}", key), "a model without it");
-  }
+  model.demand_pool("token");
   check(model.config(), c);
   return c;
 }
@@ -108,7 +101,7 @@ VitConfig read_timm_vit(const TimmModel& model) {
 void write_vit_config(const VitConfig& c, const std::filesystem::path& folder) {
   OrderedJson json = config_that_is_there(folder);
   if (c.timm) {
-    json["num_classes"] = c.classes;
+    write_timm_classes(json, c.classes);
     return write_config(folder, json);
   }
   const bool is_new = json.empty();
@@ -133,7 +126,7 @@ void write_vit_config(const VitConfig& c, const std::filesystem::path& folder) {
     const auto* const named = std::ranges::find(kActivations, c.activation, &std::pair<std::string_view, Activation>::second);
     json["hidden_act"] = named->first;
   }
-  write_classes(json, c.classes);
+  write_classes(json, c.classes, c.head);
   write_config(folder, json);
 }
 

@@ -1,9 +1,9 @@
 // Attention in O(T) memory (Dao et al., FlashAttention, 2022; tiles, online softmax). A query sees the keys up to its own place,
-// or without `causal` all keys of its row. The op saves its output [b, t, heads
-// * d] and the log-sum-exp [b, heads, t]. Operands, output and gradients may be fp32, bf16 or fp16 independently. Dropout applies
-// to the probabilities; its mask is a function of (sample, head, query, key) and never stored. A window is the number of keys
-// that a query sees, its own included. With segments i32 [b, t] a query sees only keys with its own number. With sample_ids of
-// tokens (ops/check.h) a sample has the same noise as alone in a row.
+// or without `causal` all keys of its row. The op saves its output [b, t, heads * d] and the log-sum-exp [b, heads, t]. Operands,
+// output and gradients may be fp32, bf16 or fp16 independently. Dropout applies to the probabilities; its mask is a function of
+// (sample, head, query, key) and never stored. A window is the number of keys that a query sees, its own included. With segments
+// i32 [b, t] a query sees only keys with its own number. With sample_ids of tokens (ops/check.h) a sample has the same noise as
+// alone in a row.
 #pragma once
 
 #include <string_view>

@@ -99,9 +99,9 @@ struct PoolingAttributes {
 //   of each group, zeros of a group without samples.
 // batch_norm_backward: (dy, x, statistics, gamma, beta, sample_ids, [residual], [into gamma], [into beta]) -> [dx], [dresidual],
 //   [dgamma], [dbeta].
-// pool_statistics: (statistics, sample_ids, mean [C], variance [C], sums f64 [2 C + 1], [windows i64 [1]]) -> sums, to which n (m
-// -
-//   mean), n (v + (m - mean)^2) and n of each group with mean m, variance v and n values are added. The update counts windows.
+// pool_statistics: (statistics, sample_ids, mean [C], variance [C], sums f64 [2 C + 1], [windows i64 [1]]) -> sums, to
+//   which n (m - mean), n (v + (m - mean)^2) and n of each group with mean m, variance v and n values are added. The update
+//   counts windows.
 // moving_statistics: (mean, variance, sums, [coefficient [1]]) -> mean, variance in the update. The variance of the window is
 //   unbiased (n - 1). A channel whose sums are not finite does not change, and nothing changes if the window has fewer than two
 //   values or the coefficient is not finite.

@@ -116,7 +116,7 @@ class Conversion {
     for (const NodeAlias& alias : aliases_of(graph_, node)) {
       const auto read = item_of_.find(origin_of(graph_, alias.input)), written = item_of_.find(origin_of(graph_, alias.output));
       if (alias.kind != AliasKind::may_overwrite || read == item_of_.end() || written == item_of_.end()) continue;
-      if (aligned_bytes(graph_.values[alias.input]) != aligned_bytes(graph_.values[alias.output])) continue;
+      if (graph_.values[alias.input].bytes() != graph_.values[alias.output].bytes()) continue;
       const bool seen_otherwise = std::any_of(node.inputs.begin(), node.inputs.end(), [&](ValueId other) {
         return other != alias.input && origin_of(graph_, other) == origin_of(graph_, alias.input);
       });
