@@ -32,7 +32,7 @@ using nlohmann::json;
 
 // Margins on the measured values. Code: a fault also maps cached pages around the faulting one, and a cache filled by reading the
 // whole library has large pieces, which took 5 MiB more than ordinary loading. Primitives and steps: shapes differ.
-constexpr Bytes kCodeMargin{8 << 20};
+constexpr Bytes kCodeMargin{6 << 20};
 constexpr double kPrimitiveMargin = 1.25, kStepMargin = 1.15;
 
 // The lock during measurements. Two processes at once would disturb each other, and the plans of the first would use rates

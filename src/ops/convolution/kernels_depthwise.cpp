@@ -55,8 +55,12 @@ using Number = std::integral_constant<int, N>;
 // Calls f(Number) for the steps 1 and 2, else for 0: any step.
 template <class F>
 HWY_INLINE void with_step(std::int64_t step, F f) {
+#if HWY_TARGET <= HWY_AVX2  // others are rare, and every kernel takes memory
   if (step == 1) return f(Number<1>());
   if (step == 2) return f(Number<2>());
+#else
+  static_cast<void>(step);
+#endif
   f(Number<0>());
 }
 
