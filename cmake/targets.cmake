@@ -1,7 +1,8 @@
 # plimsoll_library(NAME [SMALL] [FILES pattern...] [EXCEPT pattern...] [LINKS floor...] [EXTERNAL dependency...])
 #
 # One static library from the sources below the folder of the CMakeLists.txt that calls it: all of them, or those whose file
-# names match a pattern of FILES, less those that match EXCEPT. SMALL ones are optimised for size. LINKS are the floors that its sources may include, themselves
+# names match a pattern of FILES, less those that match EXCEPT. SMALL ones are optimised for size. LINKS are the floors that its
+# sources may include, themselves
 # and through each other; EXTERNAL are dependencies of cmake/dependencies.cmake. These lists are the architecture:
 # scripts/check_floors reads them from these files. A folder without sources yields no target; links to it are left out. What is
 # for a GPU, a library whose name ends in _cuda, is compiled as C++ here, kernels and all, over device/cuda/emulation: only tests

@@ -144,7 +144,7 @@ class Analysis {
     const Bytes bytes = aligned_bytes(graph_.values[alias.input]);
     const Value& first = graph_.values[result_.buffers[buffer].value];  // the value under all views
     if (first.persistent() || first.role == Role::input || last_[buffer.index] != step) return false;
-    // Of equal bytes, not only of equal ones after alignment: a kernel in place reads and writes the same elements.
+    // The bytes before alignment are compared: a kernel in place reads and writes the same elements.
     if (graph_.values[alias.input].bytes() != graph_.values[alias.output].bytes()) return false;
     if (bytes != result_.buffers[buffer].bytes) return false;
     if (std::find(taken.begin(), taken.end(), buffer) != taken.end()) return false;

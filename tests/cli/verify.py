@@ -128,7 +128,8 @@ def idx(sizes, numbers):
 def write_images(test):
     draw, size = random.Random(5), 8
     labels = [draw.randrange(4) for _ in range(IMAGES)]
-    test.write("images.idx", idx([IMAGES, size, size], [draw.randrange(256) // (1 + k) for k in labels for _ in range(size * size)]))
+    pixels = [draw.randrange(256) // (1 + k) for k in labels for _ in range(size * size)]
+    test.write("images.idx", idx([IMAGES, size, size], pixels))
     test.write("labels.idx", idx([IMAGES], labels))
     test.write("images.toml", """\
 seed = 3
@@ -188,10 +189,11 @@ def images(test):
     test.that(last.startswith("verified: windows of 4 images, ghost BN(2), compute"), last)
     test.write("three.idx", idx([3, 8, 8], range(192)))
     test.write("three-labels.idx", idx([3], range(3)))
-    test.fails(5, "E-DATA-SHORT", "verify", "images.toml", "--set", "data.train=three.idx", "--set", "data.labels=three-labels.idx")
+    three = ["--set", "data.train=three.idx", "--set", "data.labels=three-labels.idx"]
+    test.fails(5, "E-DATA-SHORT", "verify", "images.toml", *three)
 
 
-# What is wrong in the controls can be made wrong by hand.
+# The faults of the controls can be made by hand.
 def wrong_statistics(test):
     write_images(test)
     run = ["train", "images.toml", "--set", "train.micro_batch=8", "--set", "plan.group=1", "--updates", "1", "--json"]
