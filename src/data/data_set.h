@@ -49,7 +49,7 @@ struct RowShape {
 // A shape with room for the rows of both.
 RowShape both(const RowShape& a, const RowShape& b);
 
-// How the samples of a set become rows.
+// The rule by which the samples of a set become rows.
 struct Reading {
   std::int64_t row = 1;    // positions of a row
   bool packs = false;      // rows hold several samples, if these have lengths of their own

@@ -19,7 +19,7 @@ const DataKind& data_kind(const Config& config);
 // written.
 DataRequest data_request(const Config& config, const std::filesystem::path& cache = {},
                          const std::filesystem::path& elsewhere = {});
-// How training (`augments`) or an evaluation reads the data.
+// The reading of a training (`augments`) or of an evaluation.
 Reading reading_of(const Config& config, bool augments = false);
 
 // The normalisation of pixels: that of the configuration, else that of the folder of the weights. Absent for tokens.
