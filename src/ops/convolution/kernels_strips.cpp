@@ -101,7 +101,7 @@ std::vector<GemmShape> all_products(const Gathered& product) {
 
 // Offsets in bytes: the weights of a gradient, by target channel; a strip; its results if they are scattered; the library's.
 struct Layout {
-  std::int64_t strip = 0, results = 0, library = 0;
+  std::int64_t strip = 0, results = 0, gemm = 0;
 
   explicit Layout(const Gathered& product) {
     Bytes weights, strips, sums;
@@ -117,7 +117,7 @@ struct Layout {
     Bytes at = align_up(weights, kCacheLine);
     strip = at.n;
     results = (at = align_up(at + strips, kCacheLine)).n;
-    library = align_up(at + sums, kCacheLine).n;
+    gemm = align_up(at + sums, kCacheLine).n;
   }
 };
 
@@ -220,7 +220,7 @@ bool may_be_in_strips(const ConvolutionShape& shape) { return shape.operands != 
 
 std::optional<GemmPlan> plan_strips(const Gathered& product, int threads) {
   if (!may_be_in_strips(product.shape)) return {};
-  return plan_of(all_products(product), Layout(product).library, threads);
+  return plan_of(all_products(product), Layout(product).gemm, threads);
 }
 
 StripConvolution::StripConvolution(Gathered product, int threads)
@@ -244,7 +244,7 @@ void StripConvolution::run(const std::byte* source, const std::byte* weight, con
       copy_strip(product_, phase, 0, phase.taps.size(), first, count, source, scratch + layout.strip);
       std::byte* const to = is_dense(product_) ? target + first * row_bytes : scratch + layout.results;
       gemms_[gemm + (count < rows)].run(scratch + layout.strip, product_.gradient ? scratch : weight, bias, to,
-                                        scratch + layout.library);
+                                        scratch + layout.gemm);
       if (!is_dense(product_)) scatter(product_, phase, first, count, to, target);
     }
     gemm += 2;
