@@ -1,8 +1,7 @@
 // Batch normalisation over all axes but the last, which holds C channels (Ioffe and Szegedy, 2015), with the activation and the
 // sum of a residual block in the same op: y = activation((x - mean) / sqrt(variance + epsilon) gamma + beta [+ residual]).
 // x is [batch, ..., C]; S is the product of the axes between. In training each group of `group` consecutive samples has its own
-// mean and biased variance ("ghost" statistics), so the result does not depend on the micro-batch as long as it is a multiple of
-// the group. Rows whose sample id is absent take no part: their y and their gradients are 0.
+// mean and biased variance ("ghost" statistics). The result then does not depend on the micro-batch, a multiple of the group. Rows whose sample id is absent take no part: their y and their gradients are 0.
 // The running mean and variance are statistics (ops/statistic). They are pooled over all groups of a window, as if the window
 // were one batch, and the update moves them once.
 #pragma once
@@ -85,8 +84,8 @@ struct FixedNormBackwardAttributes {
   }
 };
 
-// The sums of a window: the samples of a group, the values of a sample for each channel (S), and the rate at which the window's
-// mean and variance are blended into the running ones (PyTorch's momentum), in (0, 1].
+// The sums of a window: the samples of a group, and the values of a sample for each channel (S). The momentum, in (0, 1], is the
+// share of the window in the running mean and variance, as in PyTorch.
 struct PoolingAttributes {
   std::int64_t group = 1, values = 1;
   double momentum = 0.1;
@@ -99,9 +98,8 @@ struct PoolingAttributes {
 //   of each group, zeros of a group without samples.
 // batch_norm_backward: (dy, x, statistics, gamma, beta, sample_ids, [residual], [into gamma], [into beta]) -> [dx], [dresidual],
 //   [dgamma], [dbeta].
-// pool_statistics: (statistics, sample_ids, mean [C], variance [C], sums f64 [2 C + 1], [windows i64 [1]]) -> sums, to
-//   which n (m - mean), n (v + (m - mean)^2) and n of each group with mean m, variance v and n values are added. The update
-//   counts windows.
+// pool_statistics: (statistics, sample_ids, mean [C], variance [C], sums f64 [2 C + 1], [windows i64 [1]]) -> sums.
+//   A group with mean m, variance v and n values adds n (m - mean), n (v + (m - mean)^2) and n. The update counts windows.
 // moving_statistics: (mean, variance, sums, [coefficient [1]]) -> mean, variance in the update. The variance of the window is
 //   unbiased (n - 1). A channel whose sums are not finite does not change, and nothing changes if the window has fewer than two
 //   values or the coefficient is not finite.
