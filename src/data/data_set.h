@@ -1,7 +1,7 @@
 // Data between a configuration and a trainer. A set of data counts its samples, makes their source, and knows the bytes of a
-// row. It hashes its content, checks validation data, and passes from the process that opens it to the one that trains. Each kind of data
-// (a stream of tokens, conversations, images) is one implementation; data_kinds.h lists them, and no other folder knows them by
-// name.
+// row. It hashes its content, checks validation data, and passes from the process that opens it to the one that trains. Each kind
+// of data (a stream of tokens, conversations, images) is one implementation; data_kinds.h lists them, and no other folder knows
+// them by name.
 #pragma once
 
 #include <cstdint>

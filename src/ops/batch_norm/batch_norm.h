@@ -1,9 +1,9 @@
 // Batch normalisation over all axes but the last, which holds C channels (Ioffe and Szegedy, 2015), with the activation and the
 // sum of a residual block in the same op: y = activation((x - mean) / sqrt(variance + epsilon) gamma + beta [+ residual]).
 // x is [batch, ..., C]; S is the product of the axes between. In training each group of `group` consecutive samples has its own
-// mean and biased variance ("ghost" statistics). The result then does not depend on the micro-batch, a multiple of the group. Rows whose sample id is absent take no part: their y and their gradients are 0.
-// The running mean and variance are statistics (ops/statistic). They are pooled over all groups of a window, as if the window
-// were one batch, and the update moves them once.
+// mean and biased variance ("ghost" statistics). The result then does not depend on the micro-batch, a multiple of the group.
+// Rows whose sample id is absent take no part: their y and their gradients are 0. The running mean and variance are statistics
+// (ops/statistic). They are pooled over all groups of a window, as if the window were one batch, and the update moves them once.
 #pragma once
 
 #include <string>

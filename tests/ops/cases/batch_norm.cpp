@@ -339,7 +339,7 @@ OpCase fixed_backward(const Extents& e, NormActivation activation, bool residual
   return result;
 }
 
-// Which gradients are made: frozen parameters have none, and neither has an input below which nothing is trained.
+// The gradients that are made. Frozen parameters have none, and neither has an input below which nothing is trained.
 std::vector<ops::NormGradients> parts(bool residual) {
   std::vector<ops::NormGradients> list;
   for (const bool x : {true, false}) {
