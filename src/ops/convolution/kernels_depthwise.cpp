@@ -133,14 +133,17 @@ HWY_INLINE void sum_tile(const Call& call, std::int64_t image, std::int64_t row,
     for (int k = 0; k < K; ++k) sums[k] = bias == nullptr ? hn::Zero(F32()) : load_at(bias + c, vector);
     for (const TapRun* run = first; run != last; ++run) {
       if (static_cast<std::uint64_t>(row + run->row) >= height) continue;
-      const RowPixels<T> pixels{source + run->source, column + run->column, width, channels, step};
-      with_run<kStep>(run->count, [&](auto taps) HWY_ATTR {
-        Floats weights[taps.value];
-        for (int i = 0; i < taps.value; ++i) weights[i] = load_at(weight + run->weight[i] + c, vector);
-        for_pixels<K, taps.value, kStep, kWhole>(pixels, c, vector, [&](Floats pixel, auto k, auto place) HWY_ATTR {
-          sums[k.value] = hn::MulAdd(pixel, weights[place.value], sums[k.value]);
+      for (std::int64_t tap = 0; tap < run->count;) {
+        const RowPixels<T> pixels{source + run->source + tap * channels, column + run->column + tap, width, channels, step};
+        with_run<kStep>(run->count, [&](auto taps) HWY_ATTR {
+          Floats weights[taps.value];
+          for (int i = 0; i < taps.value; ++i) weights[i] = load_at(weight + run->weight[tap + i] + c, vector);
+          for_pixels<K, taps.value, kStep, kWhole>(pixels, c, vector, [&](Floats pixel, auto k, auto place) HWY_ATTR {
+            sums[k.value] = hn::MulAdd(pixel, weights[place.value], sums[k.value]);
+          });
+          tap += taps.value;
         });
-      });
+      }
     }
     for (int k = 0; k < K; ++k) store_at(sums[k], target + k * target_step + c, vector);
   });
@@ -194,10 +197,10 @@ void sum_rows_of_phase(const Call& call) {
   });
 }
 
-// Adds the products of `count` neighbouring pixels of dy, up to kTile, for all places of the kernel.
-template <int kStep, bool kWhole, class T>
+// Adds the products of K neighbouring pixels of dy for all places of the kernel.
+template <int K, int kStep, bool kWhole, class T>
 HWY_INLINE void add_weight_tile(const WeightCall& call, const ops::WindowAxes& axes, std::int64_t image, std::int64_t i,
-                                std::int64_t j, std::int64_t count, float* sums) {
+                                std::int64_t j, float* sums) {
   const ConvolutionShape& shape = call.shape;
   const std::int64_t channels = shape.channels, column = axes.columns.first(j), width = shape.width;
   const std::int64_t kernel_w = shape.kernel_w, step = axes.columns.stride;
@@ -205,24 +208,23 @@ HWY_INLINE void add_weight_tile(const WeightCall& call, const ops::WindowAxes& a
   const ops::IndexRange rows = axes.rows.inside(i);
   const T* const source = call.x.as<T>() + ((image * shape.height + axes.rows.first(i)) * width + column) * channels;
   for_vectors(channels, [&](std::int64_t c, auto vector) HWY_ATTR {
-    Floats gradients[kTile];
-    for (std::int64_t k = 0; k < kTile; ++k) gradients[k] = k < count ? load_at(dy + k * channels + c, vector) : hn::Zero(F32());
+    Floats gradients[K];
+    for (std::int64_t k = 0; k < K; ++k) gradients[k] = load_at(dy + k * channels + c, vector);
     for (std::int64_t ky = rows.begin; ky < rows.end; ++ky) {
       const T* const row = source + ky * width * channels;
       float* const of_row = sums + ky * kernel_w * channels + c;
       for (std::int64_t kx = 0; kx < kernel_w;) {
-        const std::int64_t run = kStep == 0 ? 1 : std::min(TapRun::kMost, kernel_w - kx);
         const RowPixels<T> pixels{row + kx * channels, column + kx, width, channels, step};
         float* const of_run = of_row + kx * channels;
-        with_run<kStep>(run, [&](auto places) HWY_ATTR {
+        with_run<kStep>(std::min(TapRun::kMost, kernel_w - kx), [&](auto places) HWY_ATTR {
           Floats of_place[places.value];
           for (int place = 0; place < places.value; ++place) of_place[place] = load_at(of_run + place * channels, vector);
-          for_pixels<kTile, places.value, kStep, kWhole>(pixels, c, vector, [&](Floats pixel, auto k, auto place) HWY_ATTR {
+          for_pixels<K, places.value, kStep, kWhole>(pixels, c, vector, [&](Floats pixel, auto k, auto place) HWY_ATTR {
             of_place[place.value] = hn::MulAdd(pixel, gradients[k.value], of_place[place.value]);
           });
           for (int place = 0; place < places.value; ++place) store_at(of_place[place], of_run + place * channels, vector);
+          kx += places.value;
         });
-        kx += run;
       }
     }
   });
@@ -232,15 +234,16 @@ template <int kStep, class T>
 HWY_INLINE void add_weight_row(const WeightCall& call, std::int64_t image, std::int64_t i, float* sums) {
   const ops::WindowAxes axes = call.shape.axes();
   const std::int64_t columns = axes.columns.outputs(), stride = axes.columns.stride;
-  for (std::int64_t j = 0; j < columns; j += kTile) {
+  std::int64_t j = 0;
+  for (; j + kTile <= columns; j += kTile) {
     const std::int64_t first = axes.columns.first(j), end = first + (kTile - 1) * stride + axes.columns.kernel;
-    const std::int64_t count = std::min(kTile, columns - j);
     if (first >= 0 && end <= axes.columns.size) {
-      add_weight_tile<kStep, true, T>(call, axes, image, i, j, count, sums);
+      add_weight_tile<kTile, kStep, true, T>(call, axes, image, i, j, sums);
     } else {
-      add_weight_tile<kStep, false, T>(call, axes, image, i, j, count, sums);
+      add_weight_tile<kTile, kStep, false, T>(call, axes, image, i, j, sums);
     }
   }
+  for (; j < columns; ++j) add_weight_tile<1, kStep, false, T>(call, axes, image, i, j, sums);
 }
 
 void add_weight_part(const WeightCall& call, std::int64_t part) {
