@@ -194,11 +194,15 @@ class Verification {
     return false;
   }
 
-  // Slopes of the loss for the first sample (with batch normalisation, the first group) in fp32, when a group's weights move
-  // along their gradient.
-  std::int64_t slope_samples() const { return std::max<std::int64_t>(1, group_); }
+  // One window for slopes: the first sample, in fp32. With batch normalisation it is all samples as one group, since statistics of
+  // few values bend the loss.
+  TrialRequest slope_request(std::string name, Changes more = kExact) const {
+    if (group_ > 0) more.emplace_back("norm.stat_batch", samples_);
+    return showing_gradient(std::move(name), group_ > 0 ? samples_ : 1, 1, 1, more);
+  }
+  // Slopes of the loss when a group's weights move along their gradient.
   void slopes() {
-    const Trial at = trials_.run(showing_gradient("slope", slope_samples(), 1, 1, kExact));
+    const Trial at = trials_.run(slope_request("slope"));
     if (!ran(at, "gradient", "of the loss")) return;
     const GroupSums groups = compare_tensors(at.checkpoint(), at.checkpoint(), kGradient);
     const double most = group_ > 0 ? kMostBentSlope : kMostSlopeError;
@@ -236,7 +240,7 @@ class Verification {
     if (facts_of(config_.model.config).new_head) from.emplace_back("model.head", "keep");  // the moved weights have one
     for (const double sign : {1.0, -1.0}) {
       expected += sign * write_moved(at.weights(), at.checkpoint(), kGradient, group, sign * step, moved());
-      const Trial there = trials_.run(showing_gradient("moved-run", slope_samples(), 1, 1, from));
+      const Trial there = trials_.run(slope_request("moved-run", from));
       trials_.forget(there);
       if (!there.ran()) {
         odd = there;
