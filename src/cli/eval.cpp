@@ -19,9 +19,11 @@
 #include "cli/progress.h"
 #include "cli/say.h"
 #include "config/config_keys.h"
+#include "formats/weights_folder.h"
 #include "measure/calibrate.h"
 #include "prepare/epochs.h"
 #include "prepare/planning.h"
+#include "records/best_weights.h"
 #include "session/probe.h"
 #include "settings/setting.h"
 #include "train/trainer.h"
@@ -31,8 +33,10 @@ namespace {
 
 // The candidates for the batch; the largest that fits is taken. Evaluation keeps no activations, so more than a few rows gain
 // nothing. Packed rows may be fewer.
-std::vector<std::int64_t> batches_for(const Config& config, const DataSet& source) {
+std::vector<std::int64_t> batches_for(const Config& config, const DataSet& source, const std::optional<BestWeights>& best) {
   std::vector<std::int64_t> batches{8, 4, 2, 1};
+  // The batch of the training, so that the loss has the same bits.
+  if (best) batches.insert(batches.begin(), best->micro_batch);
   if (!config.batch.packing) return batches;
   const std::int64_t rows = evaluation_batches(config, source, 1);
   std::erase_if(batches, [&](std::int64_t batch) { return batch > 1 && batch / 2 >= rows; });
@@ -74,6 +78,10 @@ Config load_for(const ConfigArguments& arguments, const ModelSource& model) {
 int run_eval(const EvalArguments& arguments) {
   check_used(arguments.config);
   const ModelSource model = find_model(arguments.weights, arguments.adapter);
+  const std::optional<BestWeights> best = read_best(weights_folder(arguments.weights));
+  say_best(arguments.weights);
+  say_best(arguments.adapter);
+  if (best && best->rounded) say_line("note: saving rounded these weights; the loss here is that of the rounded ones");
   Config config = load_for(arguments.config, model);
   const ModelFacts facts = facts_of(model.model);
   read_as_trained(config, model);
@@ -96,7 +104,8 @@ int run_eval(const EvalArguments& arguments) {
   const auto build = [&](std::int64_t batch, const FrozenBase& base) {
     return build_evaluation_graph(model.model, tokens, rows, batch, model.adapter, base);
   };
-  const InferenceRequest request{build, batches_for(config, *data), base_of(config.base, model.model, model.folder), &model};
+  const InferenceRequest request{build, batches_for(config, *data, best), base_of(config.base, model.model, model.folder),
+                                 &model};
   InferencePlan plan = plan_inference(request, room);
   limit.reset();
   InferenceRun run(std::move(plan), room, model, arguments.audit);

@@ -112,10 +112,10 @@ const CodeExplanation kExplanations[] = {
      "plimsoll train --run DIR --resume --set model.init=FOLDER"},
     {"E-CKPT-MISSING", "The run has no checkpoint to resume from.",
      "It ended before its first save. A run saves every ten minutes, at the end and when it is interrupted, unless "
-     "train.save_every says otherwise.",
+     "save.every says otherwise.",
      "Begin anew, in the same folder, without --resume. If only diverged.safetensors exists, train.on_divergence = "
      "\"continue\" goes on from that.",
-     "plimsoll train DIR/config.resolved.toml --run DIR --set train.save_every=2m"},
+     "plimsoll train DIR/config.resolved.toml --run DIR --set save.every=2m"},
     {"E-CONFIG-CLASSES", "The data have other classes than the model.",
      "A folder's last layer scores a fixed number of classes. The labels of the training data are of another number, which is "
      "the "
@@ -501,6 +501,10 @@ const CodeExplanation kExplanations[] = {
      "count as free.",
      "Name a folder on a file system with more room, or free the bytes that the message names.",
      "plimsoll train CONFIG --run ANOTHER_FOLDER"},
+    {"E-RUN-STOPPED", "The run was stopped early, and would stop again at once.",
+     "Its validation loss had not improved for stop.patience. The evaluations of the run still say so.",
+     "To train on, give a longer patience, or 0 for none. The best weights are in DIR/weights_best.",
+     "plimsoll train --run DIR --resume --set stop.patience=0"},
     {"E-RUN-STORED", "stored.json of the run does not describe its weights.",
      "The file was edited or torn. It holds the name, type and file that each parameter had in the folder from which the run "
      "began; the weights are saved in the same way.",

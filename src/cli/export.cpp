@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/shell.h"
 #include "cli/commands.h"
+#include "cli/inference.h"
 #include "cli/say.h"
 #include "formats/atomic_file.h"
 #include "formats/weights_folder.h"
@@ -31,6 +32,8 @@ int run_export(const ExportArguments& arguments) {
   request.out = output_file(arguments.gguf);
   if (!arguments.weights.empty()) request.base = weights_folder(arguments.weights);
   if (!arguments.adapter.empty()) request.adapter = weights_folder(arguments.adapter);
+  say_best(arguments.weights);
+  say_best(arguments.adapter);
   // The weights of an adapter's run are an adapter.
   const bool found = request.adapter.empty() && is_adapter_folder(request.base);
   if (found) std::swap(request.adapter, request.base);

@@ -11,6 +11,7 @@
 #include "device/machine_facts.h"
 #include "device/process_memory.h"
 #include "measure/calibrate.h"
+#include "records/best_weights.h"
 #include "session/probe.h"
 
 namespace plimsoll {
@@ -20,7 +21,10 @@ InferenceCommand::InferenceCommand(const InferenceArguments& arguments, std::str
       settings_(load_inference_settings(arguments.changes, name)),
       limit_(std::in_place, settings_.memory.budget),
       model_(find_model(arguments.weights, arguments.adapter)),
-      facts_(facts_of(model_.model)) {}
+      facts_(facts_of(model_.model)) {
+  say_best(arguments.weights);
+  say_best(arguments.adapter);
+}
 
 void InferenceCommand::require_tokens() const {
   if (facts_.vocab > 0) return;
@@ -37,6 +41,11 @@ InferenceRun InferenceCommand::run(decltype(InferenceRequest::build) build, std:
   InferencePlan plan = plan_inference({std::move(build), std::move(sizes), base, &model_, heap}, *room_);
   limit_.reset();
   return {std::move(plan), *room_, model_, arguments_.audit};
+}
+
+void say_best(const std::string& weights) {
+  if (weights.empty()) return;
+  if (const std::optional<std::string> note = best_note(weights)) say_line(*note);
 }
 
 void print_result(nlohmann::json object, const InferenceRun& run) {

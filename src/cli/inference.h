@@ -38,6 +38,9 @@ class InferenceCommand {
 };
 
 // Prints the result of a run as JSON, with its planned and measured bytes.
+// Names the evaluation of the weights that a command opens, if `weights` is a run with best weights.
+void say_best(const std::string& weights);
+
 void print_result(nlohmann::json object, const InferenceRun& run);
 
 }  // namespace plimsoll

@@ -8,6 +8,7 @@
 #include "adapters/peft_folder.h"
 #include "base/error.h"
 #include "cli/commands.h"
+#include "cli/inference.h"
 #include "cli/say.h"
 #include "cli/settings.h"
 #include "config/config.h"
@@ -44,6 +45,8 @@ int run_merge(const MergeArguments& arguments) {
                        arguments.out,
                        type_of(arguments.type),
                        load_base_format(arguments.changes, "merge")};
+  say_best(arguments.adapter);
+  say_best(arguments.weights);
   const PeftAdapter adapter = read_peft_folder(request.adapter);
   request.base = arguments.weights.empty() ? base_of(adapter) : weights_folder(arguments.weights);
   cpu::set_thread_count(usable_cores());

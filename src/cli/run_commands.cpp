@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/shell.h"
 #include "formats/chat_template.h"
+#include "formats/weights_folder.h"
 #include "models/family.h"
 
 namespace plimsoll {
@@ -37,7 +38,8 @@ Remedy RunCommands::resume() const {
 
 // Weights without a vocabulary can be evaluated, but cannot generate text.
 std::string RunCommands::use() const {
-  const std::string weights = shell_quoted(folder_.weights().string());
+  const std::filesystem::path opened = weights_folder(folder_.path());  // the best ones, if there are any
+  const std::string weights = shell_quoted((opened == folder_.best() ? folder_.path() : folder_.weights()).string());
   if (config_.data.format == "chat" && has_template(folder_.weights()))
     return "plimsoll generate --weights " + weights + " --chat";
   if (facts_of(config_.model.config).bytes || !config_.data.vocabulary.empty()) {

@@ -10,6 +10,7 @@
 #include "cli/say.h"
 #include "cli/signals.h"
 #include "cli/spelling.h"
+#include "records/best_weights.h"
 
 namespace plimsoll {
 
@@ -33,9 +34,8 @@ void TrainWatcher::plan(const Planned& planned) {
   announce_stops();
   const nlohmann::json plan = nlohmann::json::parse(planned.plan_text);
   say_text(plan_summary(plan));
-  const TrainSettings& train = planned.config.train;
-  remaining_.evaluate_every = train.evaluate_every;
-  remaining_.save_every = train.save_every;
+  remaining_.evaluate_every = evaluation_interval(planned.config);
+  remaining_.save_every = planned.config.save.every;
   if (plan.contains("words")) rate_ = plan.at("words").at("rate");
   if (!plan.contains("run")) return;
   const nlohmann::json& run = plan.at("run");
@@ -78,6 +78,11 @@ void TrainWatcher::summarise(const Finished& finished) const {
   say_line(fmt::format("{}\nmemory: process {} of {}; arena planned {}, touched {}", text, to_text(report_.process_hwm),
                        to_text(finished.promised), to_text(align_up(finished.plan.arena, kPage)),
                        to_text(align_up(report_.measured_arena, kPage))));
+  if (finished.no_improvement) {
+    say_line(fmt::format("stopped early: no improvement for stop.patience; the learning rate was at {:.0f} % of its peak",
+                         100 * finished.rate_share));
+  }
+  if (report_.best) say_line(fmt::format("best: {}", best_summary(*report_.best)));
   if (done) {
     say_line(fmt::format("weights: {}\ntry: {}", commands_.weights(), commands_.use()));
   } else {
@@ -114,6 +119,13 @@ void TrainWatcher::see(const Event& event) {
         evaluating_->show(evaluating.done, evaluating.samples, [&](const std::string& text) { say(text); });
       },
       [&](const Evaluated& evaluated) { show(evaluated.evaluation); },
+      [&](const RateFell& fell) {
+        say(fmt::format("update {}: the validation loss is on a plateau: learning rate {:.2e}", fell.update, fell.rate));
+      },
+      [&](const NotSaved& not_saved) {
+        say(fmt::format("note: update {}: {} could not be saved ({}: {}); the training goes on", not_saved.update, not_saved.what,
+                        not_saved.error.where, not_saved.error.message));
+      },
       [&](const Saved& saved) {
         paused_seconds_ += saved.seconds;
         if (line_) line_->saved(saved.seconds);

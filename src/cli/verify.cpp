@@ -31,8 +31,8 @@ namespace {
 // Reports settings without effect: the trainings of verify choose these keys by themselves.
 void tell_unused(const ConfigArguments& config) {
   constexpr std::string_view kOwn[] = {
-      "data.validation",        "train.updates",    "train.micro_batch", "train.accumulation", "train.evaluate_every",
-      "train.evaluate_samples", "train.save_every", "plan.group",        "image.pad_crop",     "image.flip"};
+      "data.validation",        "train.updates", "train.micro_batch", "train.accumulation", "train.evaluate_every",
+      "train.evaluate_samples", "save.every",    "plan.group",        "image.pad_crop",     "image.flip"};
   std::vector<std::string> heard;  // notes from the reading of the configuration
   ConfigFaults faults;
   for (const KeySetting& one : find_keys(typed_settings_of(config.changes), heard, faults)) {

@@ -183,6 +183,14 @@ std::string config_hash(const Config& config) { return hash_hex(resolved_toml(co
 
 RunLength run_length(const Config& config) { return {config.train.effective_batch, config.model.context, config.train.updates}; }
 
+std::int64_t evaluation_interval(const Config& config) { return in_updates(config.train.evaluate_every, run_length(config)); }
+
+bool has_validation(const Config& config) { return !config.data.validation.empty() || config.data.validation_share > 0; }
+
+bool keeps_best_weights(const Config& config) {
+  return config.save.best_weights && has_validation(config) && evaluation_interval(config) > 0;
+}
+
 double learning_rate_at(const Config& config, std::int64_t samples_before) {
   return config.optimizer.learning_rate * schedule_factor(config.schedule, run_length(config), samples_before);
 }

@@ -79,6 +79,24 @@ struct SaveInterval {
   friend bool operator==(const SaveInterval&, const SaveInterval&) = default;
 };
 
+struct SaveSettings {
+  SaveInterval every;
+  bool best_weights = true;  // of a run that evaluates on the way
+
+  friend bool operator==(const SaveSettings&, const SaveSettings&) = default;
+};
+
+// The number of an evaluation that decides on the best weights and on early stopping.
+enum class StopMetric : std::uint8_t { loss, accuracy };
+
+struct StopSettings {
+  Duration patience;     // without an improvement; 0: no early stopping
+  double min_delta = 0;  // of an improvement, in nats, or as a share of the samples
+  StopMetric metric = StopMetric::loss;
+
+  friend bool operator==(const StopSettings&, const StopSettings&) = default;
+};
+
 struct BatchSettings {
   std::int64_t tokens = 0;  // maximum tokens of a micro-batch, padding included; 0: no bound
   bool packing = false;     // rows hold several samples
@@ -96,9 +114,8 @@ struct TrainSettings {
   double gradient_clip = 1.0;      // maximum global norm; 0: no clipping
   double gradient_clip_value = 0;  // maximum magnitude of each element; 0: no clipping
   double label_smoothing = 0, z_loss = 0;
-  std::int64_t evaluate_every = 0;    // updates between evaluations; 0: at the end only
+  Duration evaluate_every;            // between evaluations; 0: at the end only
   std::int64_t evaluate_samples = 0;  // samples of an evaluation; 0: all of data.validation
-  SaveInterval save_every;
   OnDivergence on_divergence = OnDivergence::stop;
 
   friend bool operator==(const TrainSettings&, const TrainSettings&) = default;
@@ -168,6 +185,8 @@ struct Config {
   BatchSettings batch;
   NormSettings norm;
   TrainSettings train;
+  SaveSettings save;
+  StopSettings stop;
   OptimizerChoice optimizer;
   Schedule schedule;
   PlanSettings plan;
@@ -208,6 +227,11 @@ std::string resolved_toml(const Config& config);
 std::string config_hash(const Config& config);
 
 RunLength run_length(const Config& config);
+// The updates between evaluations; 0: at the end only.
+std::int64_t evaluation_interval(const Config& config);
+bool has_validation(const Config& config);
+// True if the run evaluates on the way, and the weights of the best evaluation are kept.
+bool keeps_best_weights(const Config& config);
 // The rate of an update after `samples_before` samples; see Schedule.
 double learning_rate_at(const Config& config, std::int64_t samples_before);
 // The momentum, or the first beta of AdamW and Lion, of the same update.

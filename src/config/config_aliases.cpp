@@ -64,7 +64,7 @@ const std::vector<Scheduler>& schedulers() {
       {"inverse_sqrt", "", "\"cosine\", \"linear\" or schedule.name = \"wsd\"", {}},
       {"reduce_lr_on_plateau",
        "",
-       "a schedule that is known before the run: \"cosine\", \"linear\" or schedule.name = \"wsd\"",
+       "schedule.name = \"plateau\" with schedule.factor and schedule.patience, a length of training",
        {}}};
   return kAll;
 }
@@ -145,6 +145,19 @@ void set_base_format(Config& c, const Setting& s) {
   set_as(c, s, "quantize.base", leaf_of(s.name) == "load_in_4bit" ? "nf4" : "int8");
 }
 
+// A number of evaluations. Without an interval between them, the rules refuse any patience.
+void set_patience(Config& c, const Setting& s) {
+  constexpr std::int64_t kMostEvaluations = 1 << 20;
+  const Duration& interval = c.train.evaluate_every;
+  c.stop.patience = {whole(s, 1, kMostEvaluations) * std::max<std::int64_t>(1, interval.amount), interval.unit};
+}
+
+// loss, eval_loss, accuracy, eval_accuracy.
+void set_metric(Config& c, const Setting& s) {
+  const std::string name = text(s);
+  set_as(c, s, "stop.metric", name.starts_with("eval_") ? std::string_view(name).substr(5) : std::string_view(name));
+}
+
 // A share of the samples, 0.05 for "5%".
 void set_held_out(Config& c, const Setting& s) {
   Setting share = s;
@@ -177,7 +190,21 @@ const AliasGroup kAliases[] = {
     {{"label_smoothing_factor"}, "train.label_smoothing"},
     {{"z_loss_weight"}, "train.z_loss"},
     {{"eval_steps", "eval_interval"}, "train.evaluate_every"},
-    {{"save_steps"}, "train.save_every"},
+    {{"save_steps", "save_every"}, "save.every"},
+    {{"load_best_model_at_end"},
+     "save.best_weights",
+     nullptr,
+     false,
+     nullptr,
+     "the best weights are in RUN/weights_best, which commands open; RUN/weights stays the last"},
+    {{"early_stopping_patience"}, "stop.patience", set_patience},
+    {{"early_stopping_threshold"},
+     "stop.min_delta",
+     nullptr,
+     false,
+     nullptr,
+     "a loss is compared with that of the last improvement, in Transformers with the best one"},
+    {{"metric_for_best_model"}, "stop.metric", set_metric},
     {{"lr", "lr0"}, "optimizer.learning_rate"},
     {{"optim", "optimizer"}, "optimizer.name", set_optim, false, implied_by_optim},
     {{"adam_epsilon"}, "optimizer.epsilon"},
@@ -252,12 +279,12 @@ const ForeignNames kForeign[] = {
      {"quantization_bit", "bnb_4bit_quant_type", "quantization_config"}},
     {"write precision.compute", {"bnb_4bit_compute_dtype"}},
     {"quantize.base = \"nf4\" keeps the scales of a folder of bitsandbytes; leave it out", {"bnb_4bit_use_double_quant"}},
-    {"there is no early stopping here: train.evaluate_every prints validation losses; Ctrl-C stops with a checkpoint, from which "
-     "the run can be resumed",
-     {"early_stopping", "early_stopping_patience", "early_stopping_threshold", "early_stop", "patience"}},
-    {"the last checkpoint is kept, not the best: train.save_every writes it, train.evaluate_every prints validation losses",
-     {"load_best_model_at_end", "metric_for_best_model", "greater_is_better", "save_best", "keep_best", "save_best_only",
-      "save_total_limit"}},
+    {"write stop.patience = a length of training, or schedule.patience of the schedule \"plateau\"", {"patience"}},
+    {"write stop.patience = a length of training without a better evaluation, after which the run stops",
+     {"early_stopping", "early_stop"}},
+    {"the best weights are kept without it: a lower loss is better, or a higher accuracy with stop.metric = \"accuracy\"",
+     {"greater_is_better", "save_best", "save_best_only"}},
+    {"one checkpoint is kept, and the best weights beside it: save.best_weights", {"save_total_limit"}},
     {"there are no trackers here: metrics.jsonl in the run's folder has one line of JSON for each update, run.json the whole",
      {"report_to", "wandb", "use_wandb", "wandb_project", "wandb_log", "wandb_run_name", "tensorboard", "mlflow"}},
     {"a run is named by its folder, an option of plimsoll train: run", {"run_name"}},
@@ -288,7 +315,7 @@ const ForeignNames kForeign[] = {
     {"rows of samples of one length: batch.packing fills them instead", {"group_by_length"}},
     {"write batch.packing = true: samples of a row do not see each other", {"neat_packing"}},
     {"the tokenizer of the model's folder defines its special tokens; leave it out", {"special_tokens"}},
-    {"write train.evaluate_every and train.save_every = the updates between them", {"evals_per_epoch", "saves_per_epoch"}},
+    {"write train.evaluate_every and save.every = the updates between them", {"evals_per_epoch", "saves_per_epoch"}},
     {"this is supervised training of a language model; leave it out", {"stage"}},
     {"preference data are not trained on; leave it out", {"rl"}},
     {"there is no noise on embeddings here; adapter.dropout and model.dropout regularise", {"neftune_noise_alpha"}},
@@ -299,7 +326,7 @@ const ForeignNames kForeign[] = {
     {"no code of a model's folder is run; leave it out", {"trust_remote_code"}},
     {"write train.evaluate_every = the updates between validation losses; 0: at the end only",
      {"eval_strategy", "evaluation_strategy"}},
-    {"write train.save_every = the updates between checkpoints; 0: at the end only", {"save_strategy"}},
+    {"write save.every = the updates between checkpoints; 0: at the end only", {"save_strategy"}},
     {"validation goes by the micro-batch of the training; leave it out", {"per_device_eval_batch_size"}},
     {"write train.evaluate_samples", {"max_eval_samples"}},
     {"write schedule.final_fraction, schedule.cycle, schedule.power", {"lr_scheduler_kwargs"}},

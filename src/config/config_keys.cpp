@@ -51,7 +51,8 @@ constexpr Named<ScheduleKind> kSchedules[] = {
     {ScheduleKind::cosine, "cosine"},         {ScheduleKind::cosine_restarts, "cosine_restarts"},
     {ScheduleKind::triangular, "triangular"}, {ScheduleKind::triangular2, "triangular2"},
     {ScheduleKind::one_cycle, "one_cycle"},   {ScheduleKind::wsd, "wsd"},
-    {ScheduleKind::polynomial, "polynomial"}};
+    {ScheduleKind::polynomial, "polynomial"}, {ScheduleKind::plateau, "plateau"}};
+constexpr Named<StopMetric> kStopMetrics[] = {{StopMetric::loss, "loss"}, {StopMetric::accuracy, "accuracy"}};
 constexpr Named<RecomputePolicy> kRecompute[] = {
     {RecomputePolicy::automatic, "auto"}, {RecomputePolicy::none, "none"}, {RecomputePolicy::all, "all"}};
 constexpr Named<RestPolicy> kPlaces[] = {
@@ -71,7 +72,7 @@ constexpr std::int64_t kMostGrowth = 100;
 constexpr double kLeastScale = 1, kMostScale = 0x1p40;
 constexpr double kMostPixel = 256, kLeastDeviation = 1e-6;
 constexpr std::int64_t kMostPadding = 1 << 10;
-constexpr double kLeastPeak = 0.001, kLeastPower = 0.01, kMostPower = 100;
+constexpr double kLeastFactor = 1e-6, kLeastPeak = 0.001, kLeastPower = 0.01, kMostPower = 100;
 
 std::string paths_text(const DataPaths& paths) {
   if (paths.names.size() < 2) return paths.empty() ? "" : toml_text(paths.names.front().native());
@@ -193,6 +194,16 @@ template <class Field>
 KeyAccess length_at(Field field) {
   return {[=](Config& c, const Setting& s) { field(c) = duration(c, s); },
           [=](const Config& c) { return toml_text(to_text(field(c))); }};
+}
+
+// A number of updates stays a number.
+template <class Field>
+KeyAccess updates_or_length_at(Field field) {
+  return {[=](Config& c, const Setting& s) { field(c) = duration(c, s); },
+          [=](const Config& c) {
+            const Duration& length = field(c);
+            return length.unit == ClockUnit::updates ? shown(length.amount) : toml_text(to_text(length));
+          }};
 }
 
 void set_half_lives(Config& c, const Setting& s) {
@@ -392,15 +403,28 @@ const ConfigKey kKeys[] = {
     {"train.z_loss", OnResume::results,
      "adds z_loss * logsumexp(logits)^2 to the training loss, which keeps logits small; 0: off", "1e-4",
      number_at(PLIMSOLL_FIELD(train.z_loss), 0, 1)},
-    {"train.evaluate_every", OnResume::free, "updates between validation losses; 0: at the end only", "0",
-     whole_at(PLIMSOLL_FIELD(train.evaluate_every), 0, kMaxUpdates)},
+    {"train.evaluate_every", OnResume::free,
+     "between validation losses: a number of updates, or a length as in \"5%\" or \"4000samples\"; 0: at the end only", "0",
+     updates_or_length_at(PLIMSOLL_FIELD(train.evaluate_every))},
     {"train.evaluate_samples", OnResume::free, "samples of a validation loss; 0: all", "0",
      whole_at(PLIMSOLL_FIELD(train.evaluate_samples), 0, kMaxUpdates)},
-    {"train.save_every", OnResume::free,
-     "between checkpoints: a time (\"90s\", \"10m\", \"2h\") or a number of updates; 0: at the end only", "\"10m\"",
-     key_at(PLIMSOLL_FIELD(train.save_every), save_interval, save_text)},
     {"train.on_divergence", OnResume::free, "when the loss diverges: stop or continue; a warning is printed in both cases",
      "\"stop\"", name_at(PLIMSOLL_FIELD(train.on_divergence), kOnDivergence)},
+
+    {"save.every", OnResume::free,
+     "between checkpoints: a time (\"90s\", \"10m\", \"2h\") or a number of updates; 0: at the end only", "\"10m\"",
+     key_at(PLIMSOLL_FIELD(save.every), save_interval, save_text)},
+    {"save.best_weights", OnResume::free,
+     "keeps the weights with the lowest validation loss in weights_best, if the run evaluates on the way", "true",
+     key_at(PLIMSOLL_FIELD(save.best_weights), flag)},
+
+    {"stop.patience", OnResume::results,
+     "early stopping: the run ends at an evaluation that comes this length after the last improvement; 0: off", "\"20%\"",
+     updates_or_length_at(PLIMSOLL_FIELD(stop.patience))},
+    {"stop.min_delta", OnResume::results, "how far below the last improvement a loss has to lie to be one (nats)", "0.0",
+     number_at(PLIMSOLL_FIELD(stop.min_delta), 0, 1e6)},
+    {"stop.metric", OnResume::results, "decides on the best weights and on stopping: loss, or accuracy where there are classes",
+     "\"loss\"", name_at(PLIMSOLL_FIELD(stop.metric), kStopMetrics)},
 
     {"optimizer.name", OnResume::never,
      "adamw, lion (half of its state), sgd, or adafactor (a second moment by rows and columns: next to no state)", "\"adamw\"",
@@ -441,7 +465,9 @@ const ConfigKey kKeys[] = {
      [](const C& c) { return toml_text(c.optimizer.ema_half_life ? to_text(*c.optimizer.ema_half_life) : "none"); }},
 
     {"schedule.name", OnResume::results,
-     "shape of the learning rate: constant, linear, cosine, cosine_restarts, triangular, triangular2, one_cycle, wsd, polynomial",
+     "shape of the learning rate: constant, linear, cosine, cosine_restarts, triangular, triangular2, one_cycle, wsd, "
+     "polynomial, "
+     "plateau",
      "\"cosine\"", name_at(PLIMSOLL_FIELD(schedule.kind), kSchedules, "schedule.name")},
     {"schedule.warmup", OnResume::results,
      "rises from near 0 over this length: \"100updates\", \"20000samples\", \"1Mtokens\", \"3%\"", "\"100updates\"",
@@ -462,6 +488,11 @@ const ConfigKey kKeys[] = {
      name_at(PLIMSOLL_FIELD(schedule.decay_shape), kDecayShapes)},
     {"schedule.power", OnResume::results, "polynomial: exponent; the rate falls as (remaining share of the run)^power", "1.0",
      number_at(PLIMSOLL_FIELD(schedule.power), kLeastPower, kMostPower)},
+    {"schedule.patience", OnResume::results,
+     "plateau: after this length without a lower validation loss the rate falls, and the count begins anew", "\"10%\"",
+     length_at(PLIMSOLL_FIELD(schedule.patience))},
+    {"schedule.factor", OnResume::results, "plateau: next rate / rate; final_fraction bounds the fall", "0.1",
+     number_at(PLIMSOLL_FIELD(schedule.factor), kLeastFactor, kBelowOne)},
     {"schedule.momentum_range", OnResume::results,
      "one_cycle, triangular: momentum (beta1 of adamw and lion) at the lowest and at the highest rate; \"none\": constant",
      "[0.95, 0.85]", set_momentum_range, momentum_range_text},

@@ -13,6 +13,7 @@
 #include "config/data_rules.h"
 #include "config/image_rules.h"
 #include "config/optimizer_rules.h"
+#include "config/stop_rules.h"
 #include "device/machine_facts.h"
 #include "formats/tokenizer_folder.h"
 #include "models/all.h"
@@ -234,6 +235,7 @@ double usual_end(const Schedule& schedule) {
     case ScheduleKind::cosine:
     case ScheduleKind::triangular:
     case ScheduleKind::triangular2: return 0.1;
+    case ScheduleKind::plateau: return 0.01;
     case ScheduleKind::one_cycle: return schedule.start_fraction / kOneCycleDepth;
   }
   return 0;
@@ -263,6 +265,7 @@ void complete_schedule(Config& config, const GivenSettings& given) {
   if (!given.has("schedule.final_fraction")) schedule.final_fraction = usual_end(schedule);
   if (!given.has("schedule.cycle")) schedule.cycle = samples(std::max(behind / kUsualCycles, 2 * batch));
   if (!given.has("schedule.decay_length")) schedule.decay = samples(kUsualDecay * total);
+  if (!given.has("schedule.patience")) schedule.patience = usual_patience(config);
   complete_momentum(config, given);
   const double cycle = in_samples(schedule.cycle, run) / batch, decay = in_samples(schedule.decay, run);
   if (cycle < 2) {
@@ -367,14 +370,14 @@ void note_doubtful(Config& config, const GivenSettings& given) {
                    100 * (1 - train.label_smoothing)));
   note(train.gradient_clip > 0 && train.gradient_clip < 1e-4, "train.gradient_clip",
        fmt::format("gradients are clipped to a norm of {:g}", train.gradient_clip));
-  const bool validates = !config.data.validation.empty() || config.data.validation_share > 0;
-  note(train.evaluate_every > 0 && !validates, "train.evaluate_every",
-       "train.evaluate_every is not used: data.validation is not given");
-  note(train.evaluate_every > train.updates, "train.evaluate_every",
-       fmt::format("{} updates between validation losses, and the run has {}: there is one at the end only", train.evaluate_every,
+  const bool validates = has_validation(config);
+  const std::int64_t interval = evaluation_interval(config);
+  note(interval > 0 && !validates, "train.evaluate_every", "train.evaluate_every is not used: data.validation is not given");
+  note(interval > train.updates, "train.evaluate_every",
+       fmt::format("{} updates between validation losses, and the run has {}: there is one at the end only", interval,
                    train.updates));
-  note(train.save_every.updates > train.updates, "train.save_every",
-       fmt::format("{} updates between checkpoints, and the run has {}: there is one at the end only", train.save_every.updates,
+  note(config.save.every.updates > train.updates, "save.every",
+       fmt::format("{} updates between checkpoints, and the run has {}: there is one at the end only", config.save.every.updates,
                    train.updates));
 }
 
@@ -447,6 +450,8 @@ bool schedule_has(ScheduleKind kind, std::string_view key) {
                                                     {"schedule.decay_length", kind == wsd},
                                                     {"schedule.decay_shape", kind == wsd},
                                                     {"schedule.power", kind == polynomial},
+                                                    {"schedule.patience", kind == plateau},
+                                                    {"schedule.factor", kind == plateau},
                                                     {"schedule.momentum_range", triangle || kind == one_cycle}};
   for (const auto& [name, has] : keys) {
     if (name == key) return has;
@@ -529,6 +534,7 @@ void complete(Config& config, const GivenSettings& given, const Bf16Speed& bf16,
   faults.attempt({"schedule"}, [&] { check_schedule(config, given); });
   faults.attempt({"schedule", "optimizer", "train.effective_batch", "train.updates", "model.context"},
                  [&] { complete_schedule(config, given); });
+  faults.attempt({"schedule", "stop", "train", "data", "model"}, [&] { check_stop(config, given); });
   faults.attempt({"memory.budget", "machine.device"}, [&] { check_shares(config, given); });
   faults.attempt({"model.freeze", "adapter"}, [&] { check_frozen(config, given); });
   faults.attempt({"plan", "memory"}, [&] { check_resting(config, given); });

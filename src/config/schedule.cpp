@@ -82,7 +82,8 @@ Height height_at(const Schedule& schedule, const RunLength& run, std::int64_t sa
   const auto cycle = [&] { return cycle_at(samples, in_samples(schedule.cycle, run), schedule.cycle_growth); };
   const auto triangle = [](double at) { return 1 - std::abs(2 * at - 1); };
   switch (schedule.kind) {
-    case ScheduleKind::constant: return {lowest, 1};
+    case ScheduleKind::constant:
+    case ScheduleKind::plateau: return {lowest, 1};
     case ScheduleKind::linear: return {lowest, 1 - progress};
     case ScheduleKind::cosine: return {lowest, half_wave(progress)};
     case ScheduleKind::polynomial: return {lowest, std::pow(1 - progress, schedule.power)};
@@ -145,6 +146,10 @@ double in_samples(const Duration& duration, const RunLength& run) {
     case ClockUnit::tokens: return amount / static_cast<double>(run.context);
   }
   return amount;
+}
+
+std::int64_t in_updates(const Duration& duration, const RunLength& run) {
+  return static_cast<std::int64_t>(std::ceil(in_samples(duration, run) / static_cast<double>(run.effective_batch)));
 }
 
 double schedule_factor(const Schedule& schedule, const RunLength& run, std::int64_t samples_before) {

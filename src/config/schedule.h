@@ -20,6 +20,7 @@ enum class ScheduleKind : std::uint8_t {
   one_cycle,        // Smith and Topin 2018 (arXiv 1708.07120)
   wsd,              // warm-up, stable, decay: Hu et al. 2024 (arXiv 2404.06395)
   polynomial,
+  plateau,  // train/improvement.h
 };
 
 enum class ClockUnit : std::uint8_t { updates, samples, tokens };
@@ -44,7 +45,9 @@ struct Schedule {
   double peak_at = 0.3;           // one_cycle: the share of the run in which the rate rises
   Duration decay;                 // wsd: length of the decay at the end of the run
   DecayShape decay_shape = DecayShape::sqrt;
-  double power = 1;  // polynomial: exponent
+  double power = 1;     // polynomial: exponent
+  Duration patience;    // plateau: the rate falls after this length without a lower validation loss
+  double factor = 0.1;  // plateau: next rate / rate
   // one_cycle, triangular: momentum, or the first beta, at the lowest and at the highest rate.
   std::optional<std::array<double, 2>> momentum;
 
@@ -63,6 +66,8 @@ struct RunLength {
 Duration parse_duration(std::string_view text, std::int64_t updates, const std::string& where);
 std::string to_text(const Duration& duration);
 double in_samples(const Duration& duration, const RunLength& run);
+// Rounded up to whole updates.
+std::int64_t in_updates(const Duration& duration, const RunLength& run);
 
 // The rate as a fraction of the peak, for the update that begins after s samples. With B samples of an update, a warm-up of W
 // samples and a run of S = updates * B samples:
@@ -74,6 +79,7 @@ double in_samples(const Duration& duration, const RunLength& run);
 //     one_cycle (1 - cos(pi q)) / 2 with f = start_fraction, then (1 + cos(pi q)) / 2, where q is the share of the phase that is
 //     over: 1 for the last update of the first peak_at (S - W) samples, and for the last of the run, as in PyTorch
 //     wsd 1, and over the last `decay` 1 - q or 1 - sqrt(q), where q is the share of the decay that is over
+//     plateau 1; the losses of evaluations decide the rest
 double schedule_factor(const Schedule& schedule, const RunLength& run, std::int64_t samples_before);
 
 // The momentum of the same update: the level interpolates between the two ends of the range. `usual` if the schedule has no

@@ -18,8 +18,8 @@ std::filesystem::path weights_folder(const std::filesystem::path& path) {
   const auto holds = [&](const std::filesystem::path& folder) {
     return std::filesystem::exists(folder / "config.json", ignored) || std::filesystem::exists(folder / kAdapterConfig, ignored);
   };
-  const bool run = !holds(path) && holds(path / "weights");
-  return run ? path / "weights" : path;
+  if (holds(path) || !holds(path / "weights")) return path;
+  return path / (holds(path / kBestWeights) ? kBestWeights : "weights");
 }
 
 std::vector<std::int64_t> end_tokens(const std::filesystem::path& folder) {

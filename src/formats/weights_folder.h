@@ -11,8 +11,11 @@ namespace plimsoll {
 inline constexpr const char* kAdapterConfig = "adapter_config.json";
 inline constexpr const char* kAdapterFile = "adapter_model.safetensors";
 
-// The folder of weights for a path: the path itself, or its folder `weights` if it is the folder of a run. A GGUF file may take
-// the place of a folder for weights, configuration and tokenizer.
+// The folder of a run with the weights of its best evaluation.
+inline constexpr const char* kBestWeights = "weights_best";
+
+// The folder of weights for a path: the path itself, or if it is the folder of a run its best weights, else its last ones. A GGUF
+// file may take the place of a folder for weights, configuration and tokenizer.
 std::filesystem::path weights_folder(const std::filesystem::path& path);
 
 // The tokens that end generation: eos_token_id, one or several, of generation_config.json, else of config.json, or those of a

@@ -32,7 +32,7 @@ WeightLayout layout_of(const Config& config, const Graph& graph) {
 
 // The last checkpoint is always made at the end.
 std::int64_t checkpoints_of(const Config& config, double update_seconds) {
-  const SaveInterval& every = config.train.save_every;
+  const SaveInterval& every = config.save.every;
   const std::int64_t before = config.train.updates - 1;
   if (every.updates > 0) return before / every.updates + 1;
   if (every.seconds == 0) return 1;

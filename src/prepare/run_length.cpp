@@ -41,7 +41,7 @@ struct Evaluations {
 // The last evaluation always follows the last update.
 Evaluations evaluations_of(const Config& config, const PlanningInput& input, const Plan& plan) {
   if (!input.facts.validation) return {0, 0};
-  const std::int64_t every = config.train.evaluate_every, before = config.train.updates - 1;
+  const std::int64_t every = evaluation_interval(config), before = config.train.updates - 1;
   const std::int64_t count = (every > 0 ? before / every : 0) + 1;
   if (!input.data.validation) return {count, {}};
   const std::int64_t batches = evaluation_batches(config, *input.data.validation, plan.decisions.micro_batch);

@@ -25,6 +25,7 @@
 #include "formats/new_folder.h"
 #include "formats/tokenizer_folder.h"
 #include "formats/weight_files.h"
+#include "records/best_weights.h"
 #include "records/update_lines.h"
 
 namespace plimsoll {
@@ -93,12 +94,12 @@ std::string file_text(const nlohmann::json& run) {
 // Removes the incomplete files of a killed run. The folder is locked, so no other process writes.
 void remove_partial_files(const std::filesystem::path& run) {
   std::error_code ignored;
-  for (const std::filesystem::path& folder : {run, run / "weights", run / "weights_ema", run / "tokens"}) {
+  for (const std::filesystem::path& folder : {run, run / "weights", run / "weights_ema", run / kBestWeights, run / "tokens"}) {
     for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
       if (is_partial(entry.path()) && !entry.is_directory(ignored)) std::filesystem::remove(entry.path(), ignored);
     }
   }
-  for (const char* folder : {"weights", "weights_ema"}) recover_folder(run / folder, /*sole=*/true);
+  for (const char* folder : {"weights", "weights_ema", kBestWeights}) recover_folder(run / folder, /*sole=*/true);
 }
 
 // True for any existing name, broken links included.
@@ -162,6 +163,12 @@ bool run_diverged(const std::filesystem::path& run) {
   const nlohmann::json object = read_run(run);
   const auto code = object.find("exit_code");
   return code != object.end() && *code == static_cast<int>(ExitCode::diverged);
+}
+
+bool run_stopped(const std::filesystem::path& run) {
+  const nlohmann::json object = read_run(run);
+  const auto stopped = object.find("stopped");
+  return stopped != object.end() && stopped->is_string();
 }
 
 RunFolder RunFolder::open(const std::filesystem::path& path, bool resume) {
@@ -254,7 +261,7 @@ void RunFolder::refuse_links() const {
     if (const auto what = other_than_file(path)) throw not_of_run(path, *what);
   }
   std::error_code ignored;
-  for (const char* name : {"weights", "weights_ema", "tokens"}) {
+  for (const char* name : {"weights", "weights_ema", kBestWeights, "tokens"}) {
     const std::filesystem::path path = path_ / name;
     if (std::filesystem::is_symlink(path, ignored)) throw not_of_run(path, "it is a link, not a folder");
   }
@@ -385,12 +392,7 @@ void RunFolder::append(const Evaluation& evaluation) {
 
 void RunFolder::read_evaluations(const std::function<void(const Evaluation&)>& see) const {
   for_each_line(path_ / kEvaluations, [&](const nlohmann::json& object) {
-    const auto is_number = [&](const char* key) { return object.contains(key) && object[key].is_number(); };
-    if (!is_number("update") || !is_number("loss")) return;
-    Evaluation evaluation;
-    evaluation.update = object["update"];
-    evaluation.loss = object["loss"];
-    see(evaluation);
+    if (const std::optional<Evaluation> evaluation = evaluation_from(object)) see(*evaluation);
   });
 }
 

@@ -13,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "formats/weights_folder.h"
 #include "train/metrics.h"
 
 namespace plimsoll {
@@ -20,6 +21,9 @@ namespace plimsoll {
 // The status in run.json: "running", "done", "failed" or "interrupted". A run that says "running" without a process is
 // "interrupted": it was killed, or its machine went down. Empty if nothing can be read.
 std::string run_status(const std::filesystem::path& run);
+
+// True if the run ended because its validation loss did not improve.
+bool run_stopped(const std::filesystem::path& run);
 
 // True if the run failed because its training diverged.
 bool run_diverged(const std::filesystem::path& run);
@@ -42,6 +46,7 @@ class RunFolder {
   bool begins_anew() const { return begins_anew_; }
   std::filesystem::path weights() const { return path_ / "weights"; }
   std::filesystem::path averages() const { return path_ / "weights_ema"; }
+  std::filesystem::path best() const { return path_ / kBestWeights; }
   // The layout of weights if the run began from a folder (weights/weight_layout.h).
   std::filesystem::path stored() const { return path_ / "stored.json"; }
   std::filesystem::path checkpoint() const { return path_ / "checkpoint.safetensors"; }
@@ -74,7 +79,7 @@ class RunFolder {
   // Opens eval.jsonl and drops evaluations after `updates`. A second one at an update replaces the first.
   void open_evaluations(std::int64_t updates);
   void append(const Evaluation& evaluation);
-  // Reads update and loss of each readable line, in order.
+  // Reads each readable line, in order.
   void read_evaluations(const std::function<void(const Evaluation&)>& see) const;
   // Syncs all lines to the disk, for a checkpoint that relies on them.
   void sync() const;

@@ -1,5 +1,7 @@
 #include "records/run_report.h"
 
+#include "records/best_weights.h"
+
 #include <fmt/core.h>
 #include <unistd.h>
 
@@ -183,6 +185,8 @@ json RunReport::to_json() const {
     report["final"]["accuracy"] = validation->accuracy->top1;
     report["final"]["accuracy_top5"] = validation->accuracy->top5;
   }
+  report["best"] = best ? plimsoll::to_json(*best) : json(nullptr);
+  report["stopped"] = stopped.empty() ? json(nullptr) : json(stopped);
   if (!fault.empty()) report["fault"] = fault;
   return report;
 }

@@ -36,7 +36,9 @@ struct RunReport {
   std::string data_hash, parameters_hash, fault;  // fault: the deliberate error
   std::optional<std::uintptr_t> arena_base = 0;   // 0 before it is mapped; absent for memory outside this process
   std::optional<EvaluationResult> validation;
-  SampleCounts data;  // of the training data
+  std::optional<Evaluation> best;
+  std::string stopped;  // "no_improvement"; empty if the run was not stopped by its evaluations
+  SampleCounts data;    // of the training data
   Bytes measured_arena, process_hwm;
   WrittenReport written;
 

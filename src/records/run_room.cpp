@@ -39,7 +39,7 @@ bool same_file_system(const fs::path& a, const fs::path& b) {
 // The bytes that the run replaces, up to its own need.
 Bytes replaced(const RunFolder& folder, const RunRoom& room) {
   return std::min(file_bytes(folder.checkpoint()), room.checkpoint) + std::min(weights_in(folder.weights()), room.weights) +
-         std::min(weights_in(folder.averages()), room.averages);
+         std::min(weights_in(folder.averages()), room.averages) + std::min(weights_in(folder.best()), room.best);
 }
 
 // A name for the run in the first place with room; empty if there is none.
@@ -57,23 +57,30 @@ fs::path place_with_room(const fs::path& run, Bytes need, const std::vector<fs::
 }
 
 std::string parts_text(const RunRoom& room) {
-  const std::string averages = room.averages.n > 0 ? fmt::format(", averages {}", to_text(room.averages)) : "";
+  std::string more = room.averages.n > 0 ? fmt::format(", averages {}", to_text(room.averages)) : "";
+  if (room.best.n > 0) more += fmt::format(", best weights {}", to_text(room.best));
   if (room.successor() == room.checkpoint) {
     return fmt::format("checkpoint {}, its successor as much, weights {}{}", to_text(room.checkpoint), to_text(room.weights),
-                       averages);
+                       more);
   }
   return fmt::format("checkpoint {}, weights {}{}, a successor of the largest of them {}", to_text(room.checkpoint),
-                     to_text(room.weights), averages, to_text(room.successor()));
+                     to_text(room.weights), more, to_text(room.successor()));
 }
 
 }  // namespace
 
-Bytes RunRoom::successor() const { return std::max({checkpoint, weights, averages}); }
+Bytes RunRoom::successor() const { return std::max({checkpoint, weights, averages, best}); }
 
-RunRoom room_of_run(const Graph& graph, const ModelConfig& model, const WeightLayout& layout, bool averages) {
+RunRoom room_of_run(const Graph& graph, const Config& config, const WeightLayout& layout) {
+  const ModelConfig& model = config.model.config;
   const WeightsBytes weights = weights_bytes(graph, model, layout);
+  const bool averages = config.optimizer.ema_half_life.has_value();
   const WeightsBytes means = averages ? weights_bytes(graph, model, layout, /*averages=*/true) : WeightsBytes{};
-  return {checkpoint_bytes(graph), weights.all, means.all, std::max(weights.largest, means.largest)};
+  return {.checkpoint = checkpoint_bytes(graph),
+          .weights = weights.all,
+          .averages = means.all,
+          .best = keeps_best_weights(config) ? weights.all : Bytes{},
+          .largest_file = std::max(weights.largest, means.largest)};
 }
 
 std::optional<Bytes> free_bytes(const fs::path& path) {

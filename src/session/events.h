@@ -54,7 +54,8 @@ struct Continues {
 };
 // All records stay from here on.
 struct Begun {
-  const Progress& reached;  // the progress of a resumed run's checkpoint
+  const Progress& reached;                // the progress of a resumed run's checkpoint
+  const std::optional<Evaluation>& best;  // so far
 };
 
 struct Placed {
@@ -103,6 +104,22 @@ struct Evaluating {
 struct Evaluated {
   const Evaluation& evaluation;
 };
+// The weights of the best evaluation so far are saved.
+struct BestSaved {
+  const Evaluation& best;
+  Bytes written;
+};
+// The schedule "plateau" lowers the rate.
+struct RateFell {
+  std::int64_t update = 0;  // of the evaluation
+  double rate = 0;          // of the next update
+};
+// Something could not be written, and the run goes on.
+struct NotSaved {
+  std::int64_t update = 0;
+  std::string_view what;
+  const Error& error;
+};
 // A checkpoint is about to be written; it relies on all earlier events.
 struct Saving {};
 struct Saved {
@@ -120,6 +137,8 @@ struct Finished {
   Audit* audit;  // null without an audit
   const std::string& parameters_hash;
   std::string_view stopped_by;  // "SIGTERM"; empty if the training is complete
+  bool no_improvement = false;  // true: it is complete because its evaluations did not improve
+  double rate_share = 0;        // rate of the next update / peak rate
   Bytes promised;
   Bytes saved;  // bytes of the weights
 };
@@ -131,9 +150,9 @@ struct Failed {
   const Progress& reached;  // after the last update
 };
 
-using Event =
-    std::variant<Said, Planned, Begins, Continues, Begun, Placed, Loaded, MadeWrong, LoopBegins, Updated, Overflowed, Warned,
-                 Unstable, Diverging, ValidationRises, Evaluating, Evaluated, Saving, Saved, LoopEnded, Finished, Ended, Failed>;
+using Event = std::variant<Said, Planned, Begins, Continues, Begun, Placed, Loaded, MadeWrong, LoopBegins, Updated, Overflowed,
+                           Warned, Unstable, Diverging, ValidationRises, Evaluating, Evaluated, BestSaved, RateFell, NotSaved,
+                           Saving, Saved, LoopEnded, Finished, Ended, Failed>;
 
 class Consumer {
  public:

@@ -35,6 +35,17 @@ void RunLines::append(const ValidationRises& rises) const {
                         {"best_loss", rises.rise.best_loss}});
 }
 
+void RunLines::append(const NotSaved& not_saved) const {
+  try {
+    folder_.append_event({{"event", "NOT_SAVED"},
+                          {"update", not_saved.update},
+                          {"what", not_saved.what},
+                          {"code", not_saved.error.code},
+                          {"message", not_saved.error.message}});
+  } catch (const Error&) {  // most likely on the same full disk
+  }
+}
+
 // An event before the first update: a new run drops it with its lines.
 void RunLines::append_data() const {
   if (data_ == SampleCounts()) return;
@@ -54,7 +65,10 @@ void RunLines::see(const Event& event) {
       },
       [&](const Updated& updated) { folder_.append(updated.metrics); },
       [&](const Overflowed& overflowed) { append(overflowed.overflow); }, [&](const Warned& warned) { append(warned); },
-      [&](const ValidationRises& rises) { append(rises); },
+      [&](const ValidationRises& rises) { append(rises); }, [&](const NotSaved& not_saved) { append(not_saved); },
+      [&](const RateFell& fell) {
+        folder_.append_event({{"event", "PLATEAU"}, {"update", fell.update}, {"learning_rate", fell.rate}});
+      },
       [&](const Evaluated& evaluated) { folder_.append(evaluated.evaluation); }, [&](const Saving&) { folder_.sync(); },
       [](const auto&) {});
 }

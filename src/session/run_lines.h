@@ -17,6 +17,7 @@ class RunLines final : public Consumer {
   void append(const Overflow& overflow) const;
   void append(const ValidationRises& rises) const;
   void append(const Warned& warned) const;
+  void append(const NotSaved& not_saved) const;
   void append_data() const;
 
   RunFolder& folder_;

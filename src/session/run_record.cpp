@@ -39,6 +39,7 @@ void RunRecord::evaluated(const Evaluation& evaluation) {
 void RunRecord::finish(const Finished& finished) {
   if (finished.stopped_by.empty()) {
     report_.status = "done";
+    if (finished.no_improvement) report_.stopped = "no_improvement";
   } else {
     report_.interrupt(std::string(finished.stopped_by));
   }
@@ -80,6 +81,7 @@ void RunRecord::see(const Event& event) {
       [&](const Begins& begins) { begin(begins); },
       [&](const Begun& begun) {
         report_.reach(begun.reached);
+        report_.best = begun.best;
         folder_.write_run(report_.to_json());
         begun_ = true;
       },
@@ -91,6 +93,11 @@ void RunRecord::see(const Event& event) {
         report_.written.add_update(updated.written);
       },
       [&](const Evaluated& done) { evaluated(done.evaluation); },
+      [&](const BestSaved& saved) {
+        report_.best = saved.best;
+        report_.written.save += saved.written;
+        if (!std::exchange(saved_best_, true)) report_.warm_up_again();
+      },
       [&](const Saved& saved) {
         report_.written.save += saved.written;
         if (!std::exchange(saved_, true)) report_.warm_up_again();

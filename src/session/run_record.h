@@ -26,7 +26,7 @@ class RunRecord final : public Consumer {
 
   RunFolder& folder_;
   RunReport report_;
-  bool begun_ = false, saved_ = false;
+  bool begun_ = false, saved_ = false, saved_best_ = false;
 };
 
 }  // namespace plimsoll

@@ -27,6 +27,7 @@
 #include "models/gguf.h"
 #include "prepare/epochs.h"
 #include "prepare/requests.h"
+#include "records/best_weights.h"
 #include "records/run_folder.h"
 #include "records/run_report.h"
 #include "records/run_room.h"
@@ -88,7 +89,12 @@ Remedy new_run(const RunFolder& folder, const std::filesystem::path& run, const 
 }  // namespace
 
 Session::Session(Config& config, const SessionRequest& request, RunFolder& folder, std::vector<Consumer*> consumers)
-    : config_(config), request_(request), folder_(folder), consumers_(std::move(consumers)), watch_(divergence_watch(config)) {}
+    : config_(config),
+      request_(request),
+      folder_(folder),
+      consumers_(std::move(consumers)),
+      watch_(divergence_watch(config)),
+      improvement_(config) {}
 
 Session::~Session() = default;
 
@@ -158,6 +164,20 @@ void Session::find_checkpoint() {
     model_changed_ = true;
   }
   reached_ = *resumed_;
+  check_stopped();
+}
+
+void Session::check_stopped() const {
+  if (!run_stopped(folder_.path())) return;
+  ImprovementWatch watch(config_);
+  folder_.read_evaluations([&](const Evaluation& evaluation) {
+    if (evaluation.update <= resumed_->updates) watch.see(evaluation);
+  });
+  if (!watch.stops()) return;
+  throw config_error("E-RUN-STOPPED", folder_.path().string(),
+                     fmt::format("it ended at update {} because its evaluations did not improve; the best is {}",
+                                 resumed_->updates, best_summary(*watch.best())),
+                     "another [stop], with which the run goes on", {resume({{"stop.patience", 0}})});
 }
 
 Error Session::no_checkpoint(std::string message, Remedies remedies) const {
@@ -232,7 +252,7 @@ void Session::train() {
   plan.forget_analysis();
   const WeightLayout layout = find_layout(plan.graph);
   layout_text_ = layout_text(plan.graph, layout);
-  const RunRoom room = room_of_run(plan.graph, config_.model.config, layout, config_.optimizer.ema_half_life.has_value());
+  const RunRoom room = room_of_run(plan.graph, config_, layout);
   check_room_for(plan, room);
   emit(Planned{config_, plan, prepared_.machine, prepared_.budget, prepared_.data_hash, data.train->counts(),
                prepared_.plan_text});
@@ -297,7 +317,7 @@ void Session::begin() {
   emit(Begins{config_, request_.settings, prepared_.plan_text, layout_text_});
   emit(Continues{resumed_ ? resumed_->updates : 0});
   recall();
-  emit(Begun{reached_});
+  emit(Begun{reached_, improvement_.best()});
 }
 
 void Session::recall() {
@@ -306,7 +326,9 @@ void Session::recall() {
     if (metrics.update <= updates) watch_.see(metrics.update, metrics.loss, metrics.grad_norm);
   });
   folder_.read_evaluations([&](const Evaluation& evaluation) {
-    if (evaluation.update <= updates) validation_.see(evaluation.update, evaluation.loss);
+    if (evaluation.update > updates) return;
+    validation_.see(evaluation.update, evaluation.loss);
+    improvement_.see(evaluation);
   });
   folder_.read_events([&](const json& event) {
     if (!event.contains("names") || !event["names"].is_array()) return;
@@ -341,10 +363,15 @@ void Session::make_wrong(Trainer& trainer) {
 
 void Session::loop(Trainer& trainer, const Plan& plan, const Device& device, bool validation) {
   const std::int64_t updates = request_.updates;
+  const std::int64_t interval = validation ? evaluation_interval(config_) : 0;
+  keeps_best_ = keeps_best_weights(config_);
   emit(LoopBegins{updates, promised(plan), validation});
+  trainer.scale_rate(improvement_.rate_factor());
+  // The evaluation after the last checkpoint may have been recorded without its weights.
+  if (keeps_best_ && improvement_.best() && improvement_.best()->update == trainer.progress().updates) save_best(trainer);
   trainer.on_overflow([&](const Overflow& overflow) { record(trainer, Overflowed{overflow}); });
   saved_time_ = seconds_now();
-  while (trainer.progress().updates < updates && request_.stopped_by().empty()) {
+  while (trainer.progress().updates < updates && !improvement_.stops() && request_.stopped_by().empty()) {
     Metrics metrics = next_update(trainer);
     const DivergenceWatch::Seen seen = watch_.see(metrics.update, metrics.loss, metrics.grad_norm);
     metrics.spike = seen.spike;
@@ -352,13 +379,13 @@ void Session::loop(Trainer& trainer, const Plan& plan, const Device& device, boo
     warn_of_groups(trainer, metrics.loss_scale);
     warn(seen, trainer);
     if (metrics.update == updates) break;
-    if (validation && due(config_.train.evaluate_every, metrics.update)) evaluate(trainer);
+    if (due(interval, metrics.update)) evaluate(trainer);
     if (save_is_due(metrics.update)) save(trainer);
   }
-  const bool done = trainer.progress().updates >= updates;
+  const bool done = trainer.progress().updates >= updates || improvement_.stops();
   if (trainer.progress().updates == 0 && !done) throw stopped_while_planning();
   save(trainer);
-  if (done && validation) evaluate(trainer);
+  if (done && validation && evaluated_at_ != trainer.progress().updates) evaluate(trainer);
   emit(LoopEnded{});
 }
 
@@ -433,12 +460,31 @@ void Session::evaluate(Trainer& trainer) {
                                 result.units,
                                 seconds_now() - start,
                                 result.accuracy};
+    evaluated_at_ = evaluation.update;
     emit(Evaluated{evaluation});
+    const double factor = improvement_.rate_factor();
+    if (improvement_.see(evaluation) && keeps_best_) save_best(trainer);
+    trainer.scale_rate(improvement_.rate_factor());
+    if (improvement_.rate_factor() < factor) emit(RateFell{evaluation.update, trainer.learning_rate()});
     if (const auto rise = validation_.see(evaluation.update, evaluation.loss)) emit(ValidationRises{evaluation.update, *rise});
   } catch (Error& error) {
     if (error.kind != ErrorKind::internal) keep_learned(trainer, error);
     throw;
   }
+}
+
+// A full disk does not end the run: the older best weights stay.
+void Session::save_best(Trainer& trainer) {
+  const Evaluation& best = *improvement_.best();
+  follow_folder();
+  const BestWeights about{best, trainer.progress().micro_batch, trainer.rounds_weights()};
+  try {
+    trainer.save_weights_to(folder_.best(), {.beside = folder_.weights(), .note = kBestFile, .note_text = best_text(about)});
+  } catch (const Error& error) {
+    if (error.code != "E-IO-WRITE") throw;
+    return emit(NotSaved{best.update, "the best weights", error});
+  }
+  emit(BestSaved{best, weights_in(folder_.best())});
 }
 
 void Session::follow_folder() {
@@ -464,13 +510,14 @@ void Session::save(Trainer& trainer) {
 }
 
 bool Session::save_is_due(std::int64_t update) const {
-  const SaveInterval every = config_.train.save_every;
+  const SaveInterval every = config_.save.every;
   if (every.seconds == 0) return due(every.updates, update);
   return seconds_now() - saved_time_ >= static_cast<double>(every.seconds);
 }
 
 void Session::finish(Trainer& trainer, const Plan& plan, const Device& device, Audit* audit) {
-  const std::string stopped_by = trainer.progress().updates >= request_.updates ? "" : request_.stopped_by();
+  const bool all = trainer.progress().updates >= request_.updates, no_improvement = !all && improvement_.stops();
+  const std::string stopped_by = all || no_improvement ? "" : request_.stopped_by();
   follow_folder();
   trainer.save_weights_to(folder_.weights());
   // The averages have the same companion files as the weights.
@@ -478,7 +525,8 @@ void Session::finish(Trainer& trainer, const Plan& plan, const Device& device, A
   const Bytes saved = weights_in(folder_.weights()) + weights_in(folder_.averages());
   const std::string hash = trainer.hash_parameters();
   reached_ = trainer.progress();
-  emit(Finished{plan, trainer.progress(), device, audit, hash, stopped_by, promised(plan), saved});
+  const double peak = config_.optimizer.learning_rate, share = peak > 0 ? trainer.learning_rate() / peak : 0;
+  emit(Finished{plan, trainer.progress(), device, audit, hash, stopped_by, no_improvement, share, promised(plan), saved});
 }
 
 // The promised bytes of the process, without the memory of a GPU.

@@ -15,6 +15,7 @@
 #include "session/events.h"
 #include "train/divergence.h"
 #include "train/group_watch.h"
+#include "train/improvement.h"
 #include "train/validation_watch.h"
 #include "weights/progress.h"
 #include "weights/weight_layout.h"
@@ -55,6 +56,8 @@ class Session {
   void record(Trainer& trainer, const Event& event);
 
   void find_checkpoint();
+  // E-RUN-STOPPED if the run ended for lack of improvement, and would again.
+  void check_stopped() const;
   Error no_checkpoint(std::string message, Remedies remedies) const;
   std::optional<Refused> prepare();
   void train();
@@ -72,6 +75,8 @@ class Session {
   void warn_of_groups(Trainer& trainer, std::optional<double> loss_scale);
   void warn(const DivergenceWatch::Seen& seen, Trainer& trainer);
   void evaluate(Trainer& trainer);
+  // Saves the weights as those of the best evaluation.
+  void save_best(Trainer& trainer);
   // Called before each save; reports a folder that was moved.
   void follow_folder();
   void save(Trainer& trainer);
@@ -107,6 +112,9 @@ class Session {
   double saved_time_ = 0;       // seconds_now() at the last save, or at the start of updates
   DivergenceWatch watch_;
   ValidationWatch validation_;
+  ImprovementWatch improvement_;
+  std::int64_t evaluated_at_ = -1;  // update of the last evaluation in this process
+  bool keeps_best_ = false;
   std::optional<GroupWatch> groups_;
   bool told_unstable_ = false, told_divergence_ = false;
 };

@@ -215,9 +215,11 @@ std::int64_t Trainer::clock() const {
   return (progress_.updates + (scale_ ? scale_->state().skipped : 0)) * config_.train.effective_batch;
 }
 
+double Trainer::learning_rate() const { return rate_factor_ * learning_rate_at(config_, clock()); }
+
 void Trainer::feed_update(std::int64_t update) {
   double* scalars = executor_.view(model_.training.update_scalars).as_pointer<double>();
-  scalars[ops::kLearningRate] = learning_rate_at(config_, clock());
+  scalars[ops::kLearningRate] = learning_rate();
   scalars[ops::kMomentum] = momentum_at(config_, clock());
   scalars[ops::kBiasCorrection1] = 1 - std::pow(scalars[ops::kMomentum], static_cast<double>(update));
   scalars[ops::kBiasCorrection2] = 1 - std::pow(config_.optimizer.beta2, static_cast<double>(update));
@@ -339,7 +341,7 @@ Metrics Trainer::update() {
   metrics.padding = metrics.micro_steps * progress_.micro_batch * data_.windows.row - window_.positions;
   metrics.loss = loss_of_window();
   metrics.grad_norm = number_of(executor_, model_.training.gradient_norm);
-  metrics.learning_rate = learning_rate_at(config_, clock());
+  metrics.learning_rate = learning_rate();
   if (config_.schedule.momentum) metrics.momentum = momentum_at(config_, clock());
   if (!std::isfinite(metrics.loss) || !std::isfinite(metrics.grad_norm)) {
     throw Error(ErrorKind::user, ExitCode::diverged, "E-DIVERGED", fmt::format("update {}", update),
@@ -388,6 +390,8 @@ void Trainer::save_weights_to(const std::filesystem::path& folder, const SaveOpt
   if (config_.adapter.active()) all.adapter = &config_.adapter, all.base = config_.model.init;
   executor_.save([&] { save_weights(plan_.graph, config_.model.config, layout_, folder, executor_, all); });
 }
+
+bool Trainer::rounds_weights() const { return plimsoll::rounds_weights(plan_.graph, config_.model.config, layout_); }
 
 std::string Trainer::hash_parameters() const { return parameters_hash(plan_.graph, executor_); }
 

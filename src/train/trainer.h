@@ -74,7 +74,13 @@ class Trainer {
   // Sets the layout of a resumed run, whose original files may be gone.
   void keep_layout(WeightLayout layout) { layout_ = std::move(layout); }
   std::string hash_parameters() const;
+  // True if saving the weights rounds trained ones.
+  bool rounds_weights() const;
 
+  // The factor of all later rates, beside the schedule.
+  void scale_rate(double factor) { rate_factor_ = factor; }
+  // The rate of the next update.
+  double learning_rate() const;
   // For the last update: TrainingValues::report and UnderflowMeter::report (empty without fp16).
   std::span<const double> report() const;
   std::span<const double> small_gradients() const;
@@ -125,6 +131,7 @@ class Trainer {
   std::vector<ValueId> watched_;    // small accumulators: a non-finite number in a layer spreads to all layers before it
   Faults faults_;
   std::optional<WrongStatistics> wrong_statistics_;
+  double rate_factor_ = 1;
   std::int64_t micro_in_window_ = 0;
   bool lost_data_ = false;
   // The fields of one micro-batch of a group, and the scale of each loss.

@@ -106,7 +106,7 @@ class Verification {
                          {{"data.validation"},
                           {"plan.group", "auto"},
                           {"train.evaluate_every", "0"},
-                          {"train.save_every", "0"},
+                          {"save.every", "0"},
                           {"train.effective_batch", samples}},
                          {},
                          updates};
@@ -194,8 +194,8 @@ class Verification {
     return false;
   }
 
-  // One window for slopes: the first sample, in fp32. With batch normalisation it is all samples as one group, since statistics of
-  // few values bend the loss.
+  // One window for slopes: the first sample, in fp32. With batch normalisation it is all samples as one group, since statistics
+  // of few values bend the loss.
   TrialRequest slope_request(std::string name, Changes more = kExact) const {
     if (group_ > 0) more.emplace_back("norm.stat_batch", samples_);
     return showing_gradient(std::move(name), group_ > 0 ? samples_ : 1, 1, 1, more);

@@ -133,6 +133,16 @@ WeightsBytes weights_bytes(const Graph& graph, const ModelConfig& config, const 
   return bytes;
 }
 
+bool rounds_weights(const Graph& graph, const ModelConfig& config, const WeightLayout& layout) {
+  for (const WeightsFile& file : files_of(graph, config, layout, /*averages=*/false)) {
+    for (std::size_t i = 0; i < file.tensors.size(); ++i) {
+      const Value& value = graph.values[file.parameters[i]];
+      if (!is_frozen(value) && size_of(file.tensors[i].dtype) < size_of(value.type.dtype)) return true;
+    }
+  }
+  return false;
+}
+
 void save_weights(const Graph& graph, const ModelConfig& config, const WeightLayout& layout, const std::filesystem::path& folder,
                   const Executor& executor, const SaveOptions& options) {
   std::error_code error;
@@ -147,6 +157,7 @@ void save_weights(const Graph& graph, const ModelConfig& config, const WeightLay
   };
   aside.keep(options.beside.empty() ? folder : options.beside, replaced);
   for (const WeightsFile& file : files) write_file(graph, file, aside.path(), executor, options.averages);
+  if (!options.note.empty()) write_file_atomically(aside.path() / options.note, options.note_text);
   if (options.adapter != nullptr) {
     write_file_atomically(aside.path() / kAdapterConfig, peft_config_text(graph, config, *options.adapter, options.base));
     return aside.commit();

@@ -67,6 +67,8 @@ struct SaveOptions {
   // For a graph with an adapter, which is saved alone: its settings, and the folder of its base.
   const AdapterSettings* adapter = nullptr;
   std::filesystem::path base = {};
+  // The name and the text of one more file; an empty name: none.
+  std::string note = {}, note_text = {};
 };
 // Writes the files of the layout, their index and config.json, or the file and adapter_config.json of an adapter, and takes over
 // the other files. The folder is replaced as a whole (formats/atomic_folder.h) or stays unchanged.
@@ -77,6 +79,8 @@ struct WeightsBytes {
   Bytes all, largest;
 };
 WeightsBytes weights_bytes(const Graph& graph, const ModelConfig& config, const WeightLayout& layout, bool averages = false);
+// True if a trained parameter is saved in a narrower type.
+bool rounds_weights(const Graph& graph, const ModelConfig& config, const WeightLayout& layout);
 // XXH3-128 over the parameters' bytes in the order of the graph.
 std::string parameters_hash(const Graph& graph, const Executor& executor);
 // The hash of each value, in the same order.

@@ -40,8 +40,9 @@ def what_is_not_here(test):
         ("model_name_or_path='gpt2'", "model.init"),
         ("logging_steps=10", "metrics.jsonl"),
         ("report_to='wandb'", "metrics.jsonl"),
-        ("early_stopping_patience=3", "train.evaluate_every"),
-        ("load_best_model_at_end=true", "train.save_every"),
+        ("early_stopping_patience=3", "losses of validation data"),
+        ("early_stopping=true", "stop.patience"),
+        ("save_total_limit=2", "save.best_weights"),
         ("optimizer={name='adamw_torch'}", '"adamw"'),
         ("optimizer={name='muon'}", "adafactor"),
     ):

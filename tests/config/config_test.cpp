@@ -121,21 +121,63 @@ TEST_F(ConfigTest, ShapeOfAFolder) {
 }
 
 TEST_F(ConfigTest, CheckpointsComeByTimeOrByUpdates) {
-  const auto every = [&](const std::string& value) { return small({"train.save_every=" + value}).train.save_every; };
-  EXPECT_EQ(small().train.save_every, (SaveInterval{0, 600}));
+  const auto every = [&](const std::string& value) { return small({"save.every=" + value}).save.every; };
+  EXPECT_EQ(small().save.every, (SaveInterval{0, 600}));
   EXPECT_EQ(every("90s"), (SaveInterval{0, 90}));
   EXPECT_EQ(every("\"3min\""), (SaveInterval{0, 180}));
   EXPECT_EQ(every("2h"), (SaveInterval{0, 7200}));
   EXPECT_EQ(every("20"), (SaveInterval{20, 0}));
   EXPECT_EQ(every("0"), (SaveInterval{0, 0}));
   for (const char* text : {"10m", "90s", "2h", "20", "0"}) {
-    const Config config = small({std::string("train.save_every=") + text});
+    const Config config = small({std::string("save.every=") + text});
     EXPECT_EQ(load(resolved_toml(config)), config) << text;
   }
   EXPECT_ERROR(every("often"), "E-CONFIG-TYPE", "10m");
   EXPECT_ERROR(every("10y"), "E-CONFIG-TYPE", "number of updates");
   EXPECT_ERROR(every("0m"), "E-CONFIG-RANGE", "1s");
-  EXPECT_ERROR(every("-1"), "E-CONFIG-RANGE", "train.save_every");
+  EXPECT_ERROR(every("-1"), "E-CONFIG-RANGE", "save.every");
+}
+
+TEST_F(ConfigTest, EvaluationsDecideIfThereAreSome) {
+  const std::vector<std::string> evaluates{"data.validation=v.txt", "train.updates=100", "train.evaluate_every=10"};
+  const auto with = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> all = evaluates;
+    all.insert(all.end(), more.begin(), more.end());
+    return small(all);
+  };
+  const Config config = with({"stop.patience=20%", "stop.min_delta=0.01"});
+  EXPECT_EQ(config.stop, (StopSettings{{20, ClockUnit::updates}, 0.01, StopMetric::loss}));
+  EXPECT_TRUE(keeps_best_weights(config));
+  EXPECT_FALSE(keeps_best_weights(with({"save.best_weights=false"})));
+  EXPECT_FALSE(keeps_best_weights(with({"train.evaluate_every=0"})));
+  EXPECT_EQ(load(resolved_toml(config)), config);
+  EXPECT_EQ(with({"train.evaluate_every=5%"}).train.evaluate_every, (Duration{5, ClockUnit::updates}));
+  const Config by_samples = with({"train.evaluate_every=30samples"});
+  EXPECT_EQ(by_samples.train.evaluate_every, (Duration{30, ClockUnit::samples}));
+  EXPECT_EQ(evaluation_interval(by_samples), (30 + by_samples.train.effective_batch - 1) / by_samples.train.effective_batch);
+
+  EXPECT_ERROR(small({"stop.patience=5"}), "E-CONFIG-MISSING", "data.validation");
+  EXPECT_ERROR(small({"data.validation=v.txt", "stop.patience=5"}), "E-CONFIG-MISSING", "train.evaluate_every");
+  EXPECT_ERROR(with({"stop.patience=9"}), "E-CONFIG-RANGE", "10updates");
+  EXPECT_ERROR(with({"stop.min_delta=0.1"}), "E-CONFIG-CONFLICT", "stop.patience");
+  EXPECT_ERROR(with({"stop.metric=accuracy"}), "E-CONFIG-CONFLICT", "classes");
+
+  const Config plateau = with({"schedule.name=plateau"});
+  EXPECT_EQ(plateau.schedule.patience, (Duration{10, ClockUnit::updates}));
+  EXPECT_EQ(plateau.schedule.factor, 0.1);
+  EXPECT_EQ(load(resolved_toml(plateau)), plateau);
+  EXPECT_ERROR(small({"schedule.name=plateau"}), "E-CONFIG-MISSING", "data.validation");
+  EXPECT_ERROR(with({"schedule.name=plateau", "schedule.patience=5"}), "E-CONFIG-RANGE", "schedule.patience");
+  EXPECT_ERROR(with({"schedule.patience=20"}), "E-CONFIG-CONFLICT", "schedule.patience");
+}
+
+TEST_F(ConfigTest, EarlyStoppingHasTheNamesOfTransformers) {
+  const std::vector<std::string> all{"data.validation=v.txt",       "eval_steps=10",
+                                     "early_stopping_patience=3",   "early_stopping_threshold=0.5",
+                                     "load_best_model_at_end=true", "metric_for_best_model=eval_loss"};
+  const Config config = small(all);
+  EXPECT_EQ(config.stop, (StopSettings{{30, ClockUnit::updates}, 0.5, StopMetric::loss}));
+  EXPECT_ERROR(small({"data.validation=v.txt", "early_stopping_patience=3"}), "E-CONFIG-MISSING", "train.evaluate_every");
 }
 
 TEST_F(ConfigTest, ResolvedTextReadsBackEqual) {

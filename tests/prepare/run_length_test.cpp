@@ -68,9 +68,9 @@ TEST(RunLength, AnEvaluationFollowsTheLastUpdate) {
   EXPECT_EQ(run.length().at("evaluations"), 0) << "no validation";
   run.input.facts.validation = true;
   EXPECT_EQ(run.length().at("evaluations"), 1);
-  run.config.train.evaluate_every = 3;
+  run.config.train.evaluate_every = {3, ClockUnit::updates};
   EXPECT_EQ(run.length().at("evaluations"), 4) << "after 3, 6, 9 and 10";
-  run.config.train.evaluate_every = 5;
+  run.config.train.evaluate_every = {5, ClockUnit::updates};
   EXPECT_EQ(run.length().at("evaluations"), 2) << "after 5 and 10";
   EXPECT_EQ(run.length().at("evaluation_seconds"), nullptr) << "the data are missing";
 }
@@ -105,7 +105,7 @@ TEST(EpochJson, TellsTheShareOfRowsThatSamplesTake) {
 TEST(Saves, ComeInTheirIntervalAndAtTheEnd) {
   SmallRun run;
   const auto checkpoints = [&](SaveInterval every) {
-    run.config.train.save_every = every;
+    run.config.save.every = every;
     return saves_of(run.config, run.plan).checkpoints;
   };
   EXPECT_EQ(checkpoints({.updates = 0, .seconds = 0}), 1);
@@ -118,7 +118,7 @@ TEST(Saves, ComeInTheirIntervalAndAtTheEnd) {
 TEST(Saves, WriteACheckpointEachAndTheWeightsOnce) {
   SmallRun run;
   const auto bytes = [&](std::int64_t every) {
-    run.config.train.save_every = {.updates = every, .seconds = 0};
+    run.config.save.every = {.updates = every, .seconds = 0};
     return saves_of(run.config, run.plan).bytes;
   };
   const Bytes checkpoint = checkpoint_bytes(run.plan.graph);

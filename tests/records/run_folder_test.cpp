@@ -152,7 +152,7 @@ TEST(RunRoom, IsRefusedWithNumbersAndAPlace) {
   EXPECT_ERROR(check_room(run, {most, Bytes{1}, {}}, {}, {}, {}), "E-RUN-ROOM", "its successor");
   EXPECT_ERROR(check_room(run, {Bytes{1}, most * 2, {}}, {}, {}, {}), "E-RUN-ROOM", "weights");
   // Two copies of the weights, if these are larger than the checkpoint.
-  EXPECT_EQ((RunRoom{Bytes{3}, Bytes{7}, Bytes{5}}.all()), Bytes{22});
+  EXPECT_EQ((RunRoom{Bytes{3}, Bytes{7}, Bytes{5}, Bytes{}}.all()), Bytes{22});
   EXPECT_ERROR(check_room(run, {Bytes{1}, Bytes{most.n * 2 / 3}, {}}, {}, {}, {}), "E-RUN-ROOM", "a successor of the largest");
   EXPECT_ERROR(check_room(run, {Bytes{1}, Bytes{1}, {}}, most * 2, folder / "pages", {}), "E-RUN-ROOM", "pages of memory.disk");
 }

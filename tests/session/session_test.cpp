@@ -81,8 +81,10 @@ struct Spy : Consumer {
         [&](const Unstable&) { add("unstable"); }, [&](const Diverging&) { add("diverging"); },
         [&](const ValidationRises& rises) { with("rises", rises.update); }, [](const Evaluating&) {},
         [&](const Evaluated& evaluated) { with("evaluated", evaluated.evaluation.update); },
-        [&](const Saving&) { add("saving"); }, [&](const Saved& saved) { with("saved", saved.updates); },
-        [&](const LoopEnded&) { add("loop ended"); },
+        [&](const BestSaved& saved) { with("best", saved.best.update); },
+        [&](const RateFell& fell) { with("rate fell", fell.update); },
+        [&](const NotSaved& not_saved) { with("not saved", not_saved.update); }, [&](const Saving&) { add("saving"); },
+        [&](const Saved& saved) { with("saved", saved.updates); }, [&](const LoopEnded&) { add("loop ended"); },
         [&](const Finished& finished) { add(finished.stopped_by.empty() ? "finished" : "stopped"); },
         [&](const Ended&) { add("ended"); },
         [&](const Failed& failed) { with("failed " + failed.error.code, failed.reached.updates); });
@@ -135,9 +137,10 @@ class SessionTest : public testing::Test {
   std::string stopped_by_;
 };
 
-const std::vector<std::string> kWhole{"planned",   "begins",    "continues 0", "begun 0",    "placed",   "loaded",  "loop 4",
-                                      "updated 1", "updated 2", "evaluated 2", "updated 3",  "saving",   "saved 3", "updated 4",
-                                      "saving",    "saved 4",   "evaluated 4", "loop ended", "finished", "ended"};
+const std::vector<std::string> kWhole{"planned", "begins",     "continues 0", "begun 0",     "placed",  "loaded",
+                                      "loop 4",  "updated 1",  "updated 2",   "evaluated 2", "best 2",  "updated 3",
+                                      "saving",  "saved 3",    "updated 4",   "saving",      "saved 4", "evaluated 4",
+                                      "best 4",  "loop ended", "finished",    "ended"};
 
 TEST_F(SessionTest, TwoConsumersSeeTheSame) {
   RunFolder folder = RunFolder::open(folder_ / "run", false);
