@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "models/size_keys.h"
+#include "models/shared_keys.h"
 
 namespace plimsoll {
 namespace {

@@ -89,16 +89,7 @@ std::span<const ModelKey> mobilenet_keys() {
                    },
                .text = [](const M& config) { return of(config).timm ? std::string() : toml_text(of(config).multiplier); }},
       classes_key<MobilenetConfig>(), channels_key<MobilenetConfig>(), head_key<MobilenetConfig>(),
-      ModelKey{.name = "dropout",
-               .of_folder = false,
-               .on_resume = OnResume::results,
-               .comment = "of the features before the head, of mobilenet_v2",
-               .example = "0.2",
-               .set =
-                   [](const M& config, const S& setting) {
-                     return config.with<MobilenetConfig>([&](MobilenetConfig& c) { c.dropout = number(setting, 0, kBelowOne); });
-                   },
-               .text = [](const M& config) { return toml_text(of(config).dropout); }}};
+      dropout_key<&MobilenetConfig::dropout>("of the features before the head, of mobilenet_v2", "0.2")};
   return kKeys;
 }
 
