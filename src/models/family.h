@@ -133,6 +133,12 @@ inline std::string name_in_modules(const ModelConfig& config, std::string_view p
   const auto rename = config.family().in_modules;
   return rename == nullptr ? std::string(parameter) : rename(parameter);
 }
+// The names of a parameter in files: its own, and the one without the prefix in files of a model without a head.
+inline std::vector<std::string> with_and_without(std::string_view prefix, std::string_view parameter) {
+  std::vector<std::string> names{std::string(parameter)};
+  if (parameter.starts_with(prefix)) names.emplace_back(parameter.substr(prefix.size()));
+  return names;
+}
 // Unchanged if the family reads no tokens.
 inline ModelConfig with_vocabulary(const ModelConfig& config, std::int64_t vocab, bool bytes) {
   const auto change = config.family().with_vocabulary;

@@ -62,10 +62,8 @@ std::span<const ModelKey> decoder_keys() {
   return kKeys;
 }
 
-// Files without the head have no prefix.
 std::vector<std::string> decoder_stored(const ModelConfig& config, std::string_view parameter) {
-  std::vector<std::string> names{std::string(parameter)};
-  if (parameter.starts_with("model.")) names.emplace_back(parameter.substr(6));
+  std::vector<std::string> names = with_and_without("model.", parameter);
   if (of(config).tied && parameter == "model.embed_tokens.weight") names.emplace_back("lm_head.weight");
   return names;
 }

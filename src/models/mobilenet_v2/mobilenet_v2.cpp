@@ -28,14 +28,6 @@ bool of_timm(std::string_view architecture) {
   return architecture.size() == 3 && std::ranges::all_of(architecture, [](char c) { return c >= '0' && c <= '9'; });
 }
 
-// Files of the model without a head have no prefix.
-std::vector<std::string> stored(const ModelConfig&, std::string_view parameter) {
-  constexpr std::string_view kPrefix = "mobilenet_v2.";
-  std::vector<std::string> names{std::string(parameter)};
-  if (parameter.starts_with(kPrefix)) names.emplace_back(parameter.substr(kPrefix.size()));
-  return names;
-}
-
 // Approximate; for images of 224.
 ModelFacts facts(const ModelConfig& config) {
   const MobilenetConfig& c = of(config);
@@ -105,7 +97,7 @@ const Family kMobilenetV2{
     .write = [](const ModelConfig& config, const std::filesystem::path& folder) { write_mobilenet_config(of(config), folder); },
     .build = [](const ModelConfig& config, const BatchShape& shape,
                 const BuildOptions& options) { return build_mobilenet(of(config), shape, options); },
-    .stored = stored,
+    .stored = [](const ModelConfig&, std::string_view parameter) { return with_and_without("mobilenet_v2.", parameter); },
     .ignored = [](std::string_view) { return false; },
     .facts = facts,
     .describe =

@@ -21,13 +21,6 @@ bool of_timm(std::string_view architecture) {
   return std::ranges::find(kNames, architecture) != kNames.end();
 }
 
-// Files of the model without a head have no prefix.
-std::vector<std::string> stored(const ModelConfig&, std::string_view parameter) {
-  std::vector<std::string> names{std::string(parameter)};
-  if (parameter.starts_with("resnet.")) names.emplace_back(parameter.substr(7));
-  return names;
-}
-
 // Approximate: 3 x 3 layers of equal width, and images of 224 or, with the small stem, 32.
 ModelFacts facts(const ModelConfig& config) {
   const ResnetConfig& c = of(config);
@@ -72,7 +65,7 @@ const Family kResnet{
     .write = [](const ModelConfig& config, const std::filesystem::path& folder) { write_resnet_config(of(config), folder); },
     .build = [](const ModelConfig& config, const BatchShape& shape,
                 const BuildOptions& options) { return build_resnet(of(config), shape, options); },
-    .stored = stored,
+    .stored = [](const ModelConfig&, std::string_view parameter) { return with_and_without("resnet.", parameter); },
     .ignored = [](std::string_view) { return false; },
     .facts = facts,
     .describe = describe,
