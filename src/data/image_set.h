@@ -46,7 +46,4 @@ class ImageSet final : public DataSet {
   std::vector<std::string> notes_;
 };
 
-// True for an image of the held-out share.
-bool is_held_out_image(std::span<const std::byte> pixels, double share);
-
 }  // namespace plimsoll
