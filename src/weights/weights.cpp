@@ -117,10 +117,6 @@ void fill_parameter(ValueId id, const Value& value, Executor& executor, Fill fil
   });
 }
 
-}  // namespace
-
-namespace {
-
 void initialize(ValueId id, const Value& value, std::uint64_t seed, Executor& executor, Hasher* hasher) {
   if (value.type.dtype == DType::i64) {  // a count
     return executor.write(id, [&](std::span<std::byte> part) {
