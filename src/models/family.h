@@ -105,7 +105,7 @@ struct Family {
   // The names of a parameter in files; new files have the first. Several of them in one file are tied: they hold the same
   // numbers.
   std::vector<std::string> (*stored)(const ModelConfig&, std::string_view parameter) = nullptr;
-  // Tensors of files that are no parameters.
+  // Tensors of files that are no parameters. Null: there are none.
   bool (*ignored)(std::string_view stored) = nullptr;
   // The parameter's name in the module tree of transformers. Null: its own.
   std::string (*in_modules)(std::string_view parameter) = nullptr;
@@ -113,8 +113,8 @@ struct Family {
   const GgufForm* gguf = nullptr;
 
   ModelFacts (*facts)(const ModelConfig&) = nullptr;
-  std::string (*describe)(const ModelConfig&) = nullptr;  // "gpt2 of 4 layers, width 256"
-  std::optional<ModelRemark> (*fault)(const ModelConfig&) = nullptr;
+  std::string (*describe)(const ModelConfig&) = nullptr;              // "gpt2 of 4 layers, width 256"
+  std::optional<ModelRemark> (*fault)(const ModelConfig&) = nullptr;  // null, here and below: none
   std::vector<ModelRemark> (*doubts)(const ModelConfig&) = nullptr;
   // The same model for other tokens or samples; null if it reads no tokens.
   ModelConfig (*with_vocabulary)(const ModelConfig&, std::int64_t vocab, bool bytes) = nullptr;

@@ -120,8 +120,6 @@ std::optional<ModelRemark> decoder_fault(const ModelConfig& config) {
   return {};
 }
 
-std::vector<ModelRemark> decoder_doubts(const ModelConfig&) { return {}; }
-
 ModelConfig decoder_with_vocabulary(const ModelConfig& config, std::int64_t vocab, bool bytes) {
   return config.with<DecoderConfig>([&](DecoderConfig& c) {
     c.vocab = vocab;

@@ -89,7 +89,6 @@ const Family kMobilenetV2{
     .kind = "mobilenet_v2",
     .title = "MobileNetV2",
     .defaults = defaults,
-    .presets = nullptr,
     .keys = mobilenet_keys,
     .read = [](const ConfigReader& reader) { return ModelConfig(kMobilenetV2, read_mobilenet_config(reader)); },
     .of_timm = of_timm,
@@ -98,13 +97,11 @@ const Family kMobilenetV2{
     .build = [](const ModelConfig& config, const BatchShape& shape,
                 const BuildOptions& options) { return build_mobilenet(of(config), shape, options); },
     .stored = [](const ModelConfig&, std::string_view parameter) { return with_and_without("mobilenet_v2.", parameter); },
-    .ignored = [](std::string_view) { return false; },
     .facts = facts,
     .describe =
         [](const ModelConfig& config) {
           return fmt::format("mobilenet_v2 of {} blocks, width {}", of(config).outputs.size(), of(config).head_width);
         },
-    .fault = [](const ModelConfig&) { return std::optional<ModelRemark>(); },
     .doubts = doubts,
     .with_new_head = with_new_head<MobilenetConfig>};
 

@@ -57,7 +57,6 @@ const Family kResnet{
     .kind = "resnet",
     .title = "ResNet",
     .defaults = [] { return ModelConfig(kResnet, ResnetConfig{}); },
-    .presets = nullptr,
     .keys = resnet_keys,
     .read = [](const ConfigReader& reader) { return ModelConfig(kResnet, read_resnet_config(reader)); },
     .of_timm = of_timm,
@@ -66,11 +65,9 @@ const Family kResnet{
     .build = [](const ModelConfig& config, const BatchShape& shape,
                 const BuildOptions& options) { return build_resnet(of(config), shape, options); },
     .stored = [](const ModelConfig&, std::string_view parameter) { return with_and_without("resnet.", parameter); },
-    .ignored = [](std::string_view) { return false; },
     .facts = facts,
     .describe = describe,
     .fault = resnet_fault,
-    .doubts = [](const ModelConfig&) { return std::vector<ModelRemark>(); },
     .with_new_head = with_new_head<ResnetConfig>};
 
 }  // namespace plimsoll
