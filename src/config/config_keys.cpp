@@ -317,15 +317,14 @@ const ConfigKey kKeys[] = {
      "\"train.txt\"", key_at(PLIMSOLL_FIELD(data.train), paths, paths_text)},
     {"data.format", OnResume::forced,
      "auto, bytes, u16 or u32 (raw tokens), llmc (either, with a header), bpe (text, by data.vocabulary), chat (JSON samples); "
-     "of "
-     "images idx, cifar10, cifar100",
+     "of images idx, cifar10, cifar100",
      "\"auto\"",
      key_at(
          PLIMSOLL_FIELD(data.format), [](const S& s) { return kDataFormats[choice(s, kDataFormats)]; },
          [](std::string_view name) { return toml_text(name); })},
     {"data.validation", OnResume::place,
-     "like train, never trained on; or of JSON samples and images a share (\"2%\"), chosen by content; without it there is no "
-     "loss",
+     "like train, never trained on; or of JSON samples and images a share (\"2%\"), chosen by content; without it "
+     "there is no loss",
      "\"validation.txt\"", set_validation, validation_text},
     {"data.labels", OnResume::place, "idx: the labels of the images in data.train, a file for each file of images",
      "\"train-labels-idx1-ubyte.gz\"", key_at(PLIMSOLL_FIELD(data.labels), paths, paths_text)},

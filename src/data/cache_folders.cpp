@@ -32,9 +32,17 @@ std::filesystem::path CacheFolders::writable(const std::vector<std::string>& nam
   return folder;
 }
 
-void CacheFolders::advise(Error& error, const std::filesystem::path& folder) const {
-  if (folder == cache && error.code.starts_with("E-IO-"))
-    error.remedies = {"export XDG_CACHE_HOME=FOLDER, one with more space, and the same command again"};
+std::filesystem::path CacheFolders::fill(const std::vector<std::string>& names,
+                                         const std::function<void(const std::filesystem::path& folder)>& make) const {
+  std::filesystem::path folder = writable(names);
+  try {
+    make(folder);
+  } catch (Error& error) {
+    if (folder == cache && error.code.starts_with("E-IO-"))
+      error.remedies = {"export XDG_CACHE_HOME=FOLDER, one with more space, and the same command again"};
+    throw;
+  }
+  return folder;
 }
 
 }  // namespace plimsoll

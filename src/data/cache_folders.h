@@ -2,11 +2,11 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "base/error.h"
 #include "formats/file_stamp.h"
 
 namespace plimsoll {
@@ -17,11 +17,14 @@ struct CacheFolders {
 
   // The file of this name in one of the folders, if nobody but this user can have written it.
   std::optional<File> find(const std::string& name) const;
-  // The first writable folder that belongs to this user, made if it is absent. Removes the remains of killed processes, and
-  // anything that blocks files of these names. E-IO-WRITE if there is no such folder.
+  // Calls make(folder) for the first writable folder that belongs to this user, made if it is absent, and returns that folder.
+  // Removes the remains of killed processes, and anything that blocks files of these names. E-IO-WRITE if there is no such
+  // folder.
+  std::filesystem::path fill(const std::vector<std::string>& names,
+                             const std::function<void(const std::filesystem::path& folder)>& make) const;
+
+ private:
   std::filesystem::path writable(const std::vector<std::string>& names) const;
-  // Adds a remedy to an error of writing there.
-  void advise(Error& error, const std::filesystem::path& folder) const;
 };
 
 }  // namespace plimsoll

@@ -20,17 +20,13 @@ RowBytes rows_of(bool packs) {
   return packs ? RowBytes(2 * kTokenBytes, 0) : RowBytes::of_stream(kTokenBytes);
 }
 
-DataFiles files_of(TokenFile train, std::optional<TokenFile> validation) {
-  DataFiles files{std::make_unique<Conversations>(std::move(train)), {}};
-  if (validation) files.validation = std::make_unique<Conversations>(*std::move(validation));
-  return files;
-}
-
 DataFiles open(const DataRequest& request) {
   SampleFiles samples = open_samples(sample_request(request, request.train, request.held_out));
-  if (request.held_out > 0) return files_of(std::move(samples.train), std::move(samples.held_out));
-  if (request.validation.empty()) return files_of(std::move(samples.train), {});
-  return files_of(std::move(samples.train), open_samples(sample_request(request, request.validation, 0)).train);
+  DataFiles files{std::make_unique<Conversations>(std::move(samples.train)), {}};
+  if (samples.held_out) files.validation = std::make_unique<Conversations>(*std::move(samples.held_out));
+  if (request.held_out > 0 || request.validation.empty()) return files;
+  files.validation = std::make_unique<Conversations>(open_samples(sample_request(request, request.validation, 0)).train);
+  return files;
 }
 
 AssumedData assumed(std::string key, std::string path, bool there) {

@@ -13,6 +13,7 @@
 #include "data/data_formats.h"
 #include "data/data_kinds.h"
 #include "data/file_pieces.h"
+#include "data/held_out.h"
 #include "data/image_arrays.h"
 #include "data/token_place.h"
 #include "formats/atomic_file.h"
@@ -92,13 +93,7 @@ class ImageMaker {
   ImageFiles open() {
     std::optional<ImageFile> train = found(train_), rest = held_out_ > 0 ? found(rest_) : std::nullopt;
     if (train && (held_out_ == 0 || rest)) return {*std::move(train), std::move(rest)};
-    const std::filesystem::path folder = folders_.writable({train_, rest_});
-    try {
-      unpack(folder);
-    } catch (Error& error) {
-      folders_.advise(error, folder);
-      throw;
-    }
+    const std::filesystem::path folder = folders_.fill({train_, rest_}, [&](const std::filesystem::path& to) { unpack(to); });
     ImageFiles files{made(folder / train_), {}};
     if (held_out_ > 0) files.held_out = made(folder / rest_);
     return files;
@@ -170,7 +165,7 @@ class ImageMaker {
             "images of one size");
       }
       for (std::int64_t label = array->next(pixels); label >= 0; label = array->next(pixels)) {
-        (is_held_out_image(pixels, held_out_) ? *rest : *train).add(pixels, label);
+        (is_held_out(pixels, held_out_) ? *rest : *train).add(pixels, label);
       }
     }
     // Other content would get the name of the previous one.
@@ -179,17 +174,14 @@ class ImageMaker {
     }
     if (train->images() == 0 && !rest)
       throw data_error("E-DATA-EMPTY", side_.images.text(), "it holds no image", "images to train on");
-    if (rest && (train->images() == 0 || rest->images() == 0)) throw one_sided(train->images(), rest->images());
+    if (rest) {
+      require_both_sides(side_.images, "images", train->images(), rest->images(),
+                         "with separate images, and data.validation_labels");
+    }
     // Both parts have the classes of the whole.
     const std::int64_t classes = std::max(train->classes(), rest ? rest->classes() : 0);
     train->commit(classes);
     if (rest) rest->commit(classes);
-  }
-
-  Error one_sided(std::int64_t train, std::int64_t rest) const {
-    return data_error("E-DATA-VALIDATION", side_.images.text(),
-                      fmt::format("of its images {} are for training and {} held out", train, rest), "some of both",
-                      {Remedy(Change("data.validation", "FILE"), "with separate images, and data.validation_labels")});
   }
 
   const DataRequest& request_;
@@ -401,12 +393,6 @@ DataExtract ImageSet::extract(const std::filesystem::path& folder, std::int64_t 
            {"image.pad_crop", "0"},
            {"image.flip", "false"}},
           std::vector<std::int64_t>(static_cast<std::size_t>(samples), 1)};
-}
-
-bool is_held_out_image(std::span<const std::byte> pixels, double share) {
-  if (share == 0) return false;
-  const std::uint64_t hash = Hasher().add(pixels).low64();
-  return static_cast<double>(hash >> 11) * 0x1p-53 < share;
 }
 
 }  // namespace plimsoll

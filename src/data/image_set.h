@@ -36,17 +36,15 @@ class ImageSet final : public DataSet {
                                             std::int64_t samples) const override;
   nlohmann::json place() const override;
   std::int64_t most_extracted(const Reading&) const override { return images_.images; }
-  std::int64_t last_of_extract(std::int64_t samples) const;
   DataExtract extract(const std::filesystem::path& folder, std::int64_t samples, const Reading& reading) const override;
 
  private:
+  std::int64_t last_of_extract(std::int64_t samples) const;
+
   ImageFile images_;
   ImageRule rule_;
   std::string format_;
   std::vector<std::string> notes_;
 };
-
-// True for an image of the held-out share.
-bool is_held_out_image(std::span<const std::byte> pixels, double share);
 
 }  // namespace plimsoll

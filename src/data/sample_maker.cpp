@@ -16,6 +16,7 @@
 #include "data/conversation.h"
 #include "data/document_encoder.h"
 #include "data/file_pieces.h"
+#include "data/held_out.h"
 #include "data/sample_file.h"
 #include "formats/chat_template.h"
 #include "formats/file.h"
@@ -94,13 +95,7 @@ class Maker {
   }
 
   SampleFiles make() {
-    const std::filesystem::path folder = folders_.writable({train_, held_out_});
-    try {
-      encode(folder);
-    } catch (Error& error) {
-      folders_.advise(error, folder);
-      throw;
-    }
+    const std::filesystem::path folder = folders_.fill({train_, held_out_}, [&](const std::filesystem::path& to) { encode(to); });
     const auto made = [&](const std::string& name) { return open(File::open(folder / name, "E-DATA-MISSING")); };
     SampleFiles files{made(train_), {}};
     if (request_.held_out > 0) files.held_out = made(held_out_);
@@ -172,7 +167,7 @@ class Maker {
     // The samples would get the name of the previous content.
     if (read.hex() != data_) throw changed_data(request_.paths.text());
     if (train.samples() == 0 && (!rest || rest->samples() == 0)) throw untrained(counts, rest_counts);
-    if (rest && (train.samples() == 0 || rest->samples() == 0)) throw one_sided(train.samples(), rest->samples());
+    if (rest) require_both_sides(request_.paths, "samples", train.samples(), rest->samples(), "with separate samples");
     train.commit(counts);
     if (rest) rest->commit(rest_counts);
   }
@@ -236,11 +231,6 @@ class Maker {
         "samples with turns of the assistant that fit model.context",
         {Change("data.loss", "all"), Change("data.too_long", "cut_begin")});
   }
-  Error one_sided(std::int64_t train, std::int64_t rest) const {
-    return data_error("E-DATA-VALIDATION", request_.paths.text(),
-                      fmt::format("of its samples {} are for training and {} held out", train, rest), "some of both",
-                      {Remedy(Change("data.validation", "FILE"), "with separate samples")});
-  }
 
   const SampleRequest& request_;
   CacheFolders folders_;
@@ -254,11 +244,7 @@ class Maker {
 
 }  // namespace
 
-bool is_held_out(std::span<const Token> tokens, double share) {
-  if (share == 0) return false;
-  const std::uint64_t hash = Hasher().add(std::as_bytes(tokens)).low64();
-  return static_cast<double>(hash >> 11) * 0x1p-53 < share;
-}
+bool is_held_out(std::span<const Token> tokens, double share) { return is_held_out(std::as_bytes(tokens), share); }
 
 SampleFiles open_samples(const SampleRequest& request) {
   Maker maker(request);

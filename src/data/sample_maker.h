@@ -51,7 +51,7 @@ std::optional<SampleFiles> find_samples(const SampleRequest& request);
 void show_samples(const SampleRequest& request,
                   const std::function<bool(const ChatSample&, const EncodedSample&, const Tokenizer&)>& visit);
 
-// True for a sample of the held-out share. Equal samples are on the same side.
+// True for a sample of the held-out share (data/held_out.h).
 bool is_held_out(std::span<const Token> tokens, double share);
 
 }  // namespace plimsoll

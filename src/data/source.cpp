@@ -288,13 +288,8 @@ class Tokeniser {
         // Cut or damaged: made again.
       }
     }
-    const std::filesystem::path folder = folders.writable({name});
-    try {
-      tokenise_into(text, facts, folder / name);
-    } catch (Error& error) {
-      folders.advise(error, folder);
-      throw;
-    }
+    const std::filesystem::path folder =
+        folders.fill({name}, [&](const std::filesystem::path& to) { tokenise_into(text, facts, to / name); });
     return open_token_cache(File::open(folder / name, "E-DATA-MISSING"), tokenizer_->bytes_per_token());
   }
 

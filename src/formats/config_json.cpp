@@ -41,6 +41,10 @@ std::int64_t ConfigReader::count(const char* key, std::int64_t limit) const {
   return found->get<std::int64_t>();
 }
 
+std::int64_t ConfigReader::count(const char* key, std::int64_t fallback, std::int64_t limit) const {
+  return json_->contains(key) ? count(key, limit) : fallback;
+}
+
 double ConfigReader::number(const char* key, double fallback, double low, double high) const {
   const auto found = json_->find(key);
   if (found == json_->end()) return fallback;
@@ -49,6 +53,11 @@ double ConfigReader::number(const char* key, double fallback, double low, double
     throw refuse(fmt::format("{} is {}", key, shown(*found)), fmt::format("a number from {} to below {}", low, high));
   }
   return value;
+}
+
+bool ConfigReader::flag(const char* key, bool fallback) const {
+  demand(key, {true, false});
+  return json_->value(key, Json(fallback)) == Json(true);
 }
 
 void ConfigReader::demand(const char* key, std::initializer_list<Json> accepted) const {

@@ -25,8 +25,12 @@ class ConfigReader {
   Error refuse(std::string why, std::string expected) const;
   // A whole number in [1, limit].
   std::int64_t count(const char* key, std::int64_t limit) const;
+  // The same; `fallback` if the key is absent.
+  std::int64_t count(const char* key, std::int64_t fallback, std::int64_t limit) const;
   // A number in [low, high); `fallback` if the key is absent.
   double number(const char* key, double fallback, double low, double high) const;
+  // true or false; null is false. `fallback` if the key is absent.
+  bool flag(const char* key, bool fallback) const;
   // Requires that `key` is absent, null or one of `accepted`; any other value would change the computation.
   void demand(const char* key, std::initializer_list<nlohmann::json> accepted) const;
   const nlohmann::json& json() const { return *json_; }

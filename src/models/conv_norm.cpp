@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "base/error.h"
-#include "ops/matmul/matmul.h"
 #include "ops/statistic/statistic.h"
 
 namespace plimsoll {
@@ -77,17 +76,12 @@ void ConvNorm::require_values(const Shape& x) const {
                      {Remedy::of_changes({{"norm.statistics", "running"}, {"norm.stat_batch", "auto"}})});
 }
 
-ClassHead::ClassHead(GraphBuilder& builder, std::string name, std::int64_t inputs, std::int64_t classes, bool fresh)
-    : name(std::move(name)) {
+nn::Projection class_head(GraphBuilder& builder, const std::string& name, std::int64_t inputs, std::int64_t classes, bool fresh) {
   const Initializer uniform{Initializer::Kind::uniform, 1 / std::sqrt(3 * static_cast<double>(inputs))};
-  weight = builder.add_parameter(this->name + ".weight", {classes, inputs}, uniform);
-  bias = builder.add_parameter(this->name + ".bias", {classes}, uniform);
-  for (const ValueId each : {weight, bias}) builder.mark_head(each, fresh);
-}
-
-ValueId ClassHead::operator()(GraphBuilder& builder, ValueId x) const {
-  const GraphBuilder::Scope scope(builder, name);
-  return builder.add1(ops::kMatmul, ops::MatmulAttributes{.transpose_b = true, .bias = true}, {x, weight, bias}, "");
+  nn::Projection head(name, builder.add_parameter(name + ".weight", {classes, inputs}, uniform));
+  head.bias = builder.add_parameter(name + ".bias", {classes}, uniform);
+  for (const ValueId each : {head.weight, head.bias}) builder.mark_head(each, fresh);
+  return head;
 }
 
 }  // namespace plimsoll

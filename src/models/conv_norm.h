@@ -8,6 +8,7 @@
 #include "graph/builder.h"
 #include "models/model_graph.h"
 #include "models/vision_model.h"
+#include "nn/layers.h"
 #include "ops/batch_norm/batch_norm.h"
 #include "ops/convolution/convolution.h"
 
@@ -52,12 +53,6 @@ inline constexpr const char* kRunningVariance = ".running_var";
 inline constexpr const char* kWindows = ".num_batches_tracked";
 
 // The last layer as PyTorch begins it (torch.nn.Linear): uniform within 1 / sqrt(inputs).
-struct ClassHead {
-  ValueId weight, bias;
-  std::string name;
-
-  ClassHead(GraphBuilder& builder, std::string name, std::int64_t inputs, std::int64_t classes, bool fresh);
-  ValueId operator()(GraphBuilder& builder, ValueId x) const;
-};
+nn::Projection class_head(GraphBuilder& builder, const std::string& name, std::int64_t inputs, std::int64_t classes, bool fresh);
 
 }  // namespace plimsoll

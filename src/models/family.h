@@ -105,7 +105,7 @@ struct Family {
   // The names of a parameter in files; new files have the first. Several of them in one file are tied: they hold the same
   // numbers.
   std::vector<std::string> (*stored)(const ModelConfig&, std::string_view parameter) = nullptr;
-  // Tensors of files that are no parameters.
+  // Tensors of files that are no parameters. Null: there are none.
   bool (*ignored)(std::string_view stored) = nullptr;
   // The parameter's name in the module tree of transformers. Null: its own.
   std::string (*in_modules)(std::string_view parameter) = nullptr;
@@ -113,8 +113,8 @@ struct Family {
   const GgufForm* gguf = nullptr;
 
   ModelFacts (*facts)(const ModelConfig&) = nullptr;
-  std::string (*describe)(const ModelConfig&) = nullptr;  // "gpt2 of 4 layers, width 256"
-  std::optional<ModelRemark> (*fault)(const ModelConfig&) = nullptr;
+  std::string (*describe)(const ModelConfig&) = nullptr;              // "gpt2 of 4 layers, width 256"
+  std::optional<ModelRemark> (*fault)(const ModelConfig&) = nullptr;  // null, here and below: none
   std::vector<ModelRemark> (*doubts)(const ModelConfig&) = nullptr;
   // The same model for other tokens or samples; null if it reads no tokens.
   ModelConfig (*with_vocabulary)(const ModelConfig&, std::int64_t vocab, bool bytes) = nullptr;
@@ -132,6 +132,12 @@ inline BatchShape smallest_shape() { return {.evaluate = 1, .tokens = 1}; }
 inline std::string name_in_modules(const ModelConfig& config, std::string_view parameter) {
   const auto rename = config.family().in_modules;
   return rename == nullptr ? std::string(parameter) : rename(parameter);
+}
+// The names of a parameter in files: its own, and the one without the prefix in files of a model without a head.
+inline std::vector<std::string> with_and_without(std::string_view prefix, std::string_view parameter) {
+  std::vector<std::string> names{std::string(parameter)};
+  if (parameter.starts_with(prefix)) names.emplace_back(parameter.substr(prefix.size()));
+  return names;
 }
 // Unchanged if the family reads no tokens.
 inline ModelConfig with_vocabulary(const ModelConfig& config, std::int64_t vocab, bool bytes) {

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "models/size_keys.h"
+#include "models/shared_keys.h"
 
 namespace plimsoll {
 namespace {
@@ -87,25 +87,29 @@ void TimmModel::demand_pool(const char* pool) const {
   }
 }
 
-void write_timm_classes(nlohmann::ordered_json& json, std::int64_t classes) {
+void write_timm_config(const std::filesystem::path& folder, std::int64_t classes) {
   using Ordered = nlohmann::ordered_json;
+  Ordered json = config_that_is_there(folder);
   const bool other = json.value("num_classes", Ordered()) != Ordered(classes);
   json["num_classes"] = classes;
   for (const char* key : {"model_args", "pretrained_cfg"}) {
     const auto found = json.find(key);
     if (found != json.end() && found->is_object() && found->contains("num_classes")) (*found)["num_classes"] = classes;
   }
-  if (!other) return;
-  for (const char* key : {"label_names", "label_descriptions"}) json.erase(key);
+  if (other) {
+    for (const char* key : {"label_names", "label_descriptions"}) json.erase(key);
+  }
+  write_config(folder, json);
 }
 
-std::int64_t TimmModel::classes() const {
+std::int64_t TimmModel::classes(const std::string& head) const {
+  if (has(head + ".weight")) return shape(head + ".weight", 2)[0];
   const Json given = config_.json().value("num_classes", Json(0));
   if (!given.is_number_integer() || given < 0 || given > kMaxClasses) {
     throw config_.refuse(fmt::format("num_classes is {}", ConfigReader::shown(given)),
                          fmt::format("a whole number from 0 to {}", kMaxClasses));
   }
-  return given.get<std::int64_t>();
+  return std::max<std::int64_t>(1, given.get<std::int64_t>());
 }
 
 Error TimmModel::refuse(std::string_view expected) const {

@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
 
@@ -28,8 +27,8 @@ class TimmModel {
   std::int64_t input_size() const;
   // E-FORMAT-CONFIG unless the model pools like this ("avg", "token") and model_args has no key that changes the computation.
   void demand_pool(const char* pool) const;
-  // num_classes, or 0.
-  std::int64_t classes() const;
+  // The rows of the head's matrix; of a model without a head num_classes, at least 1.
+  std::int64_t classes(const std::string& head) const;
   // E-FORMAT-CONFIG: Plimsoll does not compute this architecture.
   Error refuse(std::string_view expected) const;
 
@@ -40,7 +39,7 @@ class TimmModel {
 };
 
 // Writes the number of classes wherever config.json has it, and takes labels of another number away.
-void write_timm_classes(nlohmann::ordered_json& json, std::int64_t classes);
+void write_timm_config(const std::filesystem::path& folder, std::int64_t classes);
 
 // The architecture of a folder of timm; empty for other folders.
 std::string timm_architecture(const ConfigReader& config);

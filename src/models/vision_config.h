@@ -13,7 +13,7 @@
 
 #include "formats/config_json.h"
 #include "models/family.h"
-#include "models/size_keys.h"
+#include "models/shared_keys.h"
 
 namespace plimsoll {
 

@@ -24,27 +24,19 @@ class PassBuilder {
     builder_.begin_forward({"evaluate", /*sums=*/true});
     Pass pass = begin("evaluate", shape_.evaluate);
     pass.correct = builder_.add_persistent("evaluate.correct", {DType::f64, Shape{ops::kTopClasses.size()}}, Role::output);
-    LossTerm loss{.name = LossTerm().name, .losses = {}, .scale = {}, .total = {}};
-    loss.total = builder_.add_persistent("evaluate.total", {DType::f64, Shape{1}}, Role::output);
-    const ValueId targets = add_targets(pass, shape_.evaluate);
-    loss.scale = builder_.add_input("evaluate.inverse_units", {DType::f32, Shape{1}});
-    const ValueId rows = logits(pass, /*training=*/false);
-    loss.losses = ops::cross_entropy(builder_, rows, targets, loss.scale);
-    builder_.add1(ops::kSumLosses, ops::NoAttributes{}, {loss.losses, loss.total}, "evaluate.total");
-    builder_.add1(ops::kCountCorrect, ops::NoAttributes{}, {rows, targets, pass.correct}, "evaluate.correct");
-    pass.losses.push_back(std::move(loss));
+    const ValueId total = builder_.add_persistent("evaluate.total", {DType::f64, Shape{1}}, Role::output);
+    const ValueId rows = add_loss(pass, /*training=*/false);
+    LossTerm& loss = pass.losses.back();
+    loss.total = total;
+    builder_.add1(ops::kSumLosses, ops::NoAttributes{}, {loss.losses, total}, "evaluate.total");
+    builder_.add1(ops::kCountCorrect, ops::NoAttributes{}, {rows, pass.input("targets"), pass.correct}, "evaluate.correct");
     graph_.passes.push_back(std::move(pass));
   }
 
   void train(const ops::LossAttributes& attributes) {
     builder_.set_section(Section::micro);
     Pass pass = begin("batch", shape_.micro);
-    LossTerm loss{.name = LossTerm().name, .losses = {}, .scale = {}, .total = {}};
-    const ValueId targets = add_targets(pass, shape_.micro);
-    loss.scale = builder_.add_input("batch.inverse_units", {DType::f32, Shape{1}});
-    const ValueId rows = logits(pass, /*training=*/true);
-    loss.losses = ops::cross_entropy(builder_, rows, targets, loss.scale, {attributes.label_smoothing});
-    pass.losses.push_back(std::move(loss));
+    add_loss(pass, /*training=*/true, {attributes.label_smoothing});
     graph_.passes.push_back(std::move(pass));
   }
 
@@ -72,15 +64,19 @@ class PassBuilder {
     add_input(pass, "sample_ids", {DType::u32, {batch, 2}});
     return pass;
   }
-  ValueId add_targets(Pass& pass, std::int64_t batch) { return add_input(pass, "targets", {DType::i32, {batch, 1}}); }
-
   ImageStep step_of(const Pass& pass, bool training) const { return {pass.input("pixels"), pass.input("sample_ids"), training}; }
 
-  // [b, 1, classes], as targets are [b, 1].
-  ValueId logits(const Pass& pass, bool training) {
-    const ValueId rows = model_.logits(builder_, step_of(pass, training));
-    const Shape& shape = builder_.shape(rows);
-    return ops::reshape(builder_, rows, {shape[0], 1, shape[1]}, "logits.rows");
+  // Adds the cross-entropy. Returns the logits [b, 1, classes], as targets are [b, 1].
+  ValueId add_loss(Pass& pass, bool training, const ops::CrossEntropyAttributes& attributes = {}) {
+    const ImageStep step = step_of(pass, training);
+    const std::int64_t batch = builder_.shape(step.pixels)[0];
+    const ValueId targets = add_input(pass, "targets", {DType::i32, {batch, 1}});
+    LossTerm& loss = pass.losses.emplace_back();
+    loss.scale = builder_.add_input(prefix_ + ".inverse_units", {DType::f32, Shape{1}});
+    const ValueId logits = model_.logits(builder_, step);
+    const ValueId rows = ops::reshape(builder_, logits, {batch, 1, builder_.shape(logits)[1]}, "logits.rows");
+    loss.losses = ops::cross_entropy(builder_, rows, targets, loss.scale, attributes);
+    return rows;
   }
 
   ModelGraph& graph_;

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 
 #include "graph/builder.h"
 
@@ -22,6 +23,7 @@ struct Projection {
   std::string name;  // name within the block
   ValueId weight, bias;
 
+  Projection(std::string name, ValueId weight) : name(std::move(name)), weight(weight) {}
   // `block`: "model.layers.0.", before the names of parameters.
   Projection(GraphBuilder& builder, const std::string& block, std::string name, std::int64_t inputs, std::int64_t outputs,
              bool has_bias, double std);

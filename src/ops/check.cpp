@@ -14,6 +14,13 @@ void require_inputs(TypeSpan inputs, std::size_t count, std::string_view where) 
   require(inputs.size() == count, where, fmt::format("got {} inputs", inputs.size()), fmt::format("pass {}", count));
 }
 
+void require_guarded_inputs(TypeSpan inputs, std::size_t count, std::string_view where) {
+  const bool guarded = inputs.size() == count + 1;
+  require(guarded || inputs.size() == count, where, fmt::format("got {} inputs", inputs.size()),
+          fmt::format("{} or {}", count, count + 1));
+  if (guarded) require_type(inputs[count], {DType::f32, Shape{1}}, where, "the coefficient");
+}
+
 namespace {
 
 void require_computable(DType dtype, std::string_view where, std::string_view what, const std::string& present) {

@@ -15,6 +15,8 @@ namespace plimsoll::ops {
 // Throws E-SHAPE "[where] message; expected" unless `ok`.
 void require(bool ok, std::string_view where, const std::string& message, const std::string& expected);
 void require_inputs(TypeSpan inputs, std::size_t count, std::string_view where);
+// Requires this many inputs, or one more: the coefficient f32 [1] of a window, which is not finite if the window does not count.
+void require_guarded_inputs(TypeSpan inputs, std::size_t count, std::string_view where);
 void require_same(const ValueType& a, const ValueType& b, std::string_view where);
 void require_type(const ValueType& value, const ValueType& expected, std::string_view where, std::string_view what);
 

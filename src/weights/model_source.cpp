@@ -14,7 +14,7 @@
 #include "formats/tokenizer_folder.h"
 #include "formats/weights_folder.h"
 #include "models/all.h"
-#include "models/size_keys.h"
+#include "models/shared_keys.h"
 #include "weights/weights.h"
 
 namespace plimsoll {

@@ -117,10 +117,6 @@ void fill_parameter(ValueId id, const Value& value, Executor& executor, Fill fil
   });
 }
 
-}  // namespace
-
-namespace {
-
 void initialize(ValueId id, const Value& value, std::uint64_t seed, Executor& executor, Hasher* hasher) {
   if (value.type.dtype == DType::i64) {  // a count
     return executor.write(id, [&](std::span<std::byte> part) {
@@ -207,7 +203,7 @@ std::vector<StoredNames> stored_parameters(const Graph& graph, const ModelConfig
   // Layers past those of config.json would be left out silently, and the model would be another one.
   for (const WeightFiles::Found& found : files.all()) {
     const std::string& name = found.tensor->name;
-    if (taken.contains(name) || family.ignored(name)) continue;
+    if (taken.contains(name) || (family.ignored != nullptr && family.ignored(name))) continue;
     throw data_error("E-FORMAT-WEIGHTS", files.path_of(found),
                      fmt::format("the model of {} has no parameter {}", shape_source(files), name),
                      fmt::format("the parameters of a {} with the shape of {}, and no more", family.title, shape_source(files)));

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "models/decoder/decoder.h"
-#include "models/size_keys.h"
+#include "models/shared_keys.h"
 
 namespace plimsoll {
 namespace {

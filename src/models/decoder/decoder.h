@@ -99,7 +99,6 @@ bool decoder_ignored(std::string_view stored);
 ModelFacts decoder_facts(const ModelConfig& config);
 std::string decoder_text(const ModelConfig& config);
 std::optional<ModelRemark> decoder_fault(const ModelConfig& config);
-std::vector<ModelRemark> decoder_doubts(const ModelConfig& config);
 ModelConfig decoder_with_vocabulary(const ModelConfig& config, std::int64_t vocab, bool bytes);
 ModelConfig decoder_with_positions(const ModelConfig& config, std::int64_t positions);
 
@@ -122,7 +121,6 @@ constexpr Family make_decoder_family(std::string_view title) {
   return {.kind = kKind.kind,
           .title = title,
           .defaults = [] { return ModelConfig(kSelf, kKind.fresh != nullptr ? kKind.fresh() : DecoderConfig()); },
-          .presets = nullptr,
           .keys = decoder_keys,
           .read = [](const ConfigReader& reader) { return ModelConfig(kSelf, kKind.read(reader)); },
           .write = [](const ModelConfig& config,
@@ -135,7 +133,6 @@ constexpr Family make_decoder_family(std::string_view title) {
           .facts = decoder_facts,
           .describe = decoder_text,
           .fault = decoder_fault,
-          .doubts = decoder_doubts,
           .with_vocabulary = decoder_with_vocabulary,
           .with_positions = decoder_with_positions};
 }

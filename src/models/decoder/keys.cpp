@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "models/decoder/decoder.h"
-#include "models/size_keys.h"
+#include "models/shared_keys.h"
 
 namespace plimsoll {
 namespace {
@@ -32,22 +32,16 @@ DecoderConfig DecoderConfig::settled() const {
 
 std::span<const ModelKey> decoder_keys() {
   static const std::array kKeys{
-      size_key<&DecoderConfig::layers, kMaxLayers>("layers", true, "number of blocks", "12", every<1>),
-      size_key<&DecoderConfig::width, kMaxWidth>("width", true, "numbers per token between the blocks, a multiple of the heads",
-                                                 "768", width_step),
-      size_key<&DecoderConfig::heads, kMaxHeads>("heads", true, "attention heads of a block", "12"),
+      layers_key<DecoderConfig>(),
+      width_key<DecoderConfig>(width_step),
+      heads_key<DecoderConfig>(),
       size_key<&DecoderConfig::kv_heads, kMaxHeads>(
           "kv_heads", false, "heads of keys and values, of llama and alike; by default as many as heads", "4"),
       size_key<&DecoderConfig::head_size, kMaxWidth>(
           "head_size", false, "numbers of a head, of llama and alike; by default width / heads", "64", every<2>),
       size_key<&DecoderConfig::mlp_width, kMaxWidth>(
           "mlp_width", true, "numbers per token inside the MLP of a block, of llama and alike", "2048", every<kWidthStep>),
-      ModelKey{.name = "vocab",
-               .required = true,
-               .comment = "number of different tokens; 256 for bytes",
-               .example = "50257",
-               .set = set_size<&DecoderConfig::vocab, 2, kMaxVocab>,
-               .text = size_text<&DecoderConfig::vocab>},
+      vocab_key<DecoderConfig>(),
       ModelKey{.name = "rope_theta",
                .comment = "base of the rotary frequencies, of llama and alike",
                .example = "10000.0",
@@ -63,34 +57,13 @@ std::span<const ModelKey> decoder_keys() {
           .set = [](const M& config,
                     const S& setting) { return config.with<DecoderConfig>([&](DecoderConfig& c) { c.tied = flag(setting); }); },
           .text = [](const M& config) { return std::string(of(config).tied ? "true" : "false"); }},
-      ModelKey{.name = "dropout",
-               .of_folder = false,
-               .on_resume = OnResume::results,
-               .comment = "of attention",
-               .example = "0.1",
-               .set =
-                   [](const M& config, const S& setting) {
-                     return config.with<DecoderConfig>(
-                         [&](DecoderConfig& c) { c.attention_dropout = number(setting, 0, kBelowOne); });
-                   },
-               .text = [](const M& config) { return toml_text(of(config).attention_dropout); }},
-      ModelKey{.name = "initializer_range",
-               .new_weights = true,
-               .comment = "standard deviation of new weights",
-               .example = "0.02",
-               .set =
-                   [](const M& config, const S& setting) {
-                     return config.with<DecoderConfig>(
-                         [&](DecoderConfig& c) { c.initializer_range = number(setting, 1e-6, 10); });
-                   },
-               .text = [](const M& config) { return toml_text(of(config).initializer_range); }}};
+      dropout_key<&DecoderConfig::attention_dropout>("of attention"),
+      initializer_range_key<DecoderConfig>()};
   return kKeys;
 }
 
-// Files without the head have no prefix.
 std::vector<std::string> decoder_stored(const ModelConfig& config, std::string_view parameter) {
-  std::vector<std::string> names{std::string(parameter)};
-  if (parameter.starts_with("model.")) names.emplace_back(parameter.substr(6));
+  std::vector<std::string> names = with_and_without("model.", parameter);
   if (of(config).tied && parameter == "model.embed_tokens.weight") names.emplace_back("lm_head.weight");
   return names;
 }
@@ -146,8 +119,6 @@ std::optional<ModelRemark> decoder_fault(const ModelConfig& config) {
   }
   return {};
 }
-
-std::vector<ModelRemark> decoder_doubts(const ModelConfig&) { return {}; }
 
 ModelConfig decoder_with_vocabulary(const ModelConfig& config, std::int64_t vocab, bool bytes) {
   return config.with<DecoderConfig>([&](DecoderConfig& c) {

@@ -5,7 +5,7 @@
 
 #include "formats/config_json.h"
 #include "models/gpt2/gpt2.h"
-#include "models/size_keys.h"
+#include "models/shared_keys.h"
 
 namespace plimsoll {
 namespace {

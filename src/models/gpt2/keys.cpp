@@ -4,7 +4,7 @@
 #include <array>
 
 #include "models/gpt2/gpt2.h"
-#include "models/size_keys.h"
+#include "models/shared_keys.h"
 
 namespace plimsoll {
 namespace {
@@ -13,18 +13,6 @@ using M = ModelConfig;
 using S = Setting;
 
 const Gpt2Config& of(const M& config) { return config.as<Gpt2Config>(); }
-
-M set_dropout(const M& config, const S& setting) {
-  return config.with<Gpt2Config>(
-      [&](Gpt2Config& c) { c.embedding_dropout = c.attention_dropout = c.residual_dropout = number(setting, 0, kBelowOne); });
-}
-
-// "" if a folder has three different rates.
-std::string dropout_text(const M& config) {
-  const Gpt2Config& c = of(config);
-  const bool same = c.embedding_dropout == c.attention_dropout && c.attention_dropout == c.residual_dropout;
-  return same ? toml_text(c.embedding_dropout) : "";
-}
 
 // The divisors of the width that are nearest to the given number of heads.
 std::string nearest_heads(std::int64_t width, std::int64_t heads) {
@@ -44,23 +32,12 @@ std::string nearest_heads(std::int64_t width, std::int64_t heads) {
 
 std::span<const ModelKey> gpt2_keys() {
   static const std::array kKeys{
-      size_key<&Gpt2Config::layers, kMaxLayers>("layers", true, "number of blocks", "12", every<1>),
-      size_key<&Gpt2Config::width, kMaxWidth>("width", true, "numbers per token between the blocks, a multiple of the heads",
-                                              "768", [](const M& config) { return of(config).heads; }),
-      size_key<&Gpt2Config::heads, kMaxHeads>("heads", true, "attention heads of a block", "12"),
-      ModelKey{.name = "vocab",
-               .required = true,
-               .comment = "number of different tokens; 256 for bytes",
-               .example = "50257",
-               .set = set_size<&Gpt2Config::vocab, 2, kMaxVocab>,
-               .text = size_text<&Gpt2Config::vocab>},
-      ModelKey{.name = "dropout",
-               .of_folder = false,
-               .on_resume = OnResume::results,
-               .comment = "of embeddings, attention and both branches of a block",
-               .example = "0.1",
-               .set = set_dropout,
-               .text = dropout_text},
+      layers_key<Gpt2Config>(),
+      width_key<Gpt2Config>([](const M& config) { return of(config).heads; }),
+      heads_key<Gpt2Config>(),
+      vocab_key<Gpt2Config>(),
+      dropout_key<&Gpt2Config::embedding_dropout, &Gpt2Config::attention_dropout, &Gpt2Config::residual_dropout>(
+          "of embeddings, attention and both branches of a block"),
       ModelKey{.name = "layer_norm_epsilon",
                .comment = "added to the variance in layer norms",
                .example = "1e-5",
@@ -69,15 +46,7 @@ std::span<const ModelKey> gpt2_keys() {
                      return config.with<Gpt2Config>([&](Gpt2Config& c) { c.layer_norm_epsilon = number(setting, 1e-12, 1); });
                    },
                .text = [](const M& config) { return toml_text(of(config).layer_norm_epsilon); }},
-      ModelKey{.name = "initializer_range",
-               .new_weights = true,
-               .comment = "standard deviation of new weights",
-               .example = "0.02",
-               .set =
-                   [](const M& config, const S& setting) {
-                     return config.with<Gpt2Config>([&](Gpt2Config& c) { c.initializer_range = number(setting, 1e-6, 10); });
-                   },
-               .text = [](const M& config) { return toml_text(of(config).initializer_range); }}};
+      initializer_range_key<Gpt2Config>()};
   return kKeys;
 }
 

@@ -12,7 +12,6 @@
 namespace plimsoll {
 namespace {
 
-using Json = nlohmann::json;
 using OrderedJson = nlohmann::ordered_json;
 
 constexpr std::array<std::int64_t, 17> kChannels{16, 24, 24, 32, 32, 32, 64, 64, 64, 64, 96, 96, 96, 160, 160, 160, 320};
@@ -47,23 +46,19 @@ void set_widths(MobilenetConfig& c, const MobilenetRounding& rounding) {
 
 MobilenetConfig read_mobilenet_config(const ConfigReader& reader) {
   reader.demand("model_type", {"mobilenet_v2"});
-  const auto flag = [&](const char* key, bool fallback) {
-    reader.demand(key, {true, false});
-    return reader.json().value(key, Json(fallback)) == Json(true);
-  };
   MobilenetConfig c;
   c.multiplier = reader.number("depth_multiplier", 1, 1e-3, 100);
   MobilenetRounding rounding;
-  if (reader.json().contains("depth_divisible_by")) rounding.divisor = reader.count("depth_divisible_by", kMaxWidth);
-  if (reader.json().contains("min_depth")) rounding.least = reader.count("min_depth", kMaxWidth);
+  rounding.divisor = reader.count("depth_divisible_by", rounding.divisor, kMaxWidth);
+  rounding.least = reader.count("min_depth", rounding.least, kMaxWidth);
   rounding.expansion = reader.number("expand_ratio", 6, 1e-3, 1000);
-  rounding.fine_output = flag("finegrained_output", true);
+  rounding.fine_output = reader.flag("finegrained_output", true);
   set_widths(c, rounding);
-  c.expands_first = !flag("first_layer_is_expansion", true);
-  c.uneven = flag("tf_padding", true);
+  c.expands_first = !reader.flag("first_layer_is_expansion", true);
+  c.uneven = reader.flag("tf_padding", true);
   c.epsilon = reader.number("layer_norm_eps", 1e-3, 1e-20, 1);
   c.dropout = reader.number("classifier_dropout_prob", 0.8, 0, 1);
-  if (reader.json().contains("num_channels")) c.channels = reader.count("num_channels", kMaxChannels);
+  c.channels = reader.count("num_channels", c.channels, kMaxChannels);
   c.classes = read_classes(reader);
   // Smaller strides dilate convolutions.
   reader.demand("output_stride", {32});
@@ -95,18 +90,14 @@ MobilenetConfig read_timm_mobilenet(const TimmModel& model) {
     }
   }
   c.head_width = model.shape("conv_head.weight", 4)[0];
-  c.classes =
-      model.has("classifier.weight") ? model.shape("classifier.weight", 2)[0] : std::max<std::int64_t>(1, model.classes());
+  c.classes = model.classes("classifier");
   model.demand_pool("avg");
   return c;
 }
 
 void write_mobilenet_config(const MobilenetConfig& c, const std::filesystem::path& folder) {
+  if (c.timm) return write_timm_config(folder, c.classes);
   OrderedJson json = config_that_is_there(folder);
-  if (c.timm) {
-    write_timm_classes(json, c.classes);
-    return write_config(folder, json);
-  }
   if (json.empty()) {
     json["architectures"] = {"MobileNetV2ForImageClassification"};
     json["model_type"] = "mobilenet_v2";

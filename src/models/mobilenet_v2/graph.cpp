@@ -84,7 +84,7 @@ class Mobilenet final : public VisionModel {
     top_.emplace(builder,
                  c.timm ? ConvNormNames{"conv_head", "bn2"} : ConvNormNames{last + ".convolution", last + ".normalization"}, top,
                  options.norm);
-    head_.emplace(builder, "classifier", c.head_width, c.classes, c.head == Head::fresh);
+    head_ = class_head(builder, "classifier", c.head_width, c.classes, c.head == Head::fresh);
   }
 
   ValueId logits(GraphBuilder& builder, const ImageStep& step) const override {
@@ -104,7 +104,7 @@ class Mobilenet final : public VisionModel {
   std::uint64_t seed_;
   std::optional<ConvNorm> stem_, top_;
   std::vector<Block> blocks_;
-  std::optional<ClassHead> head_;
+  std::optional<nn::Projection> head_;
 };
 
 }  // namespace

@@ -28,14 +28,6 @@ bool of_timm(std::string_view architecture) {
   return architecture.size() == 3 && std::ranges::all_of(architecture, [](char c) { return c >= '0' && c <= '9'; });
 }
 
-// Files of the model without a head have no prefix.
-std::vector<std::string> stored(const ModelConfig&, std::string_view parameter) {
-  constexpr std::string_view kPrefix = "mobilenet_v2.";
-  std::vector<std::string> names{std::string(parameter)};
-  if (parameter.starts_with(kPrefix)) names.emplace_back(parameter.substr(kPrefix.size()));
-  return names;
-}
-
 // Approximate; for images of 224.
 ModelFacts facts(const ModelConfig& config) {
   const MobilenetConfig& c = of(config);
@@ -89,16 +81,7 @@ std::span<const ModelKey> mobilenet_keys() {
                    },
                .text = [](const M& config) { return of(config).timm ? std::string() : toml_text(of(config).multiplier); }},
       classes_key<MobilenetConfig>(), channels_key<MobilenetConfig>(), head_key<MobilenetConfig>(),
-      ModelKey{.name = "dropout",
-               .of_folder = false,
-               .on_resume = OnResume::results,
-               .comment = "of the features before the head, of mobilenet_v2",
-               .example = "0.2",
-               .set =
-                   [](const M& config, const S& setting) {
-                     return config.with<MobilenetConfig>([&](MobilenetConfig& c) { c.dropout = number(setting, 0, kBelowOne); });
-                   },
-               .text = [](const M& config) { return toml_text(of(config).dropout); }}};
+      dropout_key<&MobilenetConfig::dropout>("of the features before the head, of mobilenet_v2", "0.2")};
   return kKeys;
 }
 
@@ -106,7 +89,6 @@ const Family kMobilenetV2{
     .kind = "mobilenet_v2",
     .title = "MobileNetV2",
     .defaults = defaults,
-    .presets = nullptr,
     .keys = mobilenet_keys,
     .read = [](const ConfigReader& reader) { return ModelConfig(kMobilenetV2, read_mobilenet_config(reader)); },
     .of_timm = of_timm,
@@ -114,14 +96,12 @@ const Family kMobilenetV2{
     .write = [](const ModelConfig& config, const std::filesystem::path& folder) { write_mobilenet_config(of(config), folder); },
     .build = [](const ModelConfig& config, const BatchShape& shape,
                 const BuildOptions& options) { return build_mobilenet(of(config), shape, options); },
-    .stored = stored,
-    .ignored = [](std::string_view) { return false; },
+    .stored = [](const ModelConfig&, std::string_view parameter) { return with_and_without("mobilenet_v2.", parameter); },
     .facts = facts,
     .describe =
         [](const ModelConfig& config) {
           return fmt::format("mobilenet_v2 of {} blocks, width {}", of(config).outputs.size(), of(config).head_width);
         },
-    .fault = [](const ModelConfig&) { return std::optional<ModelRemark>(); },
     .doubts = doubts,
     .with_new_head = with_new_head<MobilenetConfig>};
 

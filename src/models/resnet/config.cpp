@@ -28,11 +28,6 @@ std::size_t read_choice(const ConfigReader& reader, const char* key, const std::
   throw reader.refuse(fmt::format("{} is {}", key, ConfigReader::shown(value)), expected);
 }
 
-bool read_flag(const ConfigReader& reader, const char* key) {
-  reader.demand(key, {true, false});
-  return reader.json().value(key, Json(false)) == Json(true);
-}
-
 }  // namespace
 
 ResnetConfig read_resnet_config(const ConfigReader& reader) {
@@ -40,13 +35,13 @@ ResnetConfig read_resnet_config(const ConfigReader& reader) {
   ResnetConfig c;
   c.depths = read_counts(reader, "depths", c.depths, kMaxLayers);
   c.widths = read_counts(reader, "hidden_sizes", c.widths, kMaxWidth);
-  if (reader.json().contains("embedding_size")) c.stem_width = reader.count("embedding_size", kMaxWidth);
+  c.stem_width = reader.count("embedding_size", c.stem_width, kMaxWidth);
   c.layer = static_cast<ResnetConfig::Layer>(read_choice(reader, "layer_type", kResnetLayers, "bottleneck"));
   c.stem = static_cast<ResnetConfig::Stem>(read_choice(reader, kStemKey, kResnetStems, "imagenet"));
   c.activation = static_cast<ResnetConfig::Activation>(read_choice(reader, "hidden_act", kResnetActivations, "relu"));
-  c.stride_in_first_stage = read_flag(reader, "downsample_in_first_stage");
-  c.stride_first = read_flag(reader, "downsample_in_bottleneck");
-  if (reader.json().contains("num_channels")) c.channels = reader.count("num_channels", kMaxChannels);
+  c.stride_in_first_stage = reader.flag("downsample_in_first_stage", false);
+  c.stride_first = reader.flag("downsample_in_bottleneck", false);
+  c.channels = reader.count("num_channels", c.channels, kMaxChannels);
   c.classes = read_classes(reader);
   reader.demand("quantization_config", {nullptr});
   if (c.depths.size() != c.widths.size()) {
@@ -73,17 +68,14 @@ ResnetConfig read_timm_resnet(const TimmModel& model) {
   const Shape& stem = model.shape("conv1.weight", 4);
   c.stem_width = stem[0], c.channels = stem[1];
   if (stem[2] != 7 || stem[3] != 7) throw model.refuse("a stem of 7 x 7, as in resnet18 to resnet152");
-  c.classes = model.has("fc.weight") ? model.shape("fc.weight", 2)[0] : std::max<std::int64_t>(1, model.classes());
+  c.classes = model.classes("fc");
   model.demand_pool("avg");
   return c;
 }
 
 void write_resnet_config(const ResnetConfig& c, const std::filesystem::path& folder) {
+  if (c.timm) return write_timm_config(folder, c.classes);
   OrderedJson json = config_that_is_there(folder);
-  if (c.timm) {
-    write_timm_classes(json, c.classes);
-    return write_config(folder, json);
-  }
   if (json.empty()) {
     json["architectures"] = {"ResNetForImageClassification"};
     json["model_type"] = "resnet";

@@ -99,7 +99,7 @@ class Resnet final : public VisionModel {
         channels = config.widths[stage];
       }
     }
-    head_.emplace(builder, config.timm ? "fc" : "classifier.1", channels, config.classes, config.head == Head::fresh);
+    head_ = class_head(builder, config.timm ? "fc" : "classifier.1", channels, config.classes, config.head == Head::fresh);
   }
 
   ValueId logits(GraphBuilder& builder, const ImageStep& step) const override {
@@ -120,7 +120,7 @@ class Resnet final : public VisionModel {
   ResnetConfig config_;
   std::optional<ConvNorm> stem_;
   std::vector<Block> blocks_;
-  std::optional<ClassHead> head_;
+  std::optional<nn::Projection> head_;
 };
 
 }  // namespace

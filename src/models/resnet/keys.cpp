@@ -14,9 +14,9 @@ using S = Setting;
 
 const ResnetConfig& of(const M& config) { return config.as<ResnetConfig>(); }
 
-template <auto kField>
-M set_list(const M& config, const S& setting, std::int64_t most) {
-  return config.with<ResnetConfig>([&](ResnetConfig& c) { c.*kField = wholes(setting, 1, most); });
+template <auto kField, std::int64_t kMost>
+M set_list(const M& config, const S& setting) {
+  return config.with<ResnetConfig>([&](ResnetConfig& c) { c.*kField = wholes(setting, 1, kMost); });
 }
 
 template <auto kField, const auto& kNames>
@@ -31,20 +31,18 @@ M set_choice(const M& config, const S& setting) {
 
 std::span<const ModelKey> resnet_keys() {
   static const std::array kKeys{
-      ModelKey{
-          .name = "depths",
-          .required = true,
-          .comment = "blocks of each stage, of resnet",
-          .example = "[2, 2, 2, 2]",
-          .set = [](const M& config, const S& setting) { return set_list<&ResnetConfig::depths>(config, setting, kMaxLayers); },
-          .text = [](const M& config) { return list_text(of(config).depths); }},
-      ModelKey{
-          .name = "widths",
-          .required = true,
-          .comment = "channels after each stage, of resnet",
-          .example = "[64, 128, 256, 512]",
-          .set = [](const M& config, const S& setting) { return set_list<&ResnetConfig::widths>(config, setting, kMaxWidth); },
-          .text = [](const M& config) { return list_text(of(config).widths); }},
+      ModelKey{.name = "depths",
+               .required = true,
+               .comment = "blocks of each stage, of resnet",
+               .example = "[2, 2, 2, 2]",
+               .set = set_list<&ResnetConfig::depths, kMaxLayers>,
+               .text = [](const M& config) { return list_text(of(config).depths); }},
+      ModelKey{.name = "widths",
+               .required = true,
+               .comment = "channels after each stage, of resnet",
+               .example = "[64, 128, 256, 512]",
+               .set = set_list<&ResnetConfig::widths, kMaxWidth>,
+               .text = [](const M& config) { return list_text(of(config).widths); }},
       ModelKey{.name = "stem_width",
                .comment = "channels after the first convolution, of resnet",
                .example = "64",

@@ -21,13 +21,6 @@ bool of_timm(std::string_view architecture) {
   return std::ranges::find(kNames, architecture) != kNames.end();
 }
 
-// Files of the model without a head have no prefix.
-std::vector<std::string> stored(const ModelConfig&, std::string_view parameter) {
-  std::vector<std::string> names{std::string(parameter)};
-  if (parameter.starts_with("resnet.")) names.emplace_back(parameter.substr(7));
-  return names;
-}
-
 // Approximate: 3 x 3 layers of equal width, and images of 224 or, with the small stem, 32.
 ModelFacts facts(const ModelConfig& config) {
   const ResnetConfig& c = of(config);
@@ -64,7 +57,6 @@ const Family kResnet{
     .kind = "resnet",
     .title = "ResNet",
     .defaults = [] { return ModelConfig(kResnet, ResnetConfig{}); },
-    .presets = nullptr,
     .keys = resnet_keys,
     .read = [](const ConfigReader& reader) { return ModelConfig(kResnet, read_resnet_config(reader)); },
     .of_timm = of_timm,
@@ -72,12 +64,10 @@ const Family kResnet{
     .write = [](const ModelConfig& config, const std::filesystem::path& folder) { write_resnet_config(of(config), folder); },
     .build = [](const ModelConfig& config, const BatchShape& shape,
                 const BuildOptions& options) { return build_resnet(of(config), shape, options); },
-    .stored = stored,
-    .ignored = [](std::string_view) { return false; },
+    .stored = [](const ModelConfig&, std::string_view parameter) { return with_and_without("resnet.", parameter); },
     .facts = facts,
     .describe = describe,
     .fault = resnet_fault,
-    .doubts = [](const ModelConfig&) { return std::vector<ModelRemark>(); },
     .with_new_head = with_new_head<ResnetConfig>};
 
 }  // namespace plimsoll

@@ -16,11 +16,6 @@ using Json = nlohmann::json;
 using OrderedJson = nlohmann::ordered_json;
 using ops::Activation;
 
-// transformers omits keys that equal the defaults of the class.
-std::int64_t count_or(const ConfigReader& reader, const char* key, std::int64_t fallback, std::int64_t limit) {
-  return reader.json().contains(key) ? reader.count(key, limit) : fallback;
-}
-
 constexpr std::array<std::pair<std::string_view, Activation>, 5> kActivations{{{"gelu", Activation::gelu_erf},
                                                                                {"gelu_new", Activation::gelu_tanh},
                                                                                {"gelu_pytorch_tanh", Activation::gelu_tanh},
@@ -50,22 +45,21 @@ void check(const ConfigReader& reader, const VitConfig& c) {
 
 VitConfig read_vit_config(const ConfigReader& reader) {
   reader.demand("model_type", {"vit"});
-  VitConfig c;
-  c.layers = count_or(reader, "num_hidden_layers", c.layers, kMaxLayers);
-  c.width = count_or(reader, "hidden_size", c.width, kMaxWidth);
-  c.heads = count_or(reader, "num_attention_heads", c.heads, kMaxHeads);
-  c.mlp_width = count_or(reader, "intermediate_size", c.mlp_width, kMaxWidth);
+  VitConfig c;  // transformers omits keys that equal the defaults of the class
+  c.layers = reader.count("num_hidden_layers", c.layers, kMaxLayers);
+  c.width = reader.count("hidden_size", c.width, kMaxWidth);
+  c.heads = reader.count("num_attention_heads", c.heads, kMaxHeads);
+  c.mlp_width = reader.count("intermediate_size", c.mlp_width, kMaxWidth);
   c.patch = read_side(reader, "patch_size", c.patch, kMaxImage);
   c.size = read_side(reader, "image_size", c.size, kMaxImage);
-  c.channels = count_or(reader, "num_channels", c.channels, kMaxChannels);
+  c.channels = reader.count("num_channels", c.channels, kMaxChannels);
   c.classes = read_classes(reader);
   c.norm_epsilon = reader.number("layer_norm_eps", c.norm_epsilon, 1e-20, 1);
   c.dropout = reader.number("hidden_dropout_prob", 0, 0, 1);
   c.attention_dropout = reader.number("attention_probs_dropout_prob", 0, 0, 1);
   c.initializer_range = reader.number("initializer_range", c.initializer_range, 0, 1e3);
   c.activation = read_activation(reader);
-  c.qkv_bias = reader.json().value("qkv_bias", Json(true)) != Json(false);
-  reader.demand("qkv_bias", {true, false});
+  c.qkv_bias = reader.flag("qkv_bias", true);
   reader.demand("quantization_config", {nullptr});
   check(reader, c);
   return c;
@@ -92,18 +86,15 @@ VitConfig read_timm_vit(const TimmModel& model) {
   c.qkv_bias = model.has("blocks.0.attn.qkv.bias");
   c.size = model.input_size();
   c.norm_epsilon = 1e-6;
-  c.classes = model.has("head.weight") ? model.shape("head.weight", 2)[0] : std::max<std::int64_t>(1, model.classes());
+  c.classes = model.classes("head");
   model.demand_pool("token");
   check(model.config(), c);
   return c;
 }
 
 void write_vit_config(const VitConfig& c, const std::filesystem::path& folder) {
+  if (c.timm) return write_timm_config(folder, c.classes);
   OrderedJson json = config_that_is_there(folder);
-  if (c.timm) {
-    write_timm_classes(json, c.classes);
-    return write_config(folder, json);
-  }
   const bool is_new = json.empty();
   if (!json.contains("architectures")) json["architectures"] = {"ViTForImageClassification"};
   json["model_type"] = "vit";

@@ -8,24 +8,15 @@
 namespace plimsoll {
 namespace {
 
-using M = ModelConfig;
-using S = Setting;
-
-const VitConfig& of(const M& config) { return config.as<VitConfig>(); }
-
-// "" if a folder has two different rates.
-std::string dropout_text(const M& config) {
-  return of(config).dropout == of(config).attention_dropout ? toml_text(of(config).dropout) : "";
-}
+const VitConfig& of(const ModelConfig& config) { return config.as<VitConfig>(); }
 
 }  // namespace
 
 std::span<const ModelKey> vit_keys() {
   static const std::array kKeys{
-      size_key<&VitConfig::layers, kMaxLayers>("layers", true, "number of blocks", "12", every<1>),
-      size_key<&VitConfig::width, kMaxWidth>("width", true, "numbers per token between the blocks, a multiple of the heads",
-                                             "768", [](const M& config) { return of(config).heads; }),
-      size_key<&VitConfig::heads, kMaxHeads>("heads", true, "attention heads of a block", "12"),
+      layers_key<VitConfig>(),
+      width_key<VitConfig>([](const ModelConfig& config) { return of(config).heads; }),
+      heads_key<VitConfig>(),
       size_key<&VitConfig::mlp_width, kMaxWidth>("mlp_width", true, "numbers per token inside the MLP of a block", "3072",
                                                  every<kWidthStep>),
       size_key<&VitConfig::patch, kMaxImage>("patch", true, "height and width of a patch of an image, of vit", "16"),
@@ -33,26 +24,8 @@ std::span<const ModelKey> vit_keys() {
       classes_key<VitConfig>(),
       channels_key<VitConfig>(),
       head_key<VitConfig>(),
-      ModelKey{.name = "dropout",
-               .of_folder = false,
-               .on_resume = OnResume::results,
-               .comment = "of embeddings, attention and both branches of a block",
-               .example = "0.1",
-               .set =
-                   [](const M& config, const S& setting) {
-                     return config.with<VitConfig>(
-                         [&](VitConfig& c) { c.dropout = c.attention_dropout = number(setting, 0, kBelowOne); });
-                   },
-               .text = dropout_text},
-      ModelKey{.name = "initializer_range",
-               .new_weights = true,
-               .comment = "standard deviation of new weights",
-               .example = "0.02",
-               .set =
-                   [](const M& config, const S& setting) {
-                     return config.with<VitConfig>([&](VitConfig& c) { c.initializer_range = number(setting, 1e-6, 10); });
-                   },
-               .text = [](const M& config) { return toml_text(of(config).initializer_range); }}};
+      dropout_key<&VitConfig::dropout, &VitConfig::attention_dropout>("of embeddings, attention and both branches of a block"),
+      initializer_range_key<VitConfig>()};
   return kKeys;
 }
 

@@ -17,8 +17,6 @@ namespace {
 
 const VitConfig& of(const ModelConfig& config) { return config.as<VitConfig>(); }
 
-ModelConfig defaults() { return {kVit, VitConfig{}}; }
-
 // "vit_base_patch16_224": a size, a patch and a size of images, without further words, which stand for other computations.
 bool of_timm(std::string_view architecture) {
   constexpr std::array<std::string_view, 7> kSizes{"tiny", "small", "base", "large", "huge", "giant", "gigantic"};
@@ -91,8 +89,7 @@ ModelFacts facts(const ModelConfig& config) {
 const Family kVit{
     .kind = "vit",
     .title = "ViT",
-    .defaults = defaults,
-    .presets = nullptr,
+    .defaults = [] { return ModelConfig(kVit, VitConfig{}); },
     .keys = vit_keys,
     .read = [](const ConfigReader& reader) { return ModelConfig(kVit, read_vit_config(reader)); },
     .of_timm = of_timm,
@@ -107,7 +104,6 @@ const Family kVit{
     .describe =
         [](const ModelConfig& config) { return fmt::format("vit of {} layers, width {}", of(config).layers, of(config).width); },
     .fault = vit_fault,
-    .doubts = [](const ModelConfig&) { return std::vector<ModelRemark>(); },
     .with_new_head = with_new_head<VitConfig>};
 
 }  // namespace plimsoll

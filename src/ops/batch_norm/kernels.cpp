@@ -267,12 +267,6 @@ void for_parts(const Cut& cut, std::int64_t first, std::int64_t count, Body body
   });
 }
 
-// Calls body(begin, end) for pieces of the channels.
-template <class Body>
-void for_channels(std::int64_t channels, Body body) {
-  for_tiles(channels, body, kCombined);
-}
-
 // The sums of all pieces of a group for channels [begin, end).
 struct Totals {
   double u[kCombined] = {}, uv[kCombined] = {};
@@ -384,9 +378,12 @@ void batch_norm_backward(const BatchNormTerms& terms, ConstElements dy, ConstEle
     const std::int64_t count = std::min(n.cut.at_once, terms.shape.groups - first);
     for_parts(n.cut, first, count, [&](const Part& part) { one(n, part); });
     if (n.partials == nullptr) continue;
-    for_channels(channels, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t slot = 0; slot < count; ++slot) combine_gradients(n, first, slot, begin, end);
-    });
+    for_tiles(
+        channels,
+        [&](std::int64_t begin, std::int64_t end) {
+          for (std::int64_t slot = 0; slot < count; ++slot) combine_gradients(n, first, slot, begin, end);
+        },
+        kCombined);
     if (dx) for_parts(n.cut, first, count, [&](const Part& part) { two(again, part); });
   }
 }

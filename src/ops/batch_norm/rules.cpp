@@ -230,6 +230,12 @@ double flops_of(NormActivation activation) {
   return 25;
 }
 
+// The gradient before the activation, for each element.
+template <class A>
+double flops_of_gradient(const A& a) {
+  return (a.activation == NormActivation::none ? 0 : 3) + std::size_t{a.residual} + flops_of(a.activation);
+}
+
 double bytes_of(const ValueType& type) { return static_cast<double>(dense_bytes(type.shape, type.dtype)); }
 
 // x is read twice: for the statistics (a sum and a sum of squares) and for y.
@@ -250,8 +256,7 @@ Cost cost_of_fixed(const Attributes& any, TypeSpan inputs, TypeSpan outputs) {
 Cost cost_of_backward(const Attributes& any, TypeSpan inputs, TypeSpan outputs) {
   const auto& a = any.as<BatchNormBackwardAttributes>();
   const bool again = a.made.x && !a.made.residual;
-  const double gradient = (a.activation == NormActivation::none ? 0 : 3) + std::size_t{a.residual} + flops_of(a.activation);
-  const double flops = gradient * (again ? 2 : 1) + 4 + (a.made.x ? 5 : 0);
+  const double flops = flops_of_gradient(a) * (again ? 2 : 1) + 4 + (a.made.x ? 5 : 0);
   double bytes = bytes_touched(inputs, outputs);
   if (a.made.x) bytes += bytes_of(inputs[1]);
   if (a.made.x && a.made.residual) bytes += bytes_of(outputs[a.made.of_residual()]);
@@ -262,8 +267,7 @@ Cost cost_of_backward(const Attributes& any, TypeSpan inputs, TypeSpan outputs) 
 
 Cost cost_of_fixed_backward(const Attributes& any, TypeSpan inputs, TypeSpan outputs) {
   const auto& a = any.as<FixedNormBackwardAttributes>();
-  const double flops = (a.activation == NormActivation::none ? 0 : 3) + std::size_t{a.residual} + flops_of(a.activation) +
-                       (a.made.sums() > 0 ? 4 : 0) + (a.made.x ? 1 : 0);
+  const double flops = flops_of_gradient(a) + (a.made.sums() > 0 ? 4 : 0) + (a.made.x ? 1 : 0);
   return {flops * static_cast<double>(inputs[1].shape.elements()), bytes_touched(inputs, outputs)};
 }
 
@@ -290,11 +294,10 @@ std::vector<ValueType> infer_pool(const Attributes& any, TypeSpan inputs) {
 std::vector<ValueType> infer_moving(const Attributes& any, TypeSpan inputs) {
   constexpr const char* kWhere = "moving_statistics";
   any.as<PoolingAttributes>();
-  require(inputs.size() == 3 || inputs.size() == 4, kWhere, fmt::format("got {} inputs", inputs.size()), "3 or 4");
+  require_guarded_inputs(inputs, 3, kWhere);
   const ValueType channels = row_of(inputs[0], kWhere);
   require_each(inputs.first(2), channels, kWhere, "a running statistic");
   require_type(inputs[2], sums_of(channels), kWhere, "the sums");
-  if (inputs.size() == 4) require_type(inputs[3], {DType::f32, Shape{1}}, kWhere, "the coefficient");
   return {inputs[0], inputs[1]};
 }
 
@@ -302,26 +305,25 @@ std::vector<Alias> aliases_of_moving(const Attributes&) { return {{0, 0, AliasKi
 
 std::vector<ValueType> infer_count(const Attributes&, TypeSpan inputs) {
   constexpr const char* kWhere = "count_window";
-  require(inputs.size() == 2 || inputs.size() == 3, kWhere, fmt::format("got {} inputs", inputs.size()), "2 or 3");
+  require_guarded_inputs(inputs, 2, kWhere);
   require_type(inputs[0], kCount, kWhere, "the number of windows");
   require(inputs[1].dtype == DType::f64 && inputs[1].shape.rank() == 1, kWhere, "the sums are " + to_text(inputs[1]),
           "f64(sums)");
-  if (inputs.size() == 3) require_type(inputs[2], {DType::f32, Shape{1}}, kWhere, "the coefficient");
   return {inputs[0]};
 }
 
 void move_at_update(const WindowEnd& end) {
-  const std::vector<ValueId> running{end.node.inputs[kPooledMean], end.node.inputs[kPooledVariance]};
-  std::vector<ValueId> inputs{running[0], running[1], end.node.inputs[kPooledSums]};
-  if (end.coefficient.valid()) inputs.push_back(end.coefficient);
-  const auto moved = end.builder.add(kMovingStatistics, end.node.attributes, std::move(inputs), {"mean", "variance"});
-  for (const std::size_t i : {0, 1}) end.builder.rename(moved[i], end.builder.value(running[i]).name);
-  if (end.node.inputs.size() <= kWindows) return;
-  const ValueId windows = end.node.inputs[kWindows];
-  inputs = {windows, end.node.inputs[kPooledSums]};
-  if (end.coefficient.valid()) inputs.push_back(end.coefficient);
-  const ValueId counted = end.builder.add1(kCountWindow, NoAttributes{}, std::move(inputs), "windows");
-  end.builder.rename(counted, end.builder.value(windows).name);
+  const std::vector<ValueId>& pooled = end.node.inputs;
+  const auto move = [&](const OpDef& op, const Attributes& attributes, const std::vector<ValueId>& moved,
+                        std::vector<std::string> names) {
+    std::vector<ValueId> inputs = moved;
+    inputs.push_back(pooled[kPooledSums]);
+    if (end.coefficient.valid()) inputs.push_back(end.coefficient);
+    const auto outputs = end.builder.add(op, attributes, std::move(inputs), std::move(names));
+    for (std::size_t i = 0; i < moved.size(); ++i) end.builder.rename(outputs[i], end.builder.value(moved[i]).name);
+  };
+  move(kMovingStatistics, end.node.attributes, {pooled[kPooledMean], pooled[kPooledVariance]}, {"mean", "variance"});
+  if (pooled.size() > kWindows) move(kCountWindow, NoAttributes{}, {pooled[kWindows]}, {"windows"});
 }
 
 }  // namespace

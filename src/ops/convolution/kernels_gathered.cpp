@@ -112,10 +112,7 @@ HWY_INLINE void pack_forward(const Call& call, const Part& part, float* HWY_REST
     for (const Tap& tap : call.phase.taps) {
       const T* from = weight + (tap.place * channels + part.channel) * outputs + column;
       for (std::int64_t c = 0; c < part.depth; ++c, from += outputs, to += vectors * kLanes) {
-        for (std::int64_t i = 0; i < vectors * kLanes; i += kLanes) {
-          const std::int64_t rest = count - i;
-          hn::Store(rest >= kLanes ? load(from + i) : rest > 0 ? load_part(from + i, rest) : hn::Zero(F32()), F32(), to + i);
-        }
+        for (std::int64_t i = 0; i < vectors * kLanes; i += kLanes) pack_vector(from + i, count - i, to + i);
       }
     }
   }
@@ -255,23 +252,14 @@ HWY_INLINE void copy_sources(const Call& call, const Part& part, const Tile& til
   for (std::int64_t k = 0; k < kTileRows; ++k) {
     float* out = to + k * stride;
     for (std::size_t t = 0; t < taps.size();) {
-      std::size_t end = t + 1;
-      while (dense && end < taps.size() && taps[end].row == taps[t].row &&
-             taps[end].column == taps[t].column + static_cast<std::int64_t>(end - t)) {
-        ++end;
-      }
-      const std::int64_t row = tile.row[k] + taps[t].row, column = tile.column[k] + taps[t].column;
-      const std::int64_t offset = (taps[t].row * from.width + taps[t].column) * from.channels;
-      const auto run = static_cast<std::int64_t>(end - t);
-      t = end;
+      const std::int64_t run = dense ? run_of(taps, t, taps.size()) : 1;
+      const ops::IndexRange inside = inside_of(from, tile.row[k] + taps[t].row, tile.column[k] + taps[t].column, run);
+      const std::int64_t offset = (taps[t].row * from.width + taps[t].column + inside.begin) * from.channels;
       float* const next = out + run * part.depth;
-      std::int64_t first = std::clamp<std::int64_t>(-column, 0, run),
-                   last = std::clamp<std::int64_t>(from.width - column, first, run);
-      if (row < 0 || row >= from.height) first = last = run;
-      clear(out, out + first * part.depth);
-      copy_wide(base + (tile.source[k] + offset + first * from.channels), (last - first) * part.depth, out + first * part.depth);
-      clear(out + last * part.depth, next);
-      out = next;
+      clear(out, out + inside.begin * part.depth);
+      copy_wide(base + (tile.source[k] + offset), inside.count() * part.depth, out + inside.begin * part.depth);
+      clear(out + inside.end * part.depth, next);
+      out = next, t += static_cast<std::size_t>(run);
     }
   }
 }

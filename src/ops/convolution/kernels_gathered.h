@@ -5,6 +5,7 @@
 //   gradient, step 2: target 2 j + p  <- sources j + (p + left - kx) / 2, for the kx of which this is whole
 #pragma once
 
+#include <algorithm>
 #include <vector>
 
 #include "ops/convolution/kernels.h"
@@ -36,6 +37,21 @@ struct Phase {
 struct ImageShape {
   std::int64_t height = 1, width = 1, channels = 1;
 };
+
+// The number of taps from `first` on, before `end`, whose source pixels are neighbours in a row.
+inline std::int64_t run_of(const std::vector<Tap>& taps, std::size_t first, std::size_t end) {
+  std::int64_t run = 1;
+  for (std::size_t t = first + 1; t < end && taps[t].row == taps[first].row && taps[t].column == taps[first].column + run; ++t) {
+    ++run;
+  }
+  return run;
+}
+// The pixels of such a run that lie inside the source, if the first one is at (row, column); others are padding.
+inline ops::IndexRange inside_of(const ImageShape& source, std::int64_t row, std::int64_t column, std::int64_t run) {
+  if (row < 0 || row >= source.height) return {run, run};
+  const std::int64_t begin = std::clamp<std::int64_t>(-column, 0, run);
+  return {begin, std::clamp<std::int64_t>(source.width - column, begin, run)};
+}
 
 struct Gathered {
   ConvolutionShape shape;

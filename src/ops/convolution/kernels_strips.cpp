@@ -39,23 +39,19 @@ void copy_strip(const Gathered& product, const Phase& phase, std::size_t begin, 
                        image = index / phase.columns / phase.rows;
     for (std::size_t t = begin; t < end;) {
       const Tap& tap = phase.taps[t];
-      std::size_t last = t + 1;  // taps of neighbouring pixels
-      while (last < end && phase.taps[last].row == tap.row &&
-             phase.taps[last].column == tap.column + static_cast<std::int64_t>(last - t)) {
-        ++last;
-      }
-      const auto run = static_cast<std::int64_t>(last - t);
+      const std::int64_t run = run_of(phase.taps, t, end);
       const std::int64_t row = i * product.move_h + tap.row, column = j * product.move_w + tap.column;
-      std::int64_t inside = std::clamp<std::int64_t>(-column, 0, run),
-                   outside = std::clamp<std::int64_t>(from.width - column, inside, run);
-      if (row < 0 || row >= from.height) inside = outside = run;
-      if (inside > 0) std::memset(out, 0, static_cast<std::size_t>(inside * pixel));
-      if (outside > inside) {
-        std::memcpy(out + inside * pixel, source + ((image * from.height + row) * from.width + column + inside) * pixel,
-                    static_cast<std::size_t>((outside - inside) * pixel));
+      const ops::IndexRange inside = inside_of(from, row, column, run);
+      if (inside.begin > 0) std::memset(out, 0, static_cast<std::size_t>(inside.begin * pixel));
+      if (inside.count() > 0) {
+        std::memcpy(out + inside.begin * pixel,
+                    source + ((image * from.height + row) * from.width + column + inside.begin) * pixel,
+                    static_cast<std::size_t>(inside.count() * pixel));
       }
-      if (run > outside) std::memset(out + outside * pixel, 0, static_cast<std::size_t>((run - outside) * pixel));
-      out += run * pixel, t = last;
+      if (run > inside.end) {
+        std::memset(out + inside.end * pixel, 0, static_cast<std::size_t>((run - inside.end) * pixel));
+      }
+      out += run * pixel, t += static_cast<std::size_t>(run);
     }
   };
   parallel_for(ceil_div(rows, kTaskRows), [&](std::int64_t task) {

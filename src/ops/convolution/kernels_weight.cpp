@@ -156,10 +156,7 @@ HWY_INLINE void pack_dy(const Call& call, const PixelBlock& block, std::int64_t 
       const T* from = call.dy.as<T>() + (block.image * height * width + i) * shape.outputs + column + done;
       for (std::int64_t image = 0; image < block.images;
            ++image, from += height * width * shape.outputs, to += vectors * kLanes) {
-        for (std::int64_t v = 0; v < vectors * kLanes; v += kLanes) {
-          const std::int64_t rest = columns - done - v;
-          hn::Store(rest >= kLanes ? load(from + v) : rest > 0 ? load_part(from + v, rest) : hn::Zero(F32()), F32(), to + v);
-        }
+        for (std::int64_t v = 0; v < vectors * kLanes; v += kLanes) pack_vector(from + v, columns - done - v, to + v);
       }
     }
   }
@@ -179,10 +176,7 @@ HWY_INLINE void pack_piece(const Call& call, const PixelBlock& block, std::int64
       const T* from = call.x.as<T>() + block.image * image_stride + pixel * shape.channels + channel;
       float* HWY_RESTRICT out = to + cut.packed_column(column) * block.images * kLine;
       for (std::int64_t image = 0; image < block.images; ++image, from += image_stride, out += kLine) {
-        for (std::int64_t i = 0; i < kLine; i += kLanes) {
-          const std::int64_t rest = channels - i;
-          hn::Store(rest >= kLanes ? load(from + i) : rest > 0 ? load_part(from + i, rest) : hn::Zero(F32()), F32(), out + i);
-        }
+        for (std::int64_t i = 0; i < kLine; i += kLanes) pack_vector(from + i, channels - i, out + i);
       }
     }
   }

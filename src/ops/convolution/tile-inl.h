@@ -52,6 +52,12 @@ HWY_INLINE void copy_wide(const T* HWY_RESTRICT from, std::int64_t count, float*
   hn::StoreU(load_part(from + i, count - i), F32(), to + i);
 }
 
+// Stores the first `rest` elements of a vector as floats, and zeros for the others.
+template <class T>
+HWY_INLINE void pack_vector(const T* HWY_RESTRICT from, std::int64_t rest, float* HWY_RESTRICT to) {
+  hn::Store(rest >= kLanes ? load(from) : rest > 0 ? load_part(from, rest) : hn::Zero(F32()), F32(), to);
+}
+
 // Writes zeros, up to a vector past the end.
 HWY_INLINE void clear(float* from, const float* end) {
   for (; from < end; from += kLanes) hn::StoreU(hn::Zero(F32()), F32(), from);

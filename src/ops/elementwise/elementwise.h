@@ -30,9 +30,6 @@ ValueId add(GraphBuilder& builder, ValueId a, ValueId b, std::string name);
 ValueId gelu(GraphBuilder& builder, ValueId x, std::string name);
 // GELU by the normal distribution: x/2 (1 + erf(x / sqrt(2))).
 ValueId gelu_erf(GraphBuilder& builder, ValueId x, std::string name);
-ValueId relu(GraphBuilder& builder, ValueId x, std::string name);
-// min(max(x, 0), 6).
-ValueId relu6(GraphBuilder& builder, ValueId x, std::string name);
 // x sigmoid(x).
 ValueId silu(GraphBuilder& builder, ValueId x, std::string name);
 

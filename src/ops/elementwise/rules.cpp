@@ -124,14 +124,6 @@ ValueId gelu_erf(GraphBuilder& builder, ValueId x, std::string name) {
   return builder.add1(kGeluErf, NoAttributes{}, {x}, std::move(name));
 }
 
-ValueId relu(GraphBuilder& builder, ValueId x, std::string name) {
-  return builder.add1(kRelu, NoAttributes{}, {x}, std::move(name));
-}
-
-ValueId relu6(GraphBuilder& builder, ValueId x, std::string name) {
-  return builder.add1(kRelu6, NoAttributes{}, {x}, std::move(name));
-}
-
 ValueId silu(GraphBuilder& builder, ValueId x, std::string name) {
   return builder.add1(kSilu, NoAttributes{}, {x}, std::move(name));
 }

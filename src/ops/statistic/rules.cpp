@@ -30,11 +30,10 @@ std::vector<ValueType> infer_deviations(const Attributes& any, TypeSpan inputs) 
 }
 
 std::vector<ValueType> infer_moving_mean(const Attributes&, TypeSpan inputs) {
-  require(inputs.size() == 2 || inputs.size() == 3, "moving_mean", fmt::format("got {} inputs", inputs.size()), "2 or 3");
+  require_guarded_inputs(inputs, 2, "moving_mean");
   const ValueType row = row_of(inputs[0], "moving_mean");
   require_type(inputs[0], row, "moving_mean", "the mean");
   require_type(inputs[1], sums_of(row), "moving_mean", "the sums");
-  if (inputs.size() == 3) require_type(inputs[2], {DType::f32, Shape{1}}, "moving_mean", "the coefficient");
   return {inputs[0]};
 }
 
@@ -46,13 +45,12 @@ std::vector<ValueType> infer_magnitude(const Attributes&, TypeSpan inputs) {
 
 std::vector<ValueType> infer_average(const Attributes& any, TypeSpan inputs) {
   constexpr const char* kWhere = "average_statistic";
-  require(inputs.size() == 3 || inputs.size() == 4, kWhere, fmt::format("got {} inputs", inputs.size()), "3 or 4");
+  require_guarded_inputs(inputs, 3, kWhere);
   const double blend = any.as<AverageAttributes>().blend;
   require(blend > 0 && blend <= 1, kWhere, fmt::format("blend is {}", blend), "above 0, at most 1");
   require_dtype(inputs.first(2), DType::f32, kWhere);
   require_type(inputs[1], inputs[0], kWhere, "the statistic");
   require_type(inputs[2], {DType::f64, Shape{kUpdateScalars}}, kWhere, "the scalars");
-  if (inputs.size() == 4) require_type(inputs[3], {DType::f32, Shape{1}}, kWhere, "the coefficient");
   return {inputs[0]};
 }
 
