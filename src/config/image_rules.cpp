@@ -6,7 +6,9 @@
 #include <string>
 #include <utility>
 
+#include "adapters/adapter.h"
 #include "base/error.h"
+#include "models/conv_norm.h"
 #include "models/family.h"
 #include "models/pixel_norm.h"
 
@@ -15,7 +17,7 @@ namespace {
 
 // The largest divisor of n up to `most`.
 std::int64_t largest_divisor(std::int64_t n, std::int64_t most) {
-  std::int64_t divisor = std::min(n, most);
+  std::int64_t divisor = std::max<std::int64_t>(1, std::min(n, most));
   while (n % divisor != 0) --divisor;
   return divisor;
 }
@@ -34,14 +36,47 @@ void check_keys_of_norms(const Config& config, const GivenSettings& given) {
   }
 }
 
+// The options of the layers, and true if one of them normalises by the statistics of its batch.
+std::pair<NormOptions, bool> norms_of(const Config& config) {
+  const ModelConfig& model = config.model.config;
+  NormOptions options{.momentum = config.norm.momentum, .running = config.norm.running || config.adapter.active(), .frozen = {}};
+  if (model.empty() || !facts_of(model).batch_norm || options.running) return {options, false};
+  constexpr std::int64_t kUsual = 32;
+  const TrainSettings& train = config.train;
+  options.group = config.norm.stat_batch.value_or(train.micro_batch.value_or(largest_divisor(train.effective_batch, kUsual)));
+  if (config.model.freeze.empty()) return {options, true};
+  // The names of parameters are known once a graph has them.
+  Graph graph = model.family().build(model, smallest_shape(), {}).graph;
+  freeze(graph, config.model.freeze);
+  for (const ValueId id : graph.parameters()) {
+    const Value& value = graph.values[id];
+    if (value.parameter->kind == ParameterKind::frozen) options.frozen.insert(value.name.text());
+  }
+  const bool batch = std::ranges::any_of(graph.parameters(), [&](ValueId id) {
+    const std::string name = graph.values[id].name.text();
+    return name.ends_with(kRunningMean) && !options.fixes(name.substr(0, name.size() - std::string_view(kRunningMean).size()));
+  });
+  return {options, batch};
+}
+
+// Without statistics of a batch, these keys have no effect.
+void check_unused(Config& config, const GivenSettings& given) {
+  const char* why = config.norm.running       ? "layers normalise by the running statistics"
+                    : config.adapter.active() ? "under an adapter, layers normalise by the running statistics"
+                                              : "all norms are frozen and normalise by the running statistics";
+  if (config.norm.stat_batch) {
+    Remedies remedies{Change("norm.stat_batch", "auto")};
+    if (config.norm.running) remedies.push_back(Change("norm.statistics", "batch"));
+    throw conflict(given, "norm.stat_batch", fmt::format("norm.stat_batch is given, and {}", why), "one of the two",
+                   std::move(remedies));
+  }
+  if (config.norm.momentum == NormSettings().momentum) return;
+  config.notes.push_back(fmt::format("{}: norm.momentum is not used: {}", given.where("norm.momentum"), why));
+}
+
 void check_groups(const Config& config, const GivenSettings& given) {
   const std::optional<std::int64_t>& group = config.norm.stat_batch;
   if (!group) return;
-  if (config.norm.running) {
-    if (!given.has("norm.stat_batch")) return;
-    throw conflict(given, "norm.stat_batch", "norm.stat_batch is given, and layers normalise by the running statistics",
-                   "one of the two", {Change("norm.stat_batch", "auto"), Change("norm.statistics", "batch")});
-  }
   const bool micro = config.train.micro_batch.has_value();
   const std::int64_t batch = config.train.micro_batch.value_or(config.train.effective_batch);
   if (batch % *group == 0) return;
@@ -55,6 +90,13 @@ void check_groups(const Config& config, const GivenSettings& given) {
                      std::move(remedies));
 }
 
+void complete_groups(Config& config, const GivenSettings& given) {
+  const std::int64_t group = stat_batch(config);
+  if (group == 0) return check_unused(config, given);
+  check_groups(config, given);
+  config.norm.stat_batch = group;
+}
+
 // A resumed run has these numbers, whatever happens to the folder.
 void complete_pixels(Config& config) {
   if (config.model.init.empty()) return;
@@ -66,11 +108,11 @@ void complete_pixels(Config& config) {
 }  // namespace
 
 std::int64_t stat_batch(const Config& config) {
-  constexpr std::int64_t kUsual = 32;
-  if (config.model.config.empty() || !facts_of(config.model.config).batch_norm || config.norm.running) return 0;
-  if (config.norm.stat_batch) return *config.norm.stat_batch;
-  return config.train.micro_batch ? *config.train.micro_batch : largest_divisor(config.train.effective_batch, kUsual);
+  const auto& [options, batch] = norms_of(config);
+  return batch ? options.group : 0;
 }
+
+NormOptions norm_options(const Config& config) { return norms_of(config).first; }
 
 void complete_images(Config& config, const GivenSettings& given) {
   const ModelFacts facts = facts_of(config.model.config);
@@ -82,8 +124,7 @@ void complete_images(Config& config, const GivenSettings& given) {
                    fmt::format("train.z_loss is given, and a {} has few classes", config.model.config.family().kind),
                    "without it", {Change("train.z_loss", 0)});
   }
-  check_groups(config, given);
-  if (config.norm.stat_batch.value_or(0) == 0 && stat_batch(config) > 0) config.norm.stat_batch = stat_batch(config);
+  if (facts.batch_norm) complete_groups(config, given);
   complete_pixels(config);
   if (facts.new_head && config.model.init.empty()) {
     throw conflict(given, "model.head", "model.head is \"new\", and all weights are new", "a folder in model.init, or keep",

@@ -49,7 +49,7 @@ ConvNorm::ConvNorm(GraphBuilder& builder, ConvNormNames names, const ConvNormSha
       names_.norm + kWindows, {.shape = {1}, .kind = ParameterKind::statistic, .storage = DType::i64, .in_files = Shape{}});
   layer_.epsilon = shape.epsilon;
   layer_.momentum = norm.momentum;
-  fixed_ = norm.running || (norm.is_frozen(names_.norm + ".weight") && norm.is_frozen(names_.norm + ".bias"));
+  fixed_ = norm.fixes(names_.norm);
 }
 
 ValueId ConvNorm::operator()(GraphBuilder& builder, ValueId x, const ImageStep& step, ops::NormActivation activation,

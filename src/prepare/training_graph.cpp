@@ -83,41 +83,14 @@ FrozenBase base_of(BaseFormat format, const ModelConfig& model, const std::files
   return base;
 }
 
-namespace {
-
-// Frozen parameters are known by their names once a graph of the model has been frozen.
-std::set<std::string> frozen_names(const Config& config) {
-  if (config.model.freeze.empty()) return {};
-  const ModelConfig& model = config.model.config;
-  Graph graph = model.family().build(model, smallest_shape(), {}).graph;
-  freeze(graph, config.model.freeze);
-  std::set<std::string> names;
-  for (const ValueId id : graph.parameters()) {
-    if (is_frozen(graph.values[id])) names.insert(graph.values[id].name.text());
-  }
-  return names;
-}
-
-BuildOptions build_options(const Config& config) {
-  BuildOptions options{static_cast<std::uint64_t>(config.seed), {config.train.label_smoothing, config.train.z_loss}};
-  if (facts_of(config.model.config).batch_norm) {
-    options.norm = {.group = std::max<std::int64_t>(1, stat_batch(config)),
-                    .momentum = config.norm.momentum,
-                    .running = config.norm.running || config.adapter.active(),
-                    .frozen = frozen_names(config)};
-  }
-  return options;
-}
-
-}  // namespace
-
 TrainingGraph build_training_graph(const Config& config, DataFacts data, std::int64_t micro_batch) {
   const BatchShape shape{.micro = micro_batch,
                          .evaluate = data.validation ? micro_batch : 0,
                          .tokens = config.model.context,
                          .packed = data.packed,
                          .image_size = data.row.image_size};
-  const BuildOptions options = build_options(config);
+  const BuildOptions options{
+      static_cast<std::uint64_t>(config.seed), {config.train.label_smoothing, config.train.z_loss}, norm_options(config)};
   ModelGraph model = config.model.config.family().build(config.model.config, shape, options);
   if (config.adapter.active()) add_adapter(model, config.model.config, config.adapter, options.seed);
   freeze(model.graph, config.model.freeze);

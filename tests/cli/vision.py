@@ -95,6 +95,26 @@ def groups(test):
     test.fails(2, "E-CONFIG-CONFLICT", "plan", vit, "--set", "norm.stat_batch=4")
 
 
+def running(test):
+    """Layers that normalise by running statistics have no groups: these bound no micro-batch."""
+    config = write_config(test, "running.toml", new("resnet"), batch="")
+    norms = 'model.freeze=[".*normalization.*"]'
+    for change in ("norm.statistics=running", norms):
+        more = ["--set", change, "--memory", "1GiB"]
+        plan = test.succeeds("plan", config, *more, "--set", "train.micro_batch=3", "--json")
+        test.equal(f"the group with {change}", plan["batch"]["stat_batch"], None)
+        text = test.succeeds("plan", config, *more)
+        test.that("ghost" not in text and "stat_batch" not in text, f"no word of groups with {change}: {text}")
+        error = test.fails(2, "E-CONFIG-CONFLICT", "plan", config, *more, "--set", "norm.stat_batch=4")
+        test.that(error is not None and any("norm.stat_batch=auto" in each for each in error["try"]), f"the remedy: {error}")
+        text = "".join(test.run("plan", config, *more, "--set", "norm.momentum=0.2").text())
+        test.that("norm.momentum is not used" in text, f"a note on the momentum with {change}: {text}")
+    test.succeeds("train", config, *more, "--set", "train.micro_batch=3", "--run", "frozen")
+    half = 'model.freeze=["resnet.embedder.*"]'
+    plan = test.succeeds("plan", config, "--set", half, "--memory", "1GiB", "--json")
+    test.equal("the group if some norms are trained", plan["batch"]["stat_batch"], 24)
+
+
 def stopped(test):
     """A training that is stopped and resumed ends with the bits of one that is not, averages included."""
     config = write_config(test, "whole.toml", new("mobilenet"), group("mobilenet", 4))
@@ -199,7 +219,7 @@ def machines():
 
 def main():
     test = Test("vision")
-    test.run_parts(budgets, groups, stopped, accuracy, folders, adapters, refused)
+    test.run_parts(budgets, groups, running, stopped, accuracy, folders, adapters, refused)
     test.finish()
 
 

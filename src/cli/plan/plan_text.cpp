@@ -77,6 +77,12 @@ std::string pixels_text(const json& image) {
   return fmt::format("pixels: mean {}; deviation {}\n", list(image.at("mean")), list(image.at("std")));
 }
 
+// The samples that share statistics; 0: none do.
+std::int64_t stat_batch(const json& batch) {
+  const json group = batch.value("stat_batch", json());
+  return group.is_null() ? 0 : group.get<std::int64_t>();
+}
+
 std::string batch_text(const json& plan) {
   const json& batch = plan.at("batch");
   const auto accumulation = batch.at("accumulation").get<std::int64_t>();
@@ -86,8 +92,7 @@ std::string batch_text(const json& plan) {
                                                        : fmt::format(", {} through each block together", group);
   const auto effective = batch.at("effective").get<std::int64_t>(), micro = batch.at("micro").get<std::int64_t>();
   if (!batch.contains("rows")) {
-    const std::string norm =
-        batch.contains("stat_batch") ? fmt::format("; ghost BN({})", batch.at("stat_batch").get<std::int64_t>()) : "";
+    const std::string norm = stat_batch(batch) > 0 ? fmt::format("; ghost BN({})", stat_batch(batch)) : "";
     return fmt::format("{} = {} x {}{}{}", effective, micro, accumulation, together, norm);
   }
   return fmt::format("{} sample{} in about {} row{}, {} at a time", effective, effective == 1 ? "" : "s",
@@ -374,9 +379,8 @@ std::string run_text(const json& plan) {
 std::string pin_text(const json& plan) {
   if (!chose_batch(plan)) return "";
   const auto micro = plan.at("batch").at("micro").get<std::int64_t>();
-  const json& batch = plan.at("batch");
-  const std::string group =
-      batch.contains("stat_batch") ? fmt::format(" with `norm.stat_batch = {}`", batch.at("stat_batch").get<std::int64_t>()) : "";
+  const std::int64_t samples = stat_batch(plan.at("batch"));
+  const std::string group = samples > 0 ? fmt::format(" with `norm.stat_batch = {}`", samples) : "";
   return fmt::format("micro-batch {} chosen; `train.micro_batch = {}`{} pins these bits\n", micro, micro, group);
 }
 
