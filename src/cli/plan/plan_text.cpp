@@ -1,6 +1,7 @@
 #include "cli/plan/plan_text.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <map>
@@ -160,14 +161,21 @@ std::string levers_table(const json& plan) {
   const json& predicted = plan.at("predicted");
   const double own = predicted.at("update_seconds").get<double>();
   const auto bytes = predicted.at("process_bytes").get<std::int64_t>();
-  const std::string pin = fmt::format("train.micro_batch={}", plan.at("batch").at("micro").get<std::int64_t>());
+  std::vector<std::string> pins{fmt::format("train.micro_batch={}", plan.at("batch").at("micro").get<std::int64_t>())};
+  if (stat_batch(plan.at("batch")) > 0) pins.push_back(fmt::format("norm.stat_batch={}", stat_batch(plan.at("batch"))));
   bool pinned = false;
   std::string rows;
   for (const json& lever : levers) {
     json arguments = lever.at("arguments");
-    if (chose_batch(plan) && arguments.size() > 2 && arguments.at(1) == pin) {
-      arguments.erase(0);
-      arguments.erase(0);
+    const auto begins = [&] {
+      if (arguments.size() <= 2 * pins.size()) return false;
+      for (std::size_t i = 0; i < pins.size(); ++i) {
+        if (arguments[2 * i + 1] != pins[i]) return false;
+      }
+      return true;
+    };
+    if (chose_batch(plan) && begins()) {
+      arguments.erase(arguments.begin(), arguments.begin() + 2 * std::ssize(pins));
       pinned = true;
     }
     const double seconds = lever.at("update_seconds").get<double>();
@@ -180,7 +188,8 @@ std::string levers_table(const json& plan) {
             (lever.value("within_budget", true) ? "" : "  (above the budget)") + "\n";
   }
   return fmt::format("{:<43}{:>13}{:>11}{:>10}\n", "levers, each against this plan", "process", "update", "time") +
-         (pinned ? fmt::format("  (rows that keep this micro-batch need --set {} as well)\n", pin) : "") + rows;
+         (pinned ? fmt::format("  (rows that keep this micro-batch need --set {} as well)\n", fmt::join(pins, " --set ")) : "") +
+         rows;
 }
 
 std::string remedies_text(const json& remedies) {
