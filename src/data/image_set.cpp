@@ -35,21 +35,18 @@ Side validation_side(const DataRequest& request) {
   return {request.validation, request.images.validation_labels, "data.validation", "data.validation_labels"};
 }
 
-bool has_label_files(std::string_view format) { return format == "idx"; }
-
 // Channels of the model: one number is for all of them.
-std::vector<double> by_channel(const std::vector<double>& numbers, std::int64_t channels, std::string_view key) {
+std::vector<double> by_channel(const std::vector<double>& numbers, std::int64_t channels) {
   const auto count = static_cast<std::size_t>(channels);
   if (numbers.size() == count) return numbers;
-  if (numbers.size() == 1) return std::vector<double>(count, numbers.front());
-  throw config_error("E-CONFIG-VALUE", std::string(key), fmt::format("it has {} numbers", numbers.size()),
-                     fmt::format("one number, or one for each of the {} channels", channels));
+  ensure(numbers.size() == 1, "ImageSet", "numbers of other channels");
+  return std::vector<double>(count, numbers.front());
 }
 
 ImageRule rule_of(const ImageRequest& request) {
   return {.channels = request.channels,
-          .mean = by_channel(request.mean, request.channels, "image.mean"),
-          .std = by_channel(request.std, request.channels, "image.std"),
+          .mean = by_channel(request.mean, request.channels),
+          .std = by_channel(request.std, request.channels),
           .pad_crop = request.pad_crop,
           .flip = request.flip};
 }
@@ -106,12 +103,7 @@ class ImageMaker {
 
  private:
   void check_labels() const {
-    if (!has_label_files(request_.format)) {
-      if (labels_.empty()) return;
-      throw config_error("E-CONFIG-CONFLICT", std::string(side_.labels_key),
-                         fmt::format("it is given, and files of format \"{}\" hold their labels", request_.format), "without it",
-                         {Change(std::string(side_.labels_key))});
-    }
+    if (!has_label_files(request_.format)) return ensure(labels_.empty(), "ImageMaker", "labels beside images that hold theirs");
     if (images_.size() == labels_.size()) return;
     throw data_error(
         "E-DATA-LABELS", std::string(side_.labels_key),

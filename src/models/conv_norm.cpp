@@ -70,11 +70,12 @@ ValueId ConvNorm::operator()(GraphBuilder& builder, ValueId x, const ImageStep& 
 
 void ConvNorm::require_values(const Shape& x) const {
   if (norm_.group * x[1] * x[2] > 1) return;
-  throw config_error("E-BATCH-NORM", "norm.stat_batch",
-                     fmt::format("{} normalises images of {} x {}: a group of one sample has one value for each channel",
-                                 names_.norm, x[1], x[2]),
-                     "two samples or more in a group, larger images, or running statistics",
-                     {Remedy::of_changes({{"norm.statistics", "running"}, {"norm.stat_batch", "auto"}})});
+  throw config_error(
+      "E-BATCH-NORM", "norm.stat_batch",
+      fmt::format("{} normalises images of {} x {}: a group of one sample has one value for each channel", names_.norm, x[1],
+                  x[2]),
+      "two samples or more in a group: norm.stat_batch, and a batch that it divides; larger images; or running statistics",
+      {Remedy::of_changes({{"norm.statistics", "running"}, {"norm.stat_batch", "auto"}})});
 }
 
 ClassHead::ClassHead(GraphBuilder& builder, std::string name, std::int64_t inputs, std::int64_t classes, bool fresh)

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "adapters/adapter.h"
@@ -83,6 +84,24 @@ FrozenBase base_of(BaseFormat format, const ModelConfig& model, const std::files
   return base;
 }
 
+namespace {
+
+// A group of one sample may be too small for a layer.
+ModelGraph build_or_advise(const Config& config, const BatchShape& shape, const BuildOptions& options) {
+  try {
+    return config.model.config.family().build(config.model.config, shape, options);
+  } catch (Error& error) {
+    if (error.code != "E-BATCH-NORM") throw;
+    Remedies remedies = larger_groups(config);
+    // New weights have no running statistics.
+    if (!config.model.init.empty()) std::ranges::move(error.remedies, std::back_inserter(remedies));
+    error.remedies = std::move(remedies);
+    throw;
+  }
+}
+
+}  // namespace
+
 TrainingGraph build_training_graph(const Config& config, DataFacts data, std::int64_t micro_batch) {
   const BatchShape shape{.micro = micro_batch,
                          .evaluate = data.validation ? micro_batch : 0,
@@ -91,7 +110,7 @@ TrainingGraph build_training_graph(const Config& config, DataFacts data, std::in
                          .image_size = data.row.image_size};
   const BuildOptions options{
       static_cast<std::uint64_t>(config.seed), {config.train.label_smoothing, config.train.z_loss}, norm_options(config)};
-  ModelGraph model = config.model.config.family().build(config.model.config, shape, options);
+  ModelGraph model = build_or_advise(config, shape, options);
   if (config.adapter.active()) add_adapter(model, config.model.config, config.adapter, options.seed);
   freeze(model.graph, config.model.freeze);
   return train_graph(config, std::move(model), data, micro_batch);
