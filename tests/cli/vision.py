@@ -115,6 +115,56 @@ def running(test):
     test.equal("the group if some norms are trained", plan["batch"]["stat_batch"], 24)
 
 
+def small_groups(test):
+    """A batch with few divisors is noted; the batches of the advice, and rows of levers with the keys of their note, work."""
+    config = write_config(test, "small.toml", new("resnet"), batch="")
+    plan = test.succeeds("plan", config, "--set", "train.effective_batch=74", "--memory", "100MiB", "--json")
+    micro = plan["batch"]["micro"]
+    test.equal("the group of 74 samples", plan["batch"]["stat_batch"], 2)
+    text = test.succeeds("plan", config, "--set", "train.effective_batch=74", "--memory", "100MiB")
+    pins = ["--set", f"train.micro_batch={micro}", "--set", "norm.stat_batch=2"]
+    test.that(f"need {' '.join(pins)} as well" in text, f"the keys of rows that keep the micro-batch: {text}")
+    lever = next(each for each in plan["levers"] if "plan.recompute=all" in each["arguments"])
+    test.equal("arguments of a lever", lever["arguments"][:4], pins)
+    more = ["--set", "train.effective_batch=74", *lever["arguments"], "--memory", "100MiB", "--json"]
+    again = test.succeeds("plan", config, *more)
+    test.equal("the group of a lever", again["batch"]["stat_batch"], 2)
+    test.equal("bytes of a lever", again["predicted"]["process_bytes"], lever["process_bytes"])
+    solved = test.succeeds("plan", config, "--solve", "train.micro_batch", "--memory", "1GiB", "--json")
+    test.equal("the group of a solved micro-batch", solved["batch"]["stat_batch"], 24)
+    # The last stage has images of 1 x 1 pixel.
+    deep = new("resnet").replace('"cifar"', '"imagenet"').replace("[1, 1]", "[1, 1, 1, 1]").replace("[8, 16]", "[8, 8, 8, 8]")
+    config = write_config(test, "one.toml", deep, batch="")
+    error = test.fails(2, "E-BATCH-NORM", "plan", config, "--set", "train.effective_batch=37")
+    for advice in error["try"] if error else []:
+        words = advice.split()
+        fits = test.succeeds("plan", config, *words, "--memory", "1GiB", "--json")
+        test.that(fits["batch"]["stat_batch"] >= 16, f"groups with {advice}: {fits['batch']}")
+
+
+def missing_labels(test):
+    """Plans without labels have the images that are there; a training needs both."""
+    images = [bytes((7 * i + j) % 256 for j in range(400)) for i in range(60)]
+    test.write("images.idx", struct.pack(">IIII", 0x803, 60, 20, 20) + b"".join(images))
+    test.write("labels.idx", struct.pack(">II", 0x801, 60) + bytes(i % CLASSES for i in range(60)))
+    test.write(
+        "idx.toml",
+        f'[model]\n{new("resnet")}channels = 1\n[data]\ntrain = "images.idx"\nlabels = "labels.idx"\nformat = "idx"\n'
+        f'[train]\neffective_batch = 24\nupdates = 2\n{SGD}',
+    )
+    config = "idx.toml"
+    want = test.succeeds("plan", config, "--memory", "1GiB", "--json")
+    test.that("assumed" not in want, "nothing is assumed")
+    absent = ["--set", "data.labels=absent.idx", "--memory", "1GiB"]
+    plan = test.succeeds("plan", config, *absent, "--json")
+    test.equal("the assumptions", [each["key"] for each in plan["assumed"]], ["data.labels"])
+    test.equal("the plan without labels", plan["plan_hash"], want["plan_hash"])
+    note = "".join(test.run("plan", config, *absent).text())
+    test.that("labels below the classes of the model" in note, f"the note: {note}")
+    test.fails(5, "E-DATA-MISSING", "train", config, *absent, "--run", "absent")
+    test.fails(5, "E-DATA-LABELS", "train", config, "--set", "data.labels=", "--memory", "1GiB", "--run", "none")
+
+
 def stopped(test):
     """A training that is stopped and resumed ends with the bits of one that is not, averages included."""
     config = write_config(test, "whole.toml", new("mobilenet"), group("mobilenet", 4))
@@ -219,7 +269,7 @@ def machines():
 
 def main():
     test = Test("vision")
-    test.run_parts(budgets, groups, running, stopped, accuracy, folders, adapters, refused)
+    test.run_parts(budgets, groups, running, small_groups, missing_labels, stopped, accuracy, folders, adapters, refused)
     test.finish()
 
 

@@ -332,13 +332,25 @@ TEST_F(ImageSets, MissingFilesAreAssumed) {
   EXPECT_TRUE(kind.assume(one).empty());
   EXPECT_EQ(kind.assumed_shape(one, {}).image_size, kSize);
   one.images.labels = folder / "absent";
-  one.images.size = 224, one.images.channels = 3;
+  const std::vector<AssumedData> labels = kind.assume(one);
+  ASSERT_EQ(labels.size(), 1u);
+  EXPECT_EQ(labels[0].key, "data.labels");
+  EXPECT_EQ(labels[0].as, "labels below the classes of the model");
+  EXPECT_EQ(kind.assumed_shape(one, labels), (RowShape{RowBytes(0, kSize * kSize + 2), kSize})) << "the images are there";
+  one.images.size = 224;
+  EXPECT_ERROR(kind.assume(one), "E-DATA-IMAGE", "its images have 6 x 6 pixels, and the model takes 224 x 224");
+  one.train = folder / "absent-too";
+  one.images.channels = 3;
   const std::vector<AssumedData> assumed = kind.assume(one);
-  ASSERT_EQ(assumed.size(), 1u);
-  EXPECT_EQ(assumed[0].key, "data.labels");
+  ASSERT_EQ(assumed.size(), 2u);
+  EXPECT_EQ(assumed[0].key, "data.train");
   EXPECT_EQ(assumed[0].as, "images of 224 x 224 pixels, 3 bytes each");
   EXPECT_EQ(kind.assumed_shape(one, assumed), (RowShape{RowBytes(0, 224 * 224 * 3 + 2), 224}));
-  one.format = "cifar100", one.images.size = 0;
+  one.validation = folder / "images", one.images.validation_labels = folder / "labels", one.images.size = 0;
+  EXPECT_EQ(kind.assumed_shape(one, kind.assume(one)).image_size, kSize) << "images for validation have the same shape";
+  one = request();
+  one.train = folder / "absent", one.images.labels = {};
+  one.format = "cifar100";
   EXPECT_EQ(kind.assumed_shape(one, kind.assume(one)).image_size, 32);
 }
 
