@@ -226,6 +226,22 @@ def folders(test):
     test.fails(2, "E-CONFIG-CLASSES", "plan", "resnet.toml", "--set", "data.train=ten.bin")
 
 
+def evaluations(test):
+    """All that eval proposes, eval takes."""
+    config = write_config(test, "eval.toml", new("resnet"))
+    test.succeeds("train", config, "--memory", "1GiB", "--run", "evaluated")
+    evaluate = ["eval", config, "--weights", "evaluated/weights"]
+    test.write("nine.bin", cifar(5, 60, classes=9))
+    error = test.fails(2, "E-CONFIG-CLASSES", *evaluate, "--set", "data.validation=nine.bin")
+    test.equal("remedies for other classes", error and error["try"], [])
+    error = test.fails(3, "E-PLAN-FIT", *evaluate, "--memory", "8MiB")
+    for advice in error["try"] if error else []:
+        test.succeeds(*evaluate, "--memory", "8MiB", *advice.split(), "--json")
+    test.write("faulty.toml", test.path(config).read_text().replace("accumulation = 3", "accumulation = 5"))
+    error = test.fails(2, "E-BATCH-3", "eval", "faulty.toml", "--weights", "evaluated/weights")
+    test.that(error is not None and not any("train." in each for each in error["try"]), f"remedies of a training: {error}")
+
+
 def adapters(test):
     """LoRA on a ViT with a new head: the head is saved with the adapter, and both are merged."""
     base = write_config(test, "vit.toml", new("vit"))
@@ -269,7 +285,7 @@ def machines():
 
 def main():
     test = Test("vision")
-    test.run_parts(budgets, groups, running, small_groups, missing_labels, stopped, accuracy, folders, adapters, refused)
+    test.run_parts(budgets, groups, running, small_groups, missing_labels, stopped, accuracy, folders, evaluations, adapters, refused)
     test.finish()
 
 
