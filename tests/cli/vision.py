@@ -242,6 +242,23 @@ def evaluations(test):
     test.that(error is not None and not any("train." in each for each in error["try"]), f"remedies of a training: {error}")
 
 
+def begun(test):
+    """init for a folder and data of other classes: the head is kept and refused, or new."""
+    config = write_config(test, "begun.toml", new("vit"))
+    test.succeeds("train", config, "--memory", "1GiB", "--run", "begun")
+    test.write("nine.bin", cifar(5, 60, classes=9))
+    init = ["init", "begun/weights", "nine.bin", "--set", "data.format=cifar10", "--memory", "1GiB"]
+    error = test.fails(2, "E-CONFIG-CLASSES", *init)
+    test.equal("the remedy", error and error["try"], ["--set model.head=new"])
+    text = test.succeeds(*init, "--set", "model.head=new", "--json")["text"]
+    test.that('head = "new"' in text and "classes = 9" in text, f"head and classes: {text}")
+    test.write("nine.toml", text)
+    test.succeeds("train", "nine.toml", "--memory", "1GiB", "--updates", 1, "--run", "nine")
+    labels = json.loads(test.path("nine/weights/config.json").read_text())["id2label"]
+    test.equal("labels of the new head", len(labels), 9)
+    test.fails(2, "E-USAGE", *init, "--set", "model.dropout=0")
+
+
 def adapters(test):
     """LoRA on a ViT with a new head: the head is saved with the adapter, and both are merged."""
     base = write_config(test, "vit.toml", new("vit"))
@@ -285,7 +302,8 @@ def machines():
 
 def main():
     test = Test("vision")
-    test.run_parts(budgets, groups, running, small_groups, missing_labels, stopped, accuracy, folders, evaluations, adapters, refused)
+    test.run_parts(budgets, groups, running, small_groups, missing_labels, stopped)
+    test.run_parts(accuracy, folders, evaluations, begun, adapters, refused)
     test.finish()
 
 
