@@ -10,6 +10,7 @@
 #include "base/shell.h"
 #include "formats/chat_template.h"
 #include "models/family.h"
+#include "prepare/data_files.h"
 
 namespace plimsoll {
 
@@ -38,8 +39,7 @@ Remedy RunCommands::resume() const {
 // Weights without a vocabulary can be evaluated, but cannot generate text.
 std::string RunCommands::use() const {
   const std::string weights = shell_quoted(folder_.weights().string());
-  if (config_.data.format == "chat" && has_template(folder_.weights()))
-    return "plimsoll generate --weights " + weights + " --chat";
+  if (data_kind(config_).renders && has_template(folder_.weights())) return "plimsoll generate --weights " + weights + " --chat";
   if (facts_of(config_.model.config).bytes || !config_.data.vocabulary.empty()) {
     return fmt::format("plimsoll generate --weights {} --prompt \"...\"", weights);
   }

@@ -25,7 +25,7 @@ void check_images(const Config& config, const GivenSettings& given) {
   const ImageSettings& image = config.image;
   const Family& family = config.model.config.family();
   const ModelFacts facts = facts_of(config.model.config);
-  const bool images = &data_kind(data.format) == &kImages;
+  const bool images = data_kind(data.format).pixels;
   if (images && facts.channels == 0) {
     throw conflict(given, "data.format",
                    fmt::format("data of format \"{}\" are images, and a {} takes none", data.format, family.kind),
@@ -86,16 +86,13 @@ void check_samples(const Config& config, const GivenSettings& given) {
                         std::pair{"data.too_long", data.too_long != LongSamples::automatic}};
   for (const auto& [key, said] : says) {
     if (!said) continue;
-    if (&kind == &kImages) {
-      throw conflict(given, key, fmt::format("{} is given, and samples of format \"{}\" are images", key, data.format),
-                     "without it");
-    }
-    throw conflict(given, key, fmt::format("{} is given, and samples of format \"{}\" are cut from one stream", key, data.format),
-                   "JSON samples, data.format = \"chat\"", {Change("data.format", "chat")});
+    const std::string what = fmt::format("{} is given, and samples of format \"{}\" are {}", key, data.format, kind.words.are);
+    if (kind.pixels) throw conflict(given, key, what, "without it");
+    throw conflict(given, key, what, "JSON samples, data.format = \"chat\"", {Change("data.format", "chat")});
   }
   if (data.validation_share == 0 || kind.holds_out) return;
   throw conflict(given, "data.validation",
-                 fmt::format("a share of samples is held out, and those of format \"{}\" are cut from one stream", data.format),
+                 fmt::format("a share of samples is held out, and those of format \"{}\" are {}", data.format, kind.words.are),
                  "a file, or JSON samples, data.format = \"chat\"", {Change("data.format", "chat")});
 }
 

@@ -345,8 +345,9 @@ void begin_idx(AtomicFile& out, const std::vector<std::int64_t>& sizes) {
 
 const DataKind kImages{.name = "images",
                        .formats = kImageFormats,
-                       .words = {"image", "image", "img/s"},
+                       .words = {"image", "image", "img/s", "images"},
                        .holds_out = true,
+                       .pixels = true,
                        .open = open,
                        .assume = assume,
                        .assumed_shape = assumed_shape,

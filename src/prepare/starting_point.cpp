@@ -407,7 +407,7 @@ StartingPoint starting_point(const StartingRequest& request, const std::function
   const DataPaths& data = given.has("data.train") ? given.config.data.train : request.data;
   check_there(data);
   check_there(given.config.data.validation);
-  const bool chat = given.has("data.format") ? given.config.data.format == "chat" : all_json(data);
+  const bool chat = given.has("data.format") ? data_kind(given.config).renders : all_json(data);
 
   Decided decided(request);
   decided.put("seed", "1");
