@@ -2,13 +2,16 @@
 
 #include <fmt/core.h>
 #include <poll.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <csignal>
+#include <cstddef>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -102,13 +105,59 @@ void write_all(int fd, const std::string& text) {
   }
 }
 
+// ---- the end of a child by a crash ----
+
+constexpr std::array kCrashes{SIGSEGV, SIGABRT, SIGBUS, SIGFPE, SIGILL};
+constexpr char kOutOfMemory = 'm';  // the answer of a child that crashes because memory ran out
+
+int answers_to = -1;                           // the pipe of this child
+volatile std::sig_atomic_t failed_to_get = 0;  // an allocation of C++ has failed
+
+// True if the limit refuses a few more MiB.
+bool no_room_left() {
+  constexpr std::size_t kFew = 4 << 20;
+  void* const more = ::mmap(nullptr, kFew, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (more == MAP_FAILED) return true;
+  ::munmap(more, kFew);
+  return false;
+}
+
+// A library that runs out of memory may crash, and so may a destructor. The parent sees the signal alone. Calls functions that a
+// handler may call.
+extern "C" void tell_why(int signal) {
+  if (failed_to_get != 0 || no_room_left()) {
+    [[maybe_unused]] const ssize_t written = ::write(answers_to, &kOutOfMemory, 1);
+  }
+  ::signal(signal, SIG_DFL);
+  ::raise(signal);
+}
+
+// The handler has a stack of its own, since that of a thread may be the cause.
+void watch_crashes(int to) {
+  static std::array<std::byte, 64 << 10> stack;
+  answers_to = to;
+  std::set_new_handler([] {
+    failed_to_get = 1;
+    throw std::bad_alloc();
+  });
+  const stack_t own{.ss_sp = stack.data(), .ss_flags = 0, .ss_size = stack.size()};
+  ::sigaltstack(&own, nullptr);
+  struct sigaction action {};
+  action.sa_handler = tell_why;
+  action.sa_flags = SA_ONSTACK;
+  for (const int signal : kCrashes) ::sigaction(signal, &action, nullptr);
+}
+
 // A child is a copy of the parent: no code may return or throw into that copy.
 [[noreturn]] void be_child(const std::function<std::string()>& work, int to, Bytes of_parents) noexcept {
   constexpr int kNoAnswer = 1;
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // the child ends with its parent
   MemoryLimit::enter_child(of_parents);
   // A destructor that runs out of memory ends the process; the parent reports it.
-  if (MemoryLimit::holds()) std::set_terminate([] { std::abort(); });
+  if (MemoryLimit::holds()) {
+    std::set_terminate([] { std::abort(); });
+    watch_crashes(to);
+  }
   try {
     write_all(to, answer_of(work));
     ::_exit(0);
@@ -178,8 +227,11 @@ std::string run_in_child(const std::function<std::string()>& work, const std::fu
   if (ended) throw stopped_while_planning();
   if (WIFSIGNALED(status)) {
     const int signal = WTERMSIG(status);
-    // A library that runs out of memory may crash.
-    if (MemoryLimit::holds() && (signal == SIGSEGV || signal == SIGABRT || signal == SIGBUS)) throw MemoryLimit::passed();
+    if (MemoryLimit::holds() && answer == std::string(1, kOutOfMemory)) throw MemoryLimit::passed();
+    if (std::ranges::find(kCrashes, signal) != kCrashes.end()) {
+      throw internal_error("child process",
+                           fmt::format("the child that plans or measures crashed: signal {} ({})", signal, strsignal(signal)));
+    }
     throw child_error(fmt::format("the child was ended by signal {} ({}){}", signal, strsignal(signal),
                                   signal == SIGKILL ? ": perhaps memory ran out" : ""));
   }

@@ -10,8 +10,9 @@
 namespace plimsoll {
 
 // Runs `work` in a child and returns its text. An Error of the child is thrown here again. A child without memory is E-MEM-PLAN
-// under a MemoryLimit (base/memory_limit.h), else E-CHILD; a child ended by a signal is E-CHILD with the signal. `stopped` is
-// called ten times a second; once it returns true, the child is killed and E-INTERRUPTED (exit 6) is thrown.
+// under a MemoryLimit (base/memory_limit.h), else E-CHILD. A child that crashes is E-INTERNAL (exit 1) with the signal, unless
+// memory ran out under the limit. A child that another signal ends is E-CHILD. `stopped` is called ten times a second; once it
+// returns true, the child is killed and E-INTERRUPTED (exit 6) is thrown.
 std::string run_in_child(const std::function<std::string()>& work, const std::function<bool()>& stopped = {});
 
 // E-INTERRUPTED of planning; exit 6.

@@ -86,10 +86,9 @@ int run_data_show(const DataShowArguments& arguments) {
     return 0;
   }
   if (!kind.renders) {
-    throw config_error("E-CONFIG-CONFLICT", "data.format",
-                       fmt::format("samples of format \"{}\" are cut from one stream of tokens", config.data.format),
-                       "JSON samples, data.format = \"chat\"",
-                       {Remedy::of_command("tokenize TEXT", {{"command.tokenizer", "FOLDER"}})});
+    throw config_error(
+        "E-CONFIG-CONFLICT", "data.format", fmt::format("samples of format \"{}\" are {}", config.data.format, kind.words.are),
+        "JSON samples, data.format = \"chat\"", {Remedy::of_command("tokenize TEXT", {{"command.tokenizer", "FOLDER"}})});
   }
   const bool colours = !arguments.json && colour_allowed_in_output();
   std::int64_t shown = 0;

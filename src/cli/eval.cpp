@@ -1,6 +1,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <array>
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/error_list.h"
 #include "base/memory_limit.h"
 #include "base/text.h"
 #include "cli/commands.h"
@@ -43,15 +45,29 @@ std::vector<std::int64_t> batches_for(const Config& config, const DataSet& sourc
   return batches;
 }
 
-// Refuses changes without effect: an evaluation takes the model from the weights, and trains nothing.
-void check_used(const ConfigArguments& config) {
+// False for keys without effect: an evaluation takes the model from the weights, and trains nothing.
+bool is_used(std::string_view key) {
   constexpr std::string_view kUsed[] = {"data.",     "image.",        "memory.",       "machine.",
                                         "quantize.", "batch.packing", "model.context", "train.evaluate_samples"};
+  return std::any_of(std::begin(kUsed), std::end(kUsed), [&](std::string_view used) { return key.starts_with(used); });
+}
+
+// Removes remedies that eval would refuse. These belong to the configuration of a training.
+void keep_used(Remedies& remedies) {
+  constexpr std::array<std::string_view, 2> kNoOptions{"machine.device", "machine.unverified"};
+  std::erase_if(remedies, [&](const Remedy& remedy) {
+    return remedy.command.empty() && std::ranges::any_of(remedy.changes, [&](const Change& change) {
+             const bool option = std::ranges::find(kNoOptions, change.key) != kNoOptions.end();
+             return option || !(is_used(change.key) || change.key.starts_with("command."));
+           });
+  });
+}
+
+void check_used(const ConfigArguments& config) {
   std::vector<std::string> ignored;
   ConfigFaults faults;
   for (const KeySetting& one : find_keys(typed_settings_of(config.changes), ignored, faults)) {
-    const std::string_view key = one.key->name;
-    if (std::any_of(std::begin(kUsed), std::end(kUsed), [&](std::string_view used) { return key.starts_with(used); })) continue;
+    if (is_used(one.key->name)) continue;
     faults.attempt([&] {
       throw config_error("E-USAGE", one.setting.where, fmt::format("eval does not use {}", one.setting.name),
                          "keys of [data], [image], [memory], [machine] and [quantize], batch.packing, model.context, "
@@ -73,9 +89,7 @@ Config load_for(const ConfigArguments& arguments, const ModelSource& model) {
   }
 }
 
-}  // namespace
-
-int run_eval(const EvalArguments& arguments) {
+int evaluate_weights(const EvalArguments& arguments) {
   check_used(arguments.config);
   const ModelSource model = find_model(arguments.weights, arguments.adapter);
   const std::optional<BestWeights> best = read_best(weights_folder(arguments.weights));
@@ -127,6 +141,21 @@ int run_eval(const EvalArguments& arguments) {
                            accuracy_text(result.accuracy)));
   }
   return 0;
+}
+
+}  // namespace
+
+int run_eval(const EvalArguments& arguments) {
+  try {
+    return evaluate_weights(arguments);
+  } catch (ErrorList& list) {
+    keep_used(list.remedies);
+    for (Error& other : list.others) keep_used(other.remedies);
+    throw;
+  } catch (Error& error) {
+    keep_used(error.remedies);
+    throw;
+  }
 }
 
 }  // namespace plimsoll

@@ -11,6 +11,7 @@
 #include "formats/chat_template.h"
 #include "formats/weights_folder.h"
 #include "models/family.h"
+#include "prepare/data_files.h"
 
 namespace plimsoll {
 
@@ -40,8 +41,7 @@ Remedy RunCommands::resume() const {
 std::string RunCommands::use() const {
   const std::filesystem::path opened = weights_folder(folder_.path());  // the best ones, if there are any
   const std::string weights = shell_quoted((opened == folder_.best() ? folder_.path() : folder_.weights()).string());
-  if (config_.data.format == "chat" && has_template(folder_.weights()))
-    return "plimsoll generate --weights " + weights + " --chat";
+  if (data_kind(config_).renders && has_template(folder_.weights())) return "plimsoll generate --weights " + weights + " --chat";
   if (facts_of(config_.model.config).bytes || !config_.data.vocabulary.empty()) {
     return fmt::format("plimsoll generate --weights {} --prompt \"...\"", weights);
   }

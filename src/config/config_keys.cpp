@@ -14,6 +14,7 @@
 #include "config/key_access.h"
 #include "config/model_keys.h"
 #include "data/data_formats.h"
+#include "data/data_kinds.h"
 #include "device/machine_facts.h"
 #include "models/family.h"
 #include "plan/passes/grouping.h"
@@ -271,7 +272,7 @@ KeyAccess size_at(Field field) {
 
 // True unless the model is known to read something else.
 bool reads_tokens(const Config& c) { return c.model.config.empty() || facts_of(c.model.config).vocab > 0; }
-bool reads_images(const Config& c) { return std::ranges::find(kImageFormats, c.data.format) != kImageFormats.end(); }
+bool reads_images(const Config& c) { return data_kind(c.data.format).pixels; }
 
 // One number, or a list of up to four. Without numbers, the key is not written.
 template <class Field>

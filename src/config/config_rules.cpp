@@ -373,6 +373,8 @@ void note_doubtful(Config& config, const GivenSettings& given) {
   const bool validates = has_validation(config);
   const std::int64_t interval = evaluation_interval(config);
   note(interval > 0 && !validates, "train.evaluate_every", "train.evaluate_every is not used: data.validation is not given");
+  note(train.evaluate_samples > 0 && !validates, "train.evaluate_samples",
+       "train.evaluate_samples is not used: data.validation is not given");
   note(interval > train.updates, "train.evaluate_every",
        fmt::format("{} updates between validation losses, and the run has {}: there is one at the end only", interval,
                    train.updates));
@@ -524,6 +526,7 @@ void complete(Config& config, const GivenSettings& given, const Bf16Speed& bf16,
       {"train.effective_batch", "train.effective_tokens", "train.micro_batch", "train.accumulation", "batch", "model.context"},
       [&] { complete_batch(config, given); });
   faults.attempt({"model", "norm", "train", "batch", "adapter"}, [&] { complete_images(config, given); });
+  faults.attempt({"model", "image"}, [&] { complete_pixels(config, given); });
   faults.attempt({"model", "train.effective_batch", "train.updates"}, [&] { check_products(config, given); });
   faults.attempt({"model", "data"}, [&] {
     complete_vocabulary(config, given);

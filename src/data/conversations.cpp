@@ -61,7 +61,7 @@ std::unique_ptr<DataSet> at(const nlohmann::json& place) {
 
 const DataKind kConversations{.name = "conversations",
                               .formats = kFormats,
-                              .words = {"sample", "token", "tok/s"},
+                              .words = {"sample", "token", "tok/s", "conversations"},
                               .own_lengths = true,
                               .holds_out = true,
                               .renders = true,

@@ -13,6 +13,9 @@ inline constexpr std::array<std::string_view, 5> kStreamFormats{"bytes", "u16", 
 // Formats of arrays of images.
 inline constexpr std::array<std::string_view, 3> kImageFormats{"idx", "cifar10", "cifar100"};
 
+// True if files of labels accompany those of images.
+constexpr bool has_label_files(std::string_view format) { return format == "idx"; }
+
 // All formats. "auto" chooses one of a token stream; "chat" has samples of varying length.
 inline constexpr auto kDataFormats = [] {
   std::array<std::string_view, kStreamFormats.size() + kImageFormats.size() + 2> all{"auto"};

@@ -18,6 +18,7 @@ struct DataWords {
   std::string_view sample;    // "sample"
   std::string_view position;  // "token": the unit of lengths and speeds
   std::string_view rate;      // "tok/s"
+  std::string_view are;       // "cut from one stream": the samples of a format
 };
 
 struct DataKind {
@@ -27,6 +28,7 @@ struct DataKind {
   bool own_lengths = false;  // samples differ in length, and rows may hold several
   bool holds_out = false;    // a share of the training data can be validation
   bool renders = false;      // samples are rendered by a template
+  bool pixels = false;       // samples are images with labels
 
   // The training data and, if the request names some, the validation data. Errors are those of the kind's readers.
   DataFiles (*open)(const DataRequest&) = nullptr;

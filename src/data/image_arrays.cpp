@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/shell.h"
+#include "data/data_formats.h"
 #include "formats/unpacked_file.h"
 
 namespace plimsoll {
@@ -95,20 +96,23 @@ class IdxHeader {
   std::vector<std::int64_t> sizes_;
 };
 
+ImageShape shape_of(const IdxHeader& header, const File& images) {
+  const ImageShape shape{header.size(1), header.size(3)};
+  if (header.size(1) != header.size(2)) {
+    throw data_error("E-DATA-IMAGE", images.path(),
+                     fmt::format("its images have {} rows and {} columns", header.size(1), header.size(2)), "square images");
+  }
+  if (shape.channels == 1 || shape.channels == 3) return shape;
+  throw data_error("E-DATA-IMAGE", images.path(), fmt::format("its images have {} channels", shape.channels),
+                   "1 channel (grey) or 3 (red, green, blue)");
+}
+
 class IdxArray final : public ImageArray {
  public:
   IdxArray(const File& images, const File& labels) : images_(images), labels_(labels), pixels_(images), names_(labels) {
     const IdxHeader header(images, pixels_, /*images=*/true), of_labels(labels, names_, /*images=*/false);
     count_ = header.size(0);
-    if (header.size(1) != header.size(2)) {
-      throw data_error("E-DATA-IMAGE", images.path(),
-                       fmt::format("its images have {} rows and {} columns", header.size(1), header.size(2)), "square images");
-    }
-    shape_ = {header.size(1), header.size(3)};
-    if (shape_.channels != 1 && shape_.channels != 3) {
-      throw data_error("E-DATA-IMAGE", images.path(), fmt::format("its images have {} channels", shape_.channels),
-                       "1 channel (grey) or 3 (red, green, blue)");
-    }
+    shape_ = shape_of(header, images);
     if (of_labels.size(0) == count_) return;
     throw data_error("E-DATA-LABELS", labels.path(),
                      fmt::format("it has {} labels, and {} has {} images", of_labels.size(0), images.path(), count_),
@@ -194,6 +198,12 @@ class CifarArray final : public ImageArray {
 };
 
 }  // namespace
+
+ImageShape image_shape(std::string_view format, const File& images) {
+  if (!has_label_files(format)) return open_image_array(format, images, nullptr)->shape();
+  UnpackedFile content(images);
+  return shape_of(IdxHeader(images, content, /*images=*/true), images);
+}
 
 std::unique_ptr<ImageArray> open_image_array(std::string_view format, const File& images, const File* labels) {
   if (images.size() == 0) throw data_error("E-DATA-EMPTY", images.path(), "it is empty", "images to train on");

@@ -22,6 +22,9 @@ struct ImageShape {
   friend bool operator==(const ImageShape&, const ImageShape&) = default;
 };
 
+// The shape of the images in a file of such a format, by its header: the same errors.
+ImageShape image_shape(std::string_view format, const File& images);
+
 inline constexpr std::int64_t kMostImageSize = 1 << 12;
 
 // The images of a file, one after the other.

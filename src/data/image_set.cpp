@@ -36,21 +36,18 @@ Side validation_side(const DataRequest& request) {
   return {request.validation, request.images.validation_labels, "data.validation", "data.validation_labels"};
 }
 
-bool has_label_files(std::string_view format) { return format == "idx"; }
-
 // Channels of the model: one number is for all of them.
-std::vector<double> by_channel(const std::vector<double>& numbers, std::int64_t channels, std::string_view key) {
+std::vector<double> by_channel(const std::vector<double>& numbers, std::int64_t channels) {
   const auto count = static_cast<std::size_t>(channels);
   if (numbers.size() == count) return numbers;
-  if (numbers.size() == 1) return std::vector<double>(count, numbers.front());
-  throw config_error("E-CONFIG-VALUE", std::string(key), fmt::format("it has {} numbers", numbers.size()),
-                     fmt::format("one number, or one for each of the {} channels", channels));
+  ensure(numbers.size() == 1, "ImageSet", "numbers of other channels");
+  return std::vector<double>(count, numbers.front());
 }
 
 ImageRule rule_of(const ImageRequest& request) {
   return {.channels = request.channels,
-          .mean = by_channel(request.mean, request.channels, "image.mean"),
-          .std = by_channel(request.std, request.channels, "image.std"),
+          .mean = by_channel(request.mean, request.channels),
+          .std = by_channel(request.std, request.channels),
           .pad_crop = request.pad_crop,
           .flip = request.flip};
 }
@@ -101,12 +98,7 @@ class ImageMaker {
 
  private:
   void check_labels() const {
-    if (!has_label_files(request_.format)) {
-      if (labels_.empty()) return;
-      throw config_error("E-CONFIG-CONFLICT", std::string(side_.labels_key),
-                         fmt::format("it is given, and files of format \"{}\" hold their labels", request_.format), "without it",
-                         {Change(std::string(side_.labels_key))});
-    }
+    if (!has_label_files(request_.format)) return ensure(labels_.empty(), "ImageMaker", "labels beside images that hold theirs");
     if (images_.size() == labels_.size()) return;
     throw data_error(
         "E-DATA-LABELS", std::string(side_.labels_key),
@@ -192,20 +184,22 @@ class ImageMaker {
   std::string train_, rest_;  // names of the files
 };
 
-void check_model(const DataRequest& request, const ImageFile& images) {
-  const ImageRequest& model = request.images;
+void check_shape(const ImageRequest& model, const ImageShape& images, const std::string& name) {
   const auto pixels = [](std::int64_t size) { return fmt::format("{0} x {0} pixels", size); };
-  if (model.size > 0 && images.shape.size != model.size) {
-    throw data_error("E-DATA-IMAGE", images.name,
-                     fmt::format("its images have {}, and the model takes {}", pixels(images.shape.size), pixels(model.size)),
+  if (model.size > 0 && images.size != model.size) {
+    throw data_error("E-DATA-IMAGE", name,
+                     fmt::format("its images have {}, and the model takes {}", pixels(images.size), pixels(model.size)),
                      "images of the model's size", {});
   }
-  if (images.shape.channels > model.channels) {
-    throw data_error("E-DATA-IMAGE", images.name,
-                     fmt::format("its images have {} channels, and the model has {}", images.shape.channels, model.channels),
-                     "a model of coloured images",
-                     model.keeps_classes ? Remedies{} : Remedies{Change("model.channels", images.shape.channels)});
-  }
+  if (images.channels <= model.channels) return;
+  throw data_error(
+      "E-DATA-IMAGE", name, fmt::format("its images have {} channels, and the model has {}", images.channels, model.channels),
+      "a model of coloured images", model.keeps_classes ? Remedies{} : Remedies{Change("model.channels", images.channels)});
+}
+
+void check_model(const DataRequest& request, const ImageFile& images) {
+  const ImageRequest& model = request.images;
+  check_shape(model, images.shape, images.name);
   if (model.classes == 0 || images.classes <= model.classes) return;
   throw config_error("E-CONFIG-CLASSES", images.name,
                      fmt::format("a label is {}, and the model has {} classes", images.classes - 1, model.classes),
@@ -240,8 +234,23 @@ DataFiles open(const DataRequest& request) {
   return files;
 }
 
-// The shape of missing images: that of the model if it has one, else that of the published sets.
+// The shape of the images in the first file that is there; nothing if all are missing.
+std::optional<ImageShape> images_there(const DataRequest& request) {
+  for (const DataPaths* paths : {&request.train, &request.validation}) {
+    for (const std::filesystem::path& name : paths->names) {
+      if (first_missing(name)) continue;
+      const File file = File::open(data_files(name).front(), "E-DATA-MISSING");
+      const ImageShape shape = image_shape(request.format, file);
+      check_shape(request.images, shape, file.path());
+      return shape;
+    }
+  }
+  return {};
+}
+
+// The shape of missing images: that of other images, else that of the model if it has one, else that of the published sets.
 ImageShape assumed_images(const DataRequest& request) {
+  if (const std::optional<ImageShape> there = images_there(request)) return *there;
   const bool cifar = !has_label_files(request.format);
   const std::int64_t usual = cifar ? 32 : 28;
   return {request.images.size > 0 ? request.images.size : usual, cifar ? 3 : std::max<std::int64_t>(1, request.images.channels)};
@@ -256,9 +265,11 @@ std::vector<AssumedData> assume(const DataRequest& request) {
       const std::optional<std::filesystem::path> missing = first_missing(*paths);
       if (!missing) continue;
       const ImageShape images = assumed_images(request);
+      const bool labels = key == side.labels_key;
       assumed.push_back({std::string(key), missing->string(), request.format, shape_of(images).bytes,
-                         fmt::format("images of {0} x {0} pixels, {1} byte{2} each", images.size, images.channels,
-                                     images.channels == 1 ? "" : "s")});
+                         labels ? "labels below the classes of the model"
+                                : fmt::format("images of {0} x {0} pixels, {1} byte{2} each", images.size, images.channels,
+                                              images.channels == 1 ? "" : "s")});
     }
   }
   return assumed;
@@ -326,8 +337,9 @@ void begin_idx(AtomicFile& out, const std::vector<std::int64_t>& sizes) {
 
 const DataKind kImages{.name = "images",
                        .formats = kImageFormats,
-                       .words = {"image", "image", "img/s"},
+                       .words = {"image", "image", "img/s", "images"},
                        .holds_out = true,
+                       .pixels = true,
                        .open = open,
                        .assume = assume,
                        .assumed_shape = assumed_shape,

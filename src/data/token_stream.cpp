@@ -86,7 +86,7 @@ std::string raw_format(std::int64_t bytes_per_token) {
 
 const DataKind kTokenStreams{.name = "tokens",
                              .formats = kFormats,
-                             .words = {"sample", "token", "tok/s"},
+                             .words = {"sample", "token", "tok/s", "cut from one stream"},
                              .open = open,
                              .assume = assume,
                              .assumed_shape = assumed_shape,

@@ -32,7 +32,8 @@ bool begins_packed(const File& file) {
 struct UnpackedFile::Packed {
   z_stream stream{};
   std::vector<std::byte> buffer = std::vector<std::byte>(kBufferBytes);
-  bool ended = false;  // between two members, or at the end
+  bool ended = false;   // between two members, or at the end
+  bool padded = false;  // zeros follow the last member
 
   Packed() {
     constexpr int kGzip = 16;
@@ -74,6 +75,15 @@ std::size_t UnpackedFile::read(std::span<std::byte> bytes) {
       at_ += std::ssize(piece);
       stream.next_in = reinterpret_cast<Bytef*>(piece.data());
       stream.avail_in = static_cast<uInt>(piece.size());
+    }
+    const std::span rest(stream.next_in, stream.avail_in);
+    if (packed_->padded || (packed_->ended && rest.front() == 0)) {  // padding up to a block, which gzip ignores as well
+      if (std::ranges::any_of(rest, [](Bytef byte) { return byte != 0; })) {
+        throw broken(file_, fmt::format("bytes follow its packed content and zeros, after {} bytes of content", position_));
+      }
+      packed_->padded = true;
+      stream.avail_in = 0;
+      continue;
     }
     if (packed_->ended) {  // a further member
       inflateReset(&stream);

@@ -20,8 +20,8 @@ class UnpackedFile {
   UnpackedFile(const UnpackedFile&) = delete;
   UnpackedFile& operator=(const UnpackedFile&) = delete;
 
-  // Fills `bytes` with the next ones. Returns fewer at the end of the content. data_error E-DATA-FORMAT: the packed bytes are
-  // broken or cut, or bytes of another kind follow them.
+  // Fills `bytes` with the next ones. Returns fewer at the end of the content, which zeros may follow in a packed file.
+  // data_error E-DATA-FORMAT: the packed bytes are broken or cut, or bytes of another kind follow them.
   std::size_t read(std::span<std::byte> bytes);
   // Bytes returned so far.
   std::int64_t position() const { return position_; }

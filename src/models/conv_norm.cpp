@@ -48,7 +48,7 @@ ConvNorm::ConvNorm(GraphBuilder& builder, ConvNormNames names, const ConvNormSha
       names_.norm + kWindows, {.shape = {1}, .kind = ParameterKind::statistic, .storage = DType::i64, .in_files = Shape{}});
   layer_.epsilon = shape.epsilon;
   layer_.momentum = norm.momentum;
-  fixed_ = norm.running || (norm.is_frozen(names_.norm + ".weight") && norm.is_frozen(names_.norm + ".bias"));
+  fixed_ = norm.fixes(names_.norm);
 }
 
 ValueId ConvNorm::operator()(GraphBuilder& builder, ValueId x, const ImageStep& step, ops::NormActivation activation,
@@ -69,11 +69,12 @@ ValueId ConvNorm::operator()(GraphBuilder& builder, ValueId x, const ImageStep& 
 
 void ConvNorm::require_values(const Shape& x) const {
   if (norm_.group * x[1] * x[2] > 1) return;
-  throw config_error("E-BATCH-NORM", "norm.stat_batch",
-                     fmt::format("{} normalises images of {} x {}: a group of one sample has one value for each channel",
-                                 names_.norm, x[1], x[2]),
-                     "two samples or more in a group, larger images, or running statistics",
-                     {Remedy::of_changes({{"norm.statistics", "running"}, {"norm.stat_batch", "auto"}})});
+  throw config_error(
+      "E-BATCH-NORM", "norm.stat_batch",
+      fmt::format("{} normalises images of {} x {}: a group of one sample has one value for each channel", names_.norm, x[1],
+                  x[2]),
+      "two samples or more in a group: norm.stat_batch, and a batch that it divides; larger images; or running statistics",
+      {Remedy::of_changes({{"norm.statistics", "running"}, {"norm.stat_batch", "auto"}})});
 }
 
 nn::Projection class_head(GraphBuilder& builder, const std::string& name, std::int64_t inputs, std::int64_t classes, bool fresh) {

@@ -82,9 +82,12 @@ struct NormOptions {
   std::int64_t group = 1;        // consecutive samples that share a mean and a variance
   double momentum = 0.1;         // share of a window's statistics in the running ones
   bool running = false;          // layers normalise by the running statistics, which do not move
-  std::set<std::string> frozen;  // names of frozen parameters: their layers do so as well
+  std::set<std::string> frozen;  // names of frozen parameters: layers do so as well if their norm is frozen
 
-  bool is_frozen(const std::string& parameter) const { return frozen.contains(parameter); }
+  // True if the layer of the norm `name` normalises by its running statistics.
+  bool fixes(const std::string& name) const {
+    return running || (frozen.contains(name + ".weight") && frozen.contains(name + ".bias"));
+  }
 };
 
 struct BuildOptions {

@@ -85,32 +85,27 @@ std::vector<Alternative> automatic_choices(const PlanRequest& request) {
   return list;
 }
 
-// The groups of batch normalisation, which otherwise follow the micro-batch.
-Changes same_groups(const PlanRequest& request) {
-  return request.row_step > 1 ? Changes{{"norm.stat_batch", request.row_step}} : Changes{};
-}
-
 // Undoes the micro-batch. The effective batch may follow from the two keys that are undone.
-Changes automatic_split(const PlanRequest& request) {
+Changes automatic_split(const Config& config, const PlanRequest& request) {
   if (!request.micro_batch) return {};
   if (request.ragged) return {{"train.micro_batch", "auto"}};
   return both({{"train.effective_batch", request.effective_batch}, {"train.micro_batch", "auto"}, {"train.accumulation", "auto"}},
-              same_groups(request));
+              same_groups(config));
 }
 
 // Undoes all decisions made by hand; empty if there are none.
-Changes all_automatic(const PlanRequest& request) {
-  Changes changes = automatic_split(request);
+Changes all_automatic(const Config& config, const PlanRequest& request) {
+  Changes changes = automatic_split(config, request);
   for (const Alternative& choice : automatic_choices(request)) changes.push_back(choice.changes.front());
   return changes;
 }
 
 // Undoes the micro-batch alone, then all decisions.
-std::vector<Alternative> automatic_batch(const PlanRequest& request) {
+std::vector<Alternative> automatic_batch(const Config& config, const PlanRequest& request) {
   if (!request.micro_batch) return {};
   std::vector<Alternative> list{
-      {"let the planner choose micro-batch and accumulation (same effective batch)", automatic_split(request)}};
-  if (!automatic_choices(request).empty()) list.push_back({"let the planner choose everything", all_automatic(request)});
+      {"let the planner choose micro-batch and accumulation (same effective batch)", automatic_split(config, request)}};
+  if (!automatic_choices(request).empty()) list.push_back({"let the planner choose everything", all_automatic(config, request)});
   return list;
 }
 
@@ -144,7 +139,7 @@ std::vector<Alternative> rooms_beyond_memory(const Config& config, const Plannin
   if (!alone) return {};
   if (input.request.optimizer_state == RestPolicy::memory) alone->changes.emplace_back("plan.optimizer_state", "auto");
   std::vector<Alternative> list{*alone};
-  const Changes automatic = both(alone->changes, all_automatic(input.request));
+  const Changes automatic = both(alone->changes, all_automatic(config, input.request));
   if (automatic.size() > alone->changes.size()) {
     list.push_back({alone->text + ", and let the planner choose everything", automatic});
   }
@@ -386,7 +381,7 @@ std::vector<Alternative> all_levers(const Config& config, const PlanningInput& i
     if (micro % input.request.row_step != 0) continue;
     Changes changes{{"train.micro_batch", micro}};
     if (config.train.effective_tokens == 0 && !config.batch.packing) changes.emplace_back("train.accumulation", batch / micro);
-    list.push_back({fmt::format("micro-batch {}", micro), both(std::move(changes), same_groups(input.request)), true});
+    list.push_back({fmt::format("micro-batch {}", micro), both(std::move(changes), same_groups(config)), true});
   }
   const std::int64_t together = many_together(decisions.accumulation);
   if (decisions.group > 1) {
@@ -457,7 +452,7 @@ Leaving leaving_of(const Config& config, const PlanningInput& input) {
 
 void add_remedies(json& object, const Config& config, const PlanningInput& input, Bytes floor, Bytes knee, const Spent& spent) {
   const std::vector<Kind> kinds{{automatic_choices(input.request), true},
-                                {automatic_batch(input.request), true},
+                                {automatic_batch(config, input.request), true},
                                 {rooms_beyond_memory(config, input, leaving_of(config, input))},
                                 {{more_memory(input, floor, knee)}},
                                 {narrower_numbers(config)},
@@ -526,11 +521,14 @@ void add_levers(json& object, const Config& config, const PlanningInput& input, 
   std::vector<std::optional<Lever>> planned(all.size());
   // Levers on other keys keep the micro-batch, and with it the bits.
   const bool pin = !input.request.micro_batch && input.request.effective_batch > 1;
-  const Change pinned("train.micro_batch", plan.decisions.micro_batch);
+  const Changes pinned{{"train.micro_batch", plan.decisions.micro_batch}};
   const auto look = [&](std::size_t i) {
     double work = 0;
     Alternative lever = all[i];
-    if (pin && lever.changes.front().key != pinned.key) lever.changes.insert(lever.changes.begin(), pinned);
+    if (pin && lever.changes.front().key != pinned.front().key) {
+      const bool groups = std::ranges::find(lever.changes, "norm.stat_batch", &Change::key) != lever.changes.end();
+      lever.changes = both(groups ? pinned : both(pinned, same_groups(config)), lever.changes);
+    }
     const std::optional<Outcome> outcome = unless_refused([&] {
       const ChangedConfig changed = with_changes(input, lever.changes);
       Budget open = changed.budget;

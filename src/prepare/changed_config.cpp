@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "config/config_keys.h"
+#include "config/image_rules.h"
 #include "prepare/data_files.h"
 #include "prepare/requests.h"
 
@@ -15,6 +16,11 @@ namespace plimsoll {
 Changes both(Changes a, const Changes& b) {
   a.insert(a.end(), b.begin(), b.end());
   return a;
+}
+
+Changes same_groups(const Config& config) {
+  const std::int64_t group = stat_batch(config);
+  return group > 0 ? Changes{{"norm.stat_batch", group}} : Changes{};
 }
 
 nlohmann::json to_json(const Changes& changes) {

@@ -11,6 +11,8 @@ namespace plimsoll {
 Changes both(Changes a, const Changes& b);
 // [[key, value], ...]: the field "changes" of levers, remedies and solved keys. The command line replaces it by "arguments".
 nlohmann::json to_json(const Changes& changes);
+// The groups of batch normalisation, which otherwise follow the micro-batch. Empty if there are none.
+Changes same_groups(const Config& config);
 // A size of a budget: whole GiB, else whole MiB, else all bytes.
 std::string budget_text(Bytes size);
 

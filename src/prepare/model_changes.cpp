@@ -10,6 +10,7 @@
 #include "config/adapter_keys.h"
 #include "models/family.h"
 #include "plan/units.h"
+#include "prepare/changed_config.h"
 #include "prepare/training_graph.h"
 
 namespace plimsoll {
@@ -56,14 +57,15 @@ Alternative samples_of(const Config& config, std::int64_t context) {
 
 std::vector<Alternative> new_adapters(const Config& config) {
   if (config.adapter.active() || !config.model.freeze.empty()) return {};
+  // Under an adapter, no layer normalises by a batch.
+  const Changes no_groups = same_groups(config).empty() ? Changes{} : Changes{{"norm.stat_batch", "auto"}};
   std::vector<Alternative> list;
   for (const int rank : {16, 8}) {
-    list.push_back(
-        {fmt::format("LoRA of rank {}, all else frozen", rank), {{"adapter.kind", "lora"}, {"adapter.rank", rank}}, true});
+    list.push_back({fmt::format("LoRA of rank {}, all else frozen", rank),
+                    both({{"adapter.kind", "lora"}, {"adapter.rank", rank}}, no_groups), true});
   }
   list.push_back({"LoRA of rank 16, all else frozen in nf4",
-                  {{"adapter.kind", "lora"}, {"adapter.rank", 16}, {"quantize.base", "nf4"}},
-                  true});
+                  both({{"adapter.kind", "lora"}, {"adapter.rank", 16}, {"quantize.base", "nf4"}}, no_groups), true});
   return list;
 }
 
@@ -119,7 +121,10 @@ std::vector<Alternative> frozen_parts(const Config& config, const PlanningInput&
   if (!patterns.empty()) list.push_back(freeze("embeddings frozen", patterns));
   const std::vector<std::string> half = lower_half_of(graph);
   patterns.insert(patterns.end(), half.begin(), half.end());
-  if (!half.empty()) list.push_back(freeze("embeddings and the lower half of the blocks frozen", std::move(patterns)));
+  if (!half.empty()) {
+    const std::string text = fmt::format("{}the lower half of the blocks frozen", list.empty() ? "" : "embeddings and ");
+    list.push_back(freeze(text, std::move(patterns)));
+  }
   return list;
 }
 

@@ -285,7 +285,7 @@ json to_json(const Plan& plan, const PlanContext& context, bool values) {
                  {"infeasible", nullptr},
                  {"record", to_json(record_of(plan))}};
   if (plan.ragged) object["batch"]["rows"] = plan.ragged->rows;
-  if (context.stat_batch > 0) object["batch"]["stat_batch"] = context.stat_batch;
+  object["batch"]["stat_batch"] = context.stat_batch > 0 ? json(context.stat_batch) : json();
   if (context.pixels) object["image"] = {{"mean", context.pixels->mean}, {"std", context.pixels->std}};
   if (values) object["values"] = values_json(plan);
   return object;

@@ -12,6 +12,7 @@
 #include "base/text.h"
 #include "config/config_keys.h"
 #include "models/family.h"
+#include "prepare/changed_config.h"
 
 namespace plimsoll {
 namespace {
@@ -32,29 +33,29 @@ SolveKey size_key(const Config& config, std::string name, std::int64_t step) {
   return key;
 }
 
-SolveKey micro_batch_key(const Config&, const PlanningInput& input) {
+SolveKey micro_batch_key(const Config& config, const PlanningInput& input) {
   const std::int64_t batch = input.request.effective_batch;
   SolveKey key{.name = "train.micro_batch", .with = {}};
   for (std::int64_t size = 1; size <= batch; ++size) {
     if (batch % size == 0 && size % input.request.row_step == 0) key.values.push_back(size);
   }
   key.now = input.request.micro_batch.value_or(1);
-  key.with = [batch](std::int64_t value) {
-    return Changes{{"train.effective_batch", batch}, {"train.micro_batch", value}, {"train.accumulation", "auto"}};
+  key.with = [batch, groups = same_groups(config)](std::int64_t value) {
+    return both({{"train.effective_batch", batch}, {"train.micro_batch", value}, {"train.accumulation", "auto"}}, groups);
   };
   return key;
 }
 
 // Keeps the configured micro-batch, if there is one.
-SolveKey effective_batch_key(const Config&, const PlanningInput& input) {
+SolveKey effective_batch_key(const Config& config, const PlanningInput& input) {
   const std::optional<std::int64_t> micro = input.request.micro_batch;
   SolveKey key{.name = "train.effective_batch",
                .step = micro.value_or(input.request.row_step),
                .now = input.request.effective_batch,
                .with = {}};
-  key.with = [micro](std::int64_t value) {
-    Changes changes{{"train.effective_batch", value}};
-    return micro ? both(std::move(changes), {{"train.micro_batch", *micro}, {"train.accumulation", "auto"}}) : changes;
+  key.with = [micro, groups = same_groups(config)](std::int64_t value) {
+    const Changes changes = both({{"train.effective_batch", value}}, groups);
+    return micro ? both(changes, {{"train.micro_batch", *micro}, {"train.accumulation", "auto"}}) : changes;
   };
   return key;
 }

@@ -304,7 +304,7 @@ void check_names(const StartingRequest& request) {
   }
 }
 
-// The typed keys of the data.
+// The typed keys of the data, and model.head, which follows from their classes.
 struct Given {
   std::vector<std::string_view> keys;
   Config config;  // with these keys alone
@@ -318,9 +318,10 @@ Given given_by(const std::vector<Setting>& typed) {
   ConfigFaults faults;
   for (const KeySetting& one : find_keys(typed, notes, faults)) {
     faults.attempt([&] {
-      if (section_of(one.key->name) != "data") {
+      if (section_of(one.key->name) != "data" && one.key->name != "model.head") {
         throw config_error("E-USAGE", one.setting.where, fmt::format("init does not use {}", one.setting.name),
-                           "keys of the data, such as data.template; change any other key in the file that init prints");
+                           "keys of the data, such as data.template, or model.head; change any other key in the file that init "
+                           "prints");
       }
       one.set(given.config, one.setting);
       given.keys.push_back(one.key->name);
@@ -385,8 +386,9 @@ std::string memory_text(const Chosen& chosen, const Chooser& chooser) {
 
 std::string model_text(const ModelConfig& model) {
   const Graph graph = build_evaluation_graph(model, 1, {}, 1).model.graph;
-  return fmt::format("{}, {} parameters, {} positions.", model.family().title, grouped(parameter_count(graph)),
-                     grouped(facts_of(model).positions));
+  const ModelFacts facts = facts_of(model);
+  const std::string positions = facts.vocab > 0 ? fmt::format(", {} positions", grouped(facts.positions)) : "";
+  return fmt::format("{}, {} parameters{}.", model.family().title, grouped(parameter_count(graph)), positions);
 }
 
 // The samples for training; E-CHAT-UNTRAINED if there are none.
@@ -405,7 +407,7 @@ StartingPoint starting_point(const StartingRequest& request, const std::function
   const DataPaths& data = given.has("data.train") ? given.config.data.train : request.data;
   check_there(data);
   check_there(given.config.data.validation);
-  const bool chat = given.has("data.format") ? given.config.data.format == "chat" : all_json(data);
+  const bool chat = given.has("data.format") ? data_kind(given.config).renders : all_json(data);
 
   Decided decided(request);
   decided.put("seed", "1");
@@ -417,6 +419,11 @@ StartingPoint starting_point(const StartingRequest& request, const std::function
   decided.put("schedule.name", toml_text("cosine"));
   decided.put("schedule.warmup", toml_text("3%"));
   Config config = decided.config();
+  if (config.model.open_classes) {
+    const std::int64_t classes = open_training_in_child(config, request.cache)->classes();
+    decided.put("model.classes", std::to_string(classes), "of the data");
+    config = decided.config();
+  }
   std::optional<SampleLook> look;
   if (chat) look = look_for_training(config, !given.has("data.validation"));
 

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "adapters/adapter.h"
@@ -85,28 +86,18 @@ FrozenBase base_of(BaseFormat format, const ModelConfig& model, const std::files
 
 namespace {
 
-// Frozen parameters are known by their names once a graph of the model has been frozen.
-std::set<std::string> frozen_names(const Config& config) {
-  if (config.model.freeze.empty()) return {};
-  const ModelConfig& model = config.model.config;
-  Graph graph = model.family().build(model, smallest_shape(), {}).graph;
-  freeze(graph, config.model.freeze);
-  std::set<std::string> names;
-  for (const ValueId id : graph.parameters()) {
-    if (is_frozen(graph.values[id])) names.insert(graph.values[id].name.text());
+// A group of one sample may be too small for a layer.
+ModelGraph build_or_advise(const Config& config, const BatchShape& shape, const BuildOptions& options) {
+  try {
+    return config.model.config.family().build(config.model.config, shape, options);
+  } catch (Error& error) {
+    if (error.code != "E-BATCH-NORM") throw;
+    Remedies remedies = larger_groups(config);
+    // New weights have no running statistics.
+    if (!config.model.init.empty()) std::ranges::move(error.remedies, std::back_inserter(remedies));
+    error.remedies = std::move(remedies);
+    throw;
   }
-  return names;
-}
-
-BuildOptions build_options(const Config& config) {
-  BuildOptions options{static_cast<std::uint64_t>(config.seed), {config.train.label_smoothing, config.train.z_loss}};
-  if (facts_of(config.model.config).batch_norm) {
-    options.norm = {.group = std::max<std::int64_t>(1, stat_batch(config)),
-                    .momentum = config.norm.momentum,
-                    .running = config.norm.running || config.adapter.active(),
-                    .frozen = frozen_names(config)};
-  }
-  return options;
 }
 
 }  // namespace
@@ -117,8 +108,9 @@ TrainingGraph build_training_graph(const Config& config, DataFacts data, std::in
                          .tokens = config.model.context,
                          .packed = data.packed,
                          .image_size = data.row.image_size};
-  const BuildOptions options = build_options(config);
-  ModelGraph model = config.model.config.family().build(config.model.config, shape, options);
+  const BuildOptions options{
+      static_cast<std::uint64_t>(config.seed), {config.train.label_smoothing, config.train.z_loss}, norm_options(config)};
+  ModelGraph model = build_or_advise(config, shape, options);
   if (config.adapter.active()) add_adapter(model, config.model.config, config.adapter, options.seed);
   freeze(model.graph, config.model.freeze);
   return train_graph(config, std::move(model), data, micro_batch);

@@ -180,7 +180,8 @@ json RunReport::to_json() const {
         {"loss_bits", updated ? json(bits_hex(progress_.loss)) : json(nullptr)},
         {"validation_loss", validation ? json(validation->loss) : json(nullptr)},
         {"parameters_xxh128", parameters_hash.empty() ? json(nullptr) : json(parameters_hash)}}}};
-  if (stat_batch_ > 0) report["batch"]["stat_batch"] = stat_batch_, report["norm"] = fmt::format("ghost BN({})", stat_batch_);
+  report["batch"]["stat_batch"] = stat_batch_ > 0 ? json(stat_batch_) : json();
+  if (stat_batch_ > 0) report["norm"] = fmt::format("ghost BN({})", stat_batch_);
   if (validation && validation->accuracy) {
     report["final"]["accuracy"] = validation->accuracy->top1;
     report["final"]["accuracy_top5"] = validation->accuracy->top5;

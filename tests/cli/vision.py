@@ -95,6 +95,76 @@ def groups(test):
     test.fails(2, "E-CONFIG-CONFLICT", "plan", vit, "--set", "norm.stat_batch=4")
 
 
+def running(test):
+    """Layers that normalise by running statistics have no groups: these bound no micro-batch."""
+    config = write_config(test, "running.toml", new("resnet"), batch="")
+    norms = 'model.freeze=[".*normalization.*"]'
+    for change in ("norm.statistics=running", norms):
+        more = ["--set", change, "--memory", "1GiB"]
+        plan = test.succeeds("plan", config, *more, "--set", "train.micro_batch=3", "--json")
+        test.equal(f"the group with {change}", plan["batch"]["stat_batch"], None)
+        text = test.succeeds("plan", config, *more)
+        test.that("ghost" not in text and "stat_batch" not in text, f"no word of groups with {change}: {text}")
+        error = test.fails(2, "E-CONFIG-CONFLICT", "plan", config, *more, "--set", "norm.stat_batch=4")
+        test.that(error is not None and any("norm.stat_batch=auto" in each for each in error["try"]), f"the remedy: {error}")
+        text = "".join(test.run("plan", config, *more, "--set", "norm.momentum=0.2").text())
+        test.that("norm.momentum is not used" in text, f"a note on the momentum with {change}: {text}")
+    test.succeeds("train", config, *more, "--set", "train.micro_batch=3", "--run", "frozen")
+    half = 'model.freeze=["resnet.embedder.*"]'
+    plan = test.succeeds("plan", config, "--set", half, "--memory", "1GiB", "--json")
+    test.equal("the group if some norms are trained", plan["batch"]["stat_batch"], 24)
+
+
+def small_groups(test):
+    """A batch with few divisors is noted; the batches of the advice, and rows of levers with the keys of their note, work."""
+    config = write_config(test, "small.toml", new("resnet"), batch="")
+    plan = test.succeeds("plan", config, "--set", "train.effective_batch=74", "--memory", "100MiB", "--json")
+    micro = plan["batch"]["micro"]
+    test.equal("the group of 74 samples", plan["batch"]["stat_batch"], 2)
+    text = test.succeeds("plan", config, "--set", "train.effective_batch=74", "--memory", "100MiB")
+    pins = ["--set", f"train.micro_batch={micro}", "--set", "norm.stat_batch=2"]
+    test.that(f"need {' '.join(pins)} as well" in text, f"the keys of rows that keep the micro-batch: {text}")
+    lever = next(each for each in plan["levers"] if "plan.recompute=all" in each["arguments"])
+    test.equal("arguments of a lever", lever["arguments"][:4], pins)
+    more = ["--set", "train.effective_batch=74", *lever["arguments"], "--memory", "100MiB", "--json"]
+    again = test.succeeds("plan", config, *more)
+    test.equal("the group of a lever", again["batch"]["stat_batch"], 2)
+    test.equal("bytes of a lever", again["predicted"]["process_bytes"], lever["process_bytes"])
+    solved = test.succeeds("plan", config, "--solve", "train.micro_batch", "--memory", "1GiB", "--json")
+    test.equal("the group of a solved micro-batch", solved["batch"]["stat_batch"], 24)
+    # The last stage has images of 1 x 1 pixel.
+    deep = new("resnet").replace('"cifar"', '"imagenet"').replace("[1, 1]", "[1, 1, 1, 1]").replace("[8, 16]", "[8, 8, 8, 8]")
+    config = write_config(test, "one.toml", deep, batch="")
+    error = test.fails(2, "E-BATCH-NORM", "plan", config, "--set", "train.effective_batch=37")
+    for advice in error["try"] if error else []:
+        words = advice.split()
+        fits = test.succeeds("plan", config, *words, "--memory", "1GiB", "--json")
+        test.that(fits["batch"]["stat_batch"] >= 16, f"groups with {advice}: {fits['batch']}")
+
+
+def missing_labels(test):
+    """Plans without labels have the images that are there; a training needs both."""
+    images = [bytes((7 * i + j) % 256 for j in range(400)) for i in range(60)]
+    test.write("images.idx", struct.pack(">IIII", 0x803, 60, 20, 20) + b"".join(images))
+    test.write("labels.idx", struct.pack(">II", 0x801, 60) + bytes(i % CLASSES for i in range(60)))
+    test.write(
+        "idx.toml",
+        f'[model]\n{new("resnet")}channels = 1\n[data]\ntrain = "images.idx"\nlabels = "labels.idx"\nformat = "idx"\n'
+        f'[train]\neffective_batch = 24\nupdates = 2\n{SGD}',
+    )
+    config = "idx.toml"
+    want = test.succeeds("plan", config, "--memory", "1GiB", "--json")
+    test.that("assumed" not in want, "nothing is assumed")
+    absent = ["--set", "data.labels=absent.idx", "--memory", "1GiB"]
+    plan = test.succeeds("plan", config, *absent, "--json")
+    test.equal("the assumptions", [each["key"] for each in plan["assumed"]], ["data.labels"])
+    test.equal("the plan without labels", plan["plan_hash"], want["plan_hash"])
+    note = "".join(test.run("plan", config, *absent).text())
+    test.that("labels below the classes of the model" in note, f"the note: {note}")
+    test.fails(5, "E-DATA-MISSING", "train", config, *absent, "--run", "absent")
+    test.fails(5, "E-DATA-LABELS", "train", config, "--set", "data.labels=", "--memory", "1GiB", "--run", "none")
+
+
 def stopped(test):
     """A training that is stopped and resumed ends with the bits of one that is not, averages included."""
     config = write_config(test, "whole.toml", new("mobilenet"), group("mobilenet", 4))
@@ -156,6 +226,39 @@ def folders(test):
     test.fails(2, "E-CONFIG-CLASSES", "plan", "resnet.toml", "--set", "data.train=ten.bin")
 
 
+def evaluations(test):
+    """All that eval proposes, eval takes."""
+    config = write_config(test, "eval.toml", new("resnet"))
+    test.succeeds("train", config, "--memory", "1GiB", "--run", "evaluated")
+    evaluate = ["eval", config, "--weights", "evaluated/weights"]
+    test.write("nine.bin", cifar(5, 60, classes=9))
+    error = test.fails(2, "E-CONFIG-CLASSES", *evaluate, "--set", "data.validation=nine.bin")
+    test.equal("remedies for other classes", error and error["try"], [])
+    error = test.fails(3, "E-PLAN-FIT", *evaluate, "--memory", "8MiB")
+    for advice in error["try"] if error else []:
+        test.succeeds(*evaluate, "--memory", "8MiB", *advice.split(), "--json")
+    test.write("faulty.toml", test.path(config).read_text().replace("accumulation = 3", "accumulation = 5"))
+    error = test.fails(2, "E-BATCH-3", "eval", "faulty.toml", "--weights", "evaluated/weights")
+    test.that(error is not None and not any("train." in each for each in error["try"]), f"remedies of a training: {error}")
+
+
+def begun(test):
+    """init for a folder and data of other classes: the head is kept and refused, or new."""
+    config = write_config(test, "begun.toml", new("vit"))
+    test.succeeds("train", config, "--memory", "1GiB", "--run", "begun")
+    test.write("nine.bin", cifar(5, 60, classes=9))
+    init = ["init", "begun/weights", "nine.bin", "--set", "data.format=cifar10", "--memory", "1GiB"]
+    error = test.fails(2, "E-CONFIG-CLASSES", *init)
+    test.equal("the remedy", error and error["try"], ["--set model.head=new"])
+    text = test.succeeds(*init, "--set", "model.head=new", "--json")["text"]
+    test.that('head = "new"' in text and "classes = 9" in text, f"head and classes: {text}")
+    test.write("nine.toml", text)
+    test.succeeds("train", "nine.toml", "--memory", "1GiB", "--updates", 1, "--run", "nine")
+    labels = json.loads(test.path("nine/weights/config.json").read_text())["id2label"]
+    test.equal("labels of the new head", len(labels), 9)
+    test.fails(2, "E-USAGE", *init, "--set", "model.dropout=0")
+
+
 def adapters(test):
     """LoRA on a ViT with a new head: the head is saved with the adapter, and both are merged."""
     base = write_config(test, "vit.toml", new("vit"))
@@ -199,7 +302,8 @@ def machines():
 
 def main():
     test = Test("vision")
-    test.run_parts(budgets, groups, stopped, accuracy, folders, adapters, refused)
+    test.run_parts(budgets, groups, running, small_groups, missing_labels, stopped)
+    test.run_parts(accuracy, folders, evaluations, begun, adapters, refused)
     test.finish()
 
 

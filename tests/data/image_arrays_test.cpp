@@ -44,7 +44,8 @@ class ImageArrays : public testing::Test {
 TEST_F(ImageArrays, IdxIsReadPlainAndPacked) {
   const std::string images = idx_images(3, 5), labels = idx_labels(3, 10);
   const std::string halves = gzipped(images.substr(0, 40)) + gzipped(images.substr(40));
-  for (const std::string& file : {images, gzipped(images), halves}) {
+  const std::string padded = halves + std::string(1 << 17, '\0');
+  for (const std::string& file : {images, gzipped(images), halves, padded}) {
     for (const std::string& names : {labels, gzipped(labels)}) {
       const Read all = read("idx", file, names);
       EXPECT_EQ(all.shape, (ImageShape{5, 1}));
@@ -109,6 +110,8 @@ TEST_F(ImageArrays, CutAndLongerPackedFilesAreRefused) {
     EXPECT_ERROR(read_idx(packed.substr(0, size)), "E-DATA-FORMAT", "gzip");
   }
   EXPECT_ERROR(read_idx(packed + "tail"), "E-DATA-FORMAT", "broken");
+  EXPECT_ERROR(read_idx(packed + std::string(100, '\0') + "tail"), "E-DATA-FORMAT", "bytes follow its packed content and zeros");
+  EXPECT_ERROR(read_idx(packed + std::string(1 << 17, '\0') + packed), "E-DATA-FORMAT", "and zeros");
   EXPECT_ERROR(read_idx(gzipped(idx_images(3, 5) + "x")), "E-DATA-FORMAT", "bytes follow its last image");
   EXPECT_ERROR(read_idx(gzipped(idx_images(3, 5).substr(0, 80))), "E-DATA-FORMAT", "it ends within entry 2 of 3");
   std::string changed = packed;

@@ -6,13 +6,16 @@
 #include <array>
 #include <cmath>
 #include <csignal>
+#include <cstdlib>
 #include <map>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/child.h"
+#include "base/memory_limit.h"
 #include "device/process_memory.h"
 #include "formats/expect_error.h"
 #include "formats/scratch_folder.h"
@@ -286,6 +289,40 @@ TEST(Child, AnswersAndErrorsComeBack) {
   EXPECT_ERROR(run_in_child([]() -> std::string { throw 7; }), "E-CHILD", "status 1");
   EXPECT_ERROR(run_in_child([]() -> std::string { return std::raise(SIGKILL), ""; }), "E-CHILD", "memory ran out");
   EXPECT_ERROR(run_in_child([]() -> std::string { _exit(7); }), "E-CHILD", "status 7");
+}
+
+// Takes memory until there is none, and then reads what a library would read.
+std::string read_past_the_limit() {
+  volatile char* last = nullptr;
+  do {
+    last = static_cast<char*>(std::malloc(1 << 20));
+    if (last != nullptr) *last = 1;
+  } while (last != nullptr);
+  return std::string(1, *last);
+}
+
+TEST(Child, ACrashIsNoLackOfMemory) {
+  if (!kOrdinaryMemory) GTEST_SKIP() << "sanitizers handle signals and memory themselves";
+  const auto crash = [](int signal) { return run_in_child([signal] { return std::raise(signal), std::string(); }); };
+  for (const bool limited : {false, true}) {
+    SCOPED_TRACE(limited);
+    const MemoryLimit limit(limited ? std::optional(kMiB * 256) : std::nullopt);
+    for (const int signal : {SIGSEGV, SIGABRT, SIGBUS, SIGFPE}) {
+      EXPECT_ERROR(crash(signal), "E-INTERNAL", fmt::format("crashed: signal {}", signal));
+    }
+    EXPECT_ERROR(crash(SIGTERM), "E-CHILD", "signal 15");
+  }
+  const MemoryLimit limit(kMiB * 256);
+  EXPECT_ERROR(run_in_child(read_past_the_limit), "E-MEM-PLAN", "planning needs more than 256");
+  const auto thrown = [] {
+    const std::unique_ptr<char[]> large(new char[std::size_t{1} << 40]);
+    return std::string(1, large[0]);
+  };
+  EXPECT_ERROR(run_in_child(thrown), "E-MEM-PLAN", "planning needs more than 256");
+  const auto in_a_destructor = [&]() noexcept { return thrown(); };
+  EXPECT_ERROR(run_in_child(in_a_destructor), "E-MEM-PLAN", "planning needs more than 256");
+  const auto nested = [&] { return run_in_child([&] { return crash(SIGSEGV); }); };
+  EXPECT_ERROR(run_in_child(nested), "E-INTERNAL", "crashed: signal 11");
 }
 
 Config tiny() {

@@ -1,6 +1,7 @@
 #include "cli/plan/plan_text.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <map>
@@ -77,6 +78,12 @@ std::string pixels_text(const json& image) {
   return fmt::format("pixels: mean {}; deviation {}\n", list(image.at("mean")), list(image.at("std")));
 }
 
+// The samples that share statistics; 0: none do.
+std::int64_t stat_batch(const json& batch) {
+  const json group = batch.value("stat_batch", json());
+  return group.is_null() ? 0 : group.get<std::int64_t>();
+}
+
 std::string batch_text(const json& plan) {
   const json& batch = plan.at("batch");
   const auto accumulation = batch.at("accumulation").get<std::int64_t>();
@@ -86,8 +93,7 @@ std::string batch_text(const json& plan) {
                                                        : fmt::format(", {} through each block together", group);
   const auto effective = batch.at("effective").get<std::int64_t>(), micro = batch.at("micro").get<std::int64_t>();
   if (!batch.contains("rows")) {
-    const std::string norm =
-        batch.contains("stat_batch") ? fmt::format("; ghost BN({})", batch.at("stat_batch").get<std::int64_t>()) : "";
+    const std::string norm = stat_batch(batch) > 0 ? fmt::format("; ghost BN({})", stat_batch(batch)) : "";
     return fmt::format("{} = {} x {}{}{}", effective, micro, accumulation, together, norm);
   }
   return fmt::format("{} sample{} in about {} row{}, {} at a time", effective, effective == 1 ? "" : "s",
@@ -155,14 +161,21 @@ std::string levers_table(const json& plan) {
   const json& predicted = plan.at("predicted");
   const double own = predicted.at("update_seconds").get<double>();
   const auto bytes = predicted.at("process_bytes").get<std::int64_t>();
-  const std::string pin = fmt::format("train.micro_batch={}", plan.at("batch").at("micro").get<std::int64_t>());
+  std::vector<std::string> pins{fmt::format("train.micro_batch={}", plan.at("batch").at("micro").get<std::int64_t>())};
+  if (stat_batch(plan.at("batch")) > 0) pins.push_back(fmt::format("norm.stat_batch={}", stat_batch(plan.at("batch"))));
   bool pinned = false;
   std::string rows;
   for (const json& lever : levers) {
     json arguments = lever.at("arguments");
-    if (chose_batch(plan) && arguments.size() > 2 && arguments.at(1) == pin) {
-      arguments.erase(0);
-      arguments.erase(0);
+    const auto begins = [&] {
+      if (arguments.size() <= 2 * pins.size()) return false;
+      for (std::size_t i = 0; i < pins.size(); ++i) {
+        if (arguments[2 * i + 1] != pins[i]) return false;
+      }
+      return true;
+    };
+    if (chose_batch(plan) && begins()) {
+      arguments.erase(arguments.begin(), arguments.begin() + 2 * std::ssize(pins));
       pinned = true;
     }
     const double seconds = lever.at("update_seconds").get<double>();
@@ -175,7 +188,8 @@ std::string levers_table(const json& plan) {
             (lever.value("within_budget", true) ? "" : "  (above the budget)") + "\n";
   }
   return fmt::format("{:<43}{:>13}{:>11}{:>10}\n", "levers, each against this plan", "process", "update", "time") +
-         (pinned ? fmt::format("  (rows that keep this micro-batch need --set {} as well)\n", pin) : "") + rows;
+         (pinned ? fmt::format("  (rows that keep this micro-batch need --set {} as well)\n", fmt::join(pins, " --set ")) : "") +
+         rows;
 }
 
 std::string remedies_text(const json& remedies) {
@@ -374,9 +388,8 @@ std::string run_text(const json& plan) {
 std::string pin_text(const json& plan) {
   if (!chose_batch(plan)) return "";
   const auto micro = plan.at("batch").at("micro").get<std::int64_t>();
-  const json& batch = plan.at("batch");
-  const std::string group =
-      batch.contains("stat_batch") ? fmt::format(" with `norm.stat_batch = {}`", batch.at("stat_batch").get<std::int64_t>()) : "";
+  const std::int64_t samples = stat_batch(plan.at("batch"));
+  const std::string group = samples > 0 ? fmt::format(" with `norm.stat_batch = {}`", samples) : "";
   return fmt::format("micro-batch {} chosen; `train.micro_batch = {}`{} pins these bits\n", micro, micro, group);
 }
 

@@ -38,11 +38,11 @@ std::optional<ModelRemark> vit_fault(const ModelConfig& config) {
                        "heads that divide the width"};
   }
   if (c.size % c.patch != 0) {
-    return ModelRemark{
-        "E-CONFIG-PATCH",
-        {"model.patch", "model.size"},
-        fmt::format("model.size = {} is not a multiple of model.patch = {}", c.size, c.patch),
-        fmt::format("a size of {} or {}", std::max(c.patch, c.size / c.patch * c.patch), (c.size / c.patch + 1) * c.patch)};
+    const std::int64_t below = c.size / c.patch * c.patch;
+    return ModelRemark{"E-CONFIG-PATCH",
+                       {"model.patch", "model.size"},
+                       fmt::format("model.size = {} is not a multiple of model.patch = {}", c.size, c.patch),
+                       fmt::format("a size of {}{}", below == 0 ? "" : fmt::format("{} or ", below), below + c.patch)};
   }
   return {};
 }
