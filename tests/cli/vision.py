@@ -6,6 +6,7 @@ data.
 """
 
 import json
+import math
 import os
 import pathlib
 import random
@@ -131,6 +132,15 @@ def tensors(path):
     }
 
 
+def write_tensors(test, name, content):
+    header, at = {}, 0
+    for tensor, (dtype, shape, data) in content.items():
+        header[tensor] = {"dtype": dtype, "shape": shape, "data_offsets": [at, at + len(data)]}
+        at += len(data)
+    text = json.dumps(header).encode()
+    test.write(name, struct.pack("<Q", len(text)) + text + b"".join(data for _, _, data in content.values()))
+
+
 def folders(test):
     """Weights that are not trained leave with their bits; a new head has the classes of the data."""
     for kind in MODELS:
@@ -174,6 +184,76 @@ def adapters(test):
     one = test.succeeds(*evaluate, "--weights", "adapted/weights", "--adapter", "lora/weights")
     two = test.succeeds(*evaluate, "--weights", "merged")
     test.near("the loss of the merged model", two["loss"], one["loss"], 1e-5)
+    base_without_head(test, config, evaluate, one["loss"])
+
+
+def base_without_head(test, config, evaluate, loss):
+    """The head of an adapter is new in the merged folder; names have the prefix of a model with a head."""
+    names = tensors(test.path("adapted/weights/model.safetensors"))
+    bare = {name.removeprefix("vit."): each for name, each in names.items() if not name.startswith("classifier.")}
+    bare["pooler.dense.bias"] = ("F32", [32], bytes(128))
+    write_tensors(test, "bare/model.safetensors", bare)
+    base = json.loads(test.path("adapted/weights/config.json").read_text())
+    described = {key: value for key, value in base.items() if "label" not in key} | {"architectures": ["ViTModel"]}
+    test.write("bare/config.json", json.dumps(described))
+    pair = ["--weights", "bare", "--adapter", "lora/weights"]
+    test.succeeds("merge", *pair, "--out", "headed")
+    merged = tensors(test.path("headed/model.safetensors"))
+    test.equal("names of a merged model", sorted(merged), sorted(names))
+    test.equal("the new head", merged["classifier.weight"][1], [3, 32])
+    headed = json.loads(test.path("headed/config.json").read_text())
+    test.equal("labels of a merged model", len(headed["id2label"]), 3)
+    test.equal("its class", headed["architectures"], ["ViTForImageClassification"])
+    test.near("the loss on a base without a head", test.succeeds(*evaluate, *pair)["loss"], loss, 1e-6)
+    test.near("the loss of the merged model", test.succeeds(*evaluate, "--weights", "headed")["loss"], loss, 1e-5)
+    whole = ["--set", "model.init=bare", "--set", "adapter.kind=none", "--set", "data.validation="]
+    test.succeeds("train", config, *whole, "--memory", "1GiB", "--run", "whole")
+    test.equal("names of a model with a new head", sorted(tensors(test.path("whole/weights/model.safetensors"))), sorted(names))
+
+
+def labels(test):
+    """A merged head of as many classes as that of the base keeps their names."""
+    base = write_config(test, "vit.toml", new("vit"))
+    test.succeeds("train", base, "--memory", "1GiB", "--run", "named")
+    file = test.path("named/weights/config.json")
+    described = json.loads(file.read_text())
+    described["id2label"] = {str(i): f"thing {i}" for i in range(CLASSES)}
+    file.write_text(json.dumps(described))
+    lora = '[adapter]\nkind = "lora"\nrank = 4\nmodules_to_save = ["classifier"]\n'
+    config = write_config(test, "lora.toml", 'init = "named"\n', lora)
+    test.succeeds("train", config, "--memory", "1GiB", "--run", "lora")
+    test.succeeds("merge", "--weights", "named/weights", "--adapter", "lora/weights", "--out", "merged")
+    merged = json.loads(test.path("merged/config.json").read_text())
+    test.equal("labels of a merged head", merged["id2label"], described["id2label"])
+
+
+def timm_vit(test):
+    """LoRA on a folder of timm, whose position embedding has no module; the new head is merged."""
+    rng, width = random.Random(6), 48
+    shapes = {"cls_token": [1, 1, width], "pos_embed": [1, 17, width], "patch_embed.proj.weight": [width, 3, 8, 8]}
+    shapes |= {"patch_embed.proj.bias": [width], "norm.weight": [width], "norm.bias": [width]}
+    block = {"norm1": [width], "attn.qkv": [3 * width, width], "attn.proj": [width, width], "norm2": [width]}
+    for name, shape in (block | {"mlp.fc1": [96, width], "mlp.fc2": [width, 96]}).items():
+        shapes |= {f"blocks.0.{name}.weight": shape, f"blocks.0.{name}.bias": shape[:1]}
+    write_tensors(
+        test,
+        "timm/model.safetensors",
+        {
+            name: ("F32", shape, struct.pack(f"<{math.prod(shape)}f", *(rng.gauss(0, 0.1) for _ in range(math.prod(shape)))))
+            for name, shape in shapes.items()
+        },
+    )
+    described = {"architecture": "vit_tiny_patch8_32", "num_classes": 0, "pretrained_cfg": {"input_size": [3, 32, 32]}}
+    test.write("timm/config.json", json.dumps(described))
+    config = write_config(test, "timm.toml", 'init = "timm"\nhead = "new"\n', '[adapter]\nkind = "lora"\nrank = 4\n')
+    test.succeeds("train", config, "--memory", "1GiB", "--run", "timm-lora")
+    pair = ["--weights", "timm", "--adapter", "timm-lora/weights"]
+    test.succeeds("merge", *pair, "--out", "timm-merged")
+    merged = tensors(test.path("timm-merged/model.safetensors"))
+    test.equal("tensors of a merged folder of timm", sorted(merged), sorted([*shapes, "head.weight", "head.bias"]))
+    test.equal("its classes", json.loads(test.path("timm-merged/config.json").read_text())["num_classes"], CLASSES)
+    one, two = (test.succeeds("eval", config, *weights, "--json")["loss"] for weights in (pair, ["--weights", "timm-merged"]))
+    test.near("the loss of the merged folder of timm", two, one, 1e-5)
 
 
 def refused(test):
@@ -199,7 +279,7 @@ def machines():
 
 def main():
     test = Test("vision")
-    test.run_parts(budgets, groups, stopped, accuracy, folders, adapters, refused)
+    test.run_parts(budgets, groups, stopped, accuracy, folders, adapters, labels, timm_vit, refused)
     test.finish()
 
 
