@@ -256,6 +256,24 @@ def timm_vit(test):
     test.near("the loss of the merged folder of timm", two, one, 1e-5)
 
 
+def notes(test):
+    """The dropout and the statistics of a folder of MobileNetV2, which are transformers' defaults."""
+    told = ["a dropout of 0.8 leaves 20 % of the features", "by 0.997 of each batch"]
+    config = write_config(test, "new.toml", new("mobilenet"), group("mobilenet", 4))
+    text = "".join(test.run("plan", config, "--memory", "1GiB").text())
+    test.equal("notes of a new model", [note for note in told if note in text], [])
+    test.succeeds("train", config, "--memory", "1GiB", "--run", "notes")
+    file = test.path("notes/weights/config.json")
+    described = json.loads(file.read_text())
+    del described["classifier_dropout_prob"]
+    file.write_text(json.dumps(described))
+    folder = write_config(test, "folder.toml", 'init = "notes"\n', group("mobilenet", 4))
+    text = "".join(test.run("plan", folder, "--memory", "1GiB").text())
+    test.equal("notes of a folder", [note for note in told if note in text], told)
+    text = "".join(test.run("plan", folder, "--set", "model.dropout=0.2", "--memory", "1GiB").text())
+    test.equal("notes of a folder with another dropout", [note for note in told if note in text], told[1:])
+
+
 def refused(test):
     """Commands and keys of tokens."""
     config = write_config(test, "resnet.toml", new("resnet"), group("resnet", 4))
@@ -265,6 +283,10 @@ def refused(test):
         test.that(result.code in (2, 5) and "E-INTERNAL" not in result.text()[1], f"{command}: {result.text()[1]}")
     for setting in ("train.effective_tokens=100", "model.context=64", "batch.packing=true", "train.z_loss=0.1"):
         test.fails(2, "E-CONFIG-CONFLICT", "plan", config, "--set", setting)
+    for targets in ("all-linear", '["1"]'):
+        lora = ("--set", "adapter.kind=lora", "--set", f"adapter.targets={targets}")
+        error = test.fails(2, "E-ADAPTER-TARGET", "plan", config, *lora)
+        test.that(error is not None and any("adapter.kind=none" in each for each in error["try"]), f"the remedy: {error}")
     test.fails(2, "E-CUDA-OP", "plan", config, "--machine", f"{machines()}/h100.json", "--memory", "1GiB")
     test.fails(2, "E-CONFIG-PATCH", "plan", write_config(test, "p.toml", new("vit").replace("patch = 8", "patch = 7")))
     test.fails(2, "E-CONFIG-STAGES", "plan", write_config(test, "s.toml", new("resnet").replace("[8, 16]", "[8]")))
@@ -279,7 +301,7 @@ def machines():
 
 def main():
     test = Test("vision")
-    test.run_parts(budgets, groups, stopped, accuracy, folders, adapters, labels, timm_vit, refused)
+    test.run_parts(budgets, groups, stopped, accuracy, folders, adapters, labels, timm_vit, notes, refused)
     test.finish()
 
 
