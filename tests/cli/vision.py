@@ -207,8 +207,9 @@ def base_without_head(test, config, evaluate, loss):
     test.near("the loss on a base without a head", test.succeeds(*evaluate, *pair)["loss"], loss, 1e-6)
     test.near("the loss of the merged model", test.succeeds(*evaluate, "--weights", "headed")["loss"], loss, 1e-5)
     whole = ["--set", "model.init=bare", "--set", "adapter.kind=none", "--set", "data.validation="]
-    test.succeeds("train", config, *whole, "--memory", "1GiB", "--run", "whole")
-    test.equal("names of a model with a new head", sorted(tensors(test.path("whole/weights/model.safetensors"))), sorted(names))
+    test.succeeds("train", config, *whole, "--memory", "1GiB", "--run", "headed-run")
+    trained = tensors(test.path("headed-run/weights/model.safetensors"))
+    test.equal("names of a model with a new head", sorted(trained), sorted(names))
 
 
 def labels(test):
@@ -221,9 +222,9 @@ def labels(test):
     file.write_text(json.dumps(described))
     lora = '[adapter]\nkind = "lora"\nrank = 4\nmodules_to_save = ["classifier"]\n'
     config = write_config(test, "lora.toml", 'init = "named"\n', lora)
-    test.succeeds("train", config, "--memory", "1GiB", "--run", "lora")
-    test.succeeds("merge", "--weights", "named/weights", "--adapter", "lora/weights", "--out", "merged")
-    merged = json.loads(test.path("merged/config.json").read_text())
+    test.succeeds("train", config, "--memory", "1GiB", "--run", "named-lora")
+    test.succeeds("merge", "--weights", "named/weights", "--adapter", "named-lora/weights", "--out", "named-merged")
+    merged = json.loads(test.path("named-merged/config.json").read_text())
     test.equal("labels of a merged head", merged["id2label"], described["id2label"])
 
 
