@@ -55,15 +55,20 @@ class Targets {
 
   // The weights of the selected layers, in the order of the graph.
   std::vector<ValueId> weights() {
+    if (linear_.empty()) {
+      throw config_error("E-ADAPTER-TARGET", "adapter.kind", "the model has no linear layer for an adapter",
+                         "a model with linear layers; or no adapter, which trains the whole model",
+                         settings_.init.empty() ? Remedies{Change("adapter.kind", "none")} : Remedies());
+    }
     std::vector<ValueId> chosen;
-    std::set<std::string> known, others;
+    std::set<std::string> known;
     for (const ValueId id : graph_.parameters()) {
       const std::string& name = graph_.values[id].name.text();
       if (!name.ends_with(kWeight)) continue;
       for (const std::string& each : names_in_adapter(config_, name)) {
         const std::string module = module_of(each);
         const bool linear = linear_.contains(id);
-        (linear ? known : others).insert(last_part(module));
+        if (linear) known.insert(last_part(module));
         if (!selects(module, linear)) continue;
         if (!linear) refuse_other(id, module);
         if (!is_named(module, settings_.excluded)) chosen.push_back(id);
@@ -132,10 +137,7 @@ class Targets {
     }
   }
 
-  std::string example() const {
-    return linear_.empty() ? std::string("(the model has none)")
-                           : module_of(name_in_modules(config_, graph_.values[linear_.begin()->first].name.text()));
-  }
+  std::string example() const { return module_of(name_in_modules(config_, graph_.values[linear_.begin()->first].name.text())); }
 
   const Graph& graph_;
   const ModelConfig& config_;

@@ -36,7 +36,7 @@ const CodeExplanation kExplanations[] = {
      "Its modules are trained whole in addition to the adapter: embeddings, norms, the head.",
      "Take a name that the message lists, or leave the layer out of adapter.targets.",
      "plimsoll plan CONFIG --set 'adapter.modules_to_save=[\"embed_tokens\", \"lm_head\"]'"},
-    {"E-ADAPTER-TARGET", "adapter.targets chooses no layer, or one that cannot have an adapter.",
+    {"E-ADAPTER-TARGET", "adapter.targets chooses no layer, or one that cannot have an adapter; or the model has no such layer.",
      "A list has names of linear layers or the ends of such names. A text is a regular expression for whole names. The head, "
      "embeddings and norms get no adapter.",
      "Take names that the message lists, or \"all-linear\".", "plimsoll plan CONFIG --set adapter.targets=all-linear"},

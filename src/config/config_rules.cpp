@@ -358,7 +358,9 @@ void note_doubtful(Config& config, const GivenSettings& given) {
   const TrainSettings& train = config.train;
   const ModelConfig& model = config.model.config;
   if (const Family& family = model.family(); family.doubts != nullptr) {
-    for (const ModelRemark& doubt : family.doubts(model)) note(true, doubt.keys.front(), doubt.what);
+    for (const ModelRemark& doubt : family.doubts(model)) {
+      note(true, given.has(doubt.keys.front()) ? doubt.keys.front() : "model.init", doubt.what);
+    }
   }
   const std::int64_t positions = facts_of(model).positions;
   note(!config.model.init.empty() && config.model.context > positions, "model.context",

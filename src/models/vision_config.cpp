@@ -21,7 +21,8 @@ std::int64_t read_classes(const ConfigReader& reader) {
   return 2;  // of transformers
 }
 
-void write_classes(OrderedJson& json, std::int64_t classes, Head head) {
+void write_classes(OrderedJson& json, const char* architecture, std::int64_t classes, Head head) {
+  if (head == Head::fresh || !json.contains("architectures")) json["architectures"] = {architecture};
   json.erase("num_labels");
   const auto labels = json.find("id2label");
   if (labels != json.end() && labels->is_object() && std::ssize(*labels) == classes && head == Head::keep) return;

@@ -22,7 +22,8 @@ inline constexpr std::array<std::string_view, 2> kHeads{"keep", "new"};
 // The number of labels of a folder of transformers: of id2label, else num_labels, else 2.
 std::int64_t read_classes(const ConfigReader& reader);
 // Writes id2label, label2id (LABEL_0, ...) where their number is another one or the head is new, and takes num_labels away.
-void write_classes(nlohmann::ordered_json& json, std::int64_t classes, Head head);
+// `architecture`: the class of transformers, also written if the head is new, since the folder may be of a model without one.
+void write_classes(nlohmann::ordered_json& json, const char* architecture, std::int64_t classes, Head head);
 // A side of a square: a number, or a list of two equal ones.
 std::int64_t read_side(const ConfigReader& reader, const char* key, std::int64_t fallback, std::int64_t limit);
 

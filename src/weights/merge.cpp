@@ -239,6 +239,12 @@ class Merge {
     std::optional<StoredBlocks> blocks;                           // its storage in blocks, if any
     bool parameter = false;                                       // of the model; else the tensor stays as it is
     bool linear = false;                                          // a matrix to round to MergeRequest::as
+    std::string saved;                                            // the name of the merged tensor; empty: the same
+  };
+  // A tensor of the adapter that the base does not have.
+  struct Added {
+    std::string name;
+    const StoredTensor* tensor;
   };
 
   // Takes over all files but weights.
@@ -288,19 +294,22 @@ class Merge {
     const std::vector<ValueId> matrices = linear_matrices(graph_);
     for (const ValueId id : graph_.parameters()) {
       const StoredNames& names = stored[next++];
+      const std::vector<std::string> in_modules = names_in_adapter(model_, graph_.values[id].name.text());
       if (names.found.empty()) {
-        throw data_error("E-FORMAT-WEIGHTS", files_.path(),
-                         fmt::format("there is no tensor for {}, which the adapter replaces", graph_.values[id].name.text()),
-                         "a base with a last layer");
+        if (const StoredTensor* whole = adapter_.find(std::string(kAdapterPrefix) + in_modules.front())) {
+          added_.push_back({names.saved, whole});
+          ++result_.replaced;
+        }
+        continue;
       }
       for (const WeightFiles::Found& found : names.found) sources_[found.tensor->name].parameter = true;
+      sources_[names.front().tensor->name].saved = names.saved;
       if (std::ranges::find(matrices, id) != matrices.end()) sources_[names.front().tensor->name].linear = true;
       if (names.blocks) {
         blocks_.insert(std::string(name(names.blocks->matrix().format)));
         beside_.insert(names.blocks->others().begin(), names.blocks->others().end());
         sources_[names.front().tensor->name].blocks = names.blocks;
       }
-      const std::vector<std::string> in_modules = names_in_adapter(model_, graph_.values[id].name.text());
       for (const std::string& each : in_modules) {
         const std::string name = std::string(kAdapterPrefix) + each, module = name.substr(0, name.rfind('.'));
         const auto found = linear.find(id);
@@ -345,6 +354,13 @@ class Merge {
                      "tensors of fp32, bf16 or fp16");
   }
 
+  DType type_of(const Added& added) const { return asked_type().value_or(added.tensor->dtype.value_or(DType::f32)); }
+
+  std::string saved_name(const StoredTensor& tensor) const {
+    const Source& source = source_of(tensor);
+    return source.saved.empty() ? tensor.name : source.saved;
+  }
+
   const Source& source_of(const StoredTensor& tensor) const {
     static const Source kNone;
     const auto found = sources_.find(tensor.name);
@@ -359,19 +375,28 @@ class Merge {
 
   std::vector<TensorSpec> write_file(std::size_t number, const fs::path& path) {
     std::vector<WeightFiles::Found> tensors = files_.all();
-    std::erase_if(tensors,
-                  [&](const WeightFiles::Found& found) { return found.file != number || beside_.contains(found.tensor->name); });
+    // A model with a new head has no layers but those of its parameters, such as ViT's pooler.
+    std::erase_if(tensors, [&](const WeightFiles::Found& found) {
+      return found.file != number || beside_.contains(found.tensor->name) ||
+             (!added_.empty() && !source_of(*found.tensor).parameter);
+    });
+    const std::span<const Added> added = number + 1 == files_.files().size() ? std::span(added_) : std::span<const Added>();
     const bool adds_head = result_.untied && table_.file == number && !files_.find(kHead);
     std::vector<TensorSpec> specs;
     for (const WeightFiles::Found& found : tensors)
-      specs.push_back({found.tensor->name, type_of(found), shape_of(*found.tensor)});
+      specs.push_back({saved_name(*found.tensor), type_of(found), shape_of(*found.tensor)});
     if (adds_head) specs.push_back({kHead, type_of(table_), shape_of(*table_.tensor)});
+    for (const Added& each : added) specs.push_back({each.name, type_of(each), each.tensor->shape});
     SafetensorsWriter writer(path, specs);
     for (const WeightFiles::Found& found : tensors) {
       const bool head = result_.untied && found.tensor->name == kHead;
       head ? write_head(writer) : write_tensor(writer, found);
     }
     if (adds_head) write_head(writer);
+    for (const Added& each : added) {
+      for_elements(each.tensor->shape.elements(), elements_of(adapter_, *each.tensor),
+                   [&](std::int64_t, std::span<const float> numbers) { append(writer, each.name, numbers, type_of(each)); });
+    }
     writer.commit();
     return specs;
   }
@@ -431,7 +456,7 @@ class Merge {
     }
     for_elements(shape.elements(), read, [&](std::int64_t first, std::span<float> numbers) {
       if (change) change->apply(first, numbers);
-      append(writer, tensor.name, numbers, type);
+      append(writer, saved_name(tensor), numbers, type);
     });
     files_.forget(found);
   }
@@ -443,7 +468,7 @@ class Merge {
       const std::span<std::byte> part =
           std::span(piece).first(static_cast<std::size_t>(std::min(std::ssize(piece), tensor.bytes - at)));
       files_.files()[found.file].read_part(tensor, at, part);
-      writer.append(tensor.name, part);
+      writer.append(saved_name(tensor), part);
     }
   }
 
@@ -465,6 +490,7 @@ class Merge {
   Graph graph_;
   WeightFiles files_;
   std::map<std::string, Source> sources_;
+  std::vector<Added> added_;
   std::set<std::string> blocks_, beside_;  // formats of the base; tensors that belong to a matrix in blocks
   const StoredTensor* head_ = nullptr;     // the adapter's; null: the base's
   WeightFiles::Found table_;               // the base's table of an untied head

@@ -14,17 +14,20 @@
 #include "formats/tokenizer_folder.h"
 #include "formats/weights_folder.h"
 #include "models/all.h"
+#include "models/gguf.h"
 #include "models/shared_keys.h"
 #include "weights/weights.h"
 
 namespace plimsoll {
 namespace {
 
+namespace fs = std::filesystem;
+
 // A tied table saved under one of its names counts as saved under both.
 AdapterSettings with_tied_names(AdapterSettings settings, const Graph& graph, const ModelConfig& config) {
   for (const ValueId id : graph.parameters()) {
     std::vector<std::string> modules = names_in_adapter(config, graph.values[id].name.text());
-    for (std::string& name : modules) name.resize(name.rfind('.'));
+    for (std::string& name : modules) name.resize(std::min(name.size(), name.rfind('.')));
     const bool saved = std::ranges::any_of(settings.modules_to_save, [&](const std::string& wanted) {
       return std::ranges::any_of(modules, [&](const std::string& module) { return !wanted.empty() && module.ends_with(wanted); });
     });
@@ -33,8 +36,8 @@ AdapterSettings with_tied_names(AdapterSettings settings, const Graph& graph, co
   return settings;
 }
 
-// The model with the last layer of the adapter, if that was trained whole: it may have other classes.
-ModelConfig with_head_of(const AdapterSettings& settings, const ModelConfig& model) {
+// The model with the last layer of the adapter, if that was trained whole and the base has none of the same classes.
+ModelConfig with_head_of(const AdapterSettings& settings, const ModelConfig& model, const fs::path& base) {
   const ModelFacts facts = facts_of(model);
   if (facts.classes == 0 || settings.init.empty() || !is_there(settings.init / kAdapterFile)) return model;
   const SafetensorsFile file = SafetensorsFile::open(settings.init / kAdapterFile);
@@ -45,13 +48,16 @@ ModelConfig with_head_of(const AdapterSettings& settings, const ModelConfig& mod
     throw data_error("E-ADAPTER-FOLDER", file.path(), fmt::format("{} is {}", name, to_text(head->shape)),
                      fmt::format("(classes, width) of 1 to {} classes", kMaxClasses));
   }
-  return model.family().with_new_head(model, head->shape[0]);
+  const WeightFiles files = weights_of_model(base);
+  const std::vector<std::string> names = model.family().stored(model, facts.head + ".weight");
+  const bool has_head = std::ranges::any_of(names, [&](const std::string& each) { return files.find(each).has_value(); });
+  return has_head && head->shape[0] == facts.classes ? model : model.family().with_new_head(model, head->shape[0]);
 }
 
 }  // namespace
 
-std::filesystem::path ModelSource::tokenizer() const {
-  const std::filesystem::path& own = adapter.init;
+fs::path ModelSource::tokenizer() const {
+  const fs::path& own = adapter.init;
   return own.empty() || !has_vocabulary(own) ? folder : own;
 }
 
@@ -66,8 +72,8 @@ ModelSource find_model(const std::string& weights, const std::string& adapter, T
                        {Change("command.weights", "FOLDER"), Change("command.adapter", "FOLDER")});
   }
   ModelSource source;
-  std::filesystem::path with = adapter.empty() ? std::filesystem::path() : weights_folder(adapter);
-  source.folder = weights.empty() ? std::filesystem::path() : weights_folder(weights);
+  fs::path with = adapter.empty() ? fs::path() : weights_folder(adapter);
+  source.folder = weights.empty() ? fs::path() : weights_folder(weights);
   if (with.empty() && is_adapter_folder(source.folder)) std::swap(with, source.folder);
   if (!with.empty()) {
     const PeftAdapter peft = read_peft_folder(with);
@@ -75,7 +81,7 @@ ModelSource find_model(const std::string& weights, const std::string& adapter, T
     if (source.folder.empty()) source.folder = base_of(peft);
   }
   source.model = read_model(source.folder);
-  if (source.adapter.active()) source.model = with_head_of(source.adapter, source.model);
+  if (source.adapter.active()) source.model = with_head_of(source.adapter, source.model, source.folder);
   check_model(source, tied);
   return source;
 }

@@ -164,6 +164,7 @@ StoredNames stored_names(const Value& value, const ModelConfig& config, const We
   for (const std::string& name : names) {
     if (const auto found = files.find(name)) stored.found.push_back(*found);
   }
+  stored.saved = stored.found.empty() ? names.front() : stored.front().tensor->name;
   // A new parameter may take the place of another one, of any shape.
   if (value.parameter->fresh) return stored;
   // Old files of PyTorch do not count the windows of batch normalisation.
@@ -186,6 +187,18 @@ StoredNames stored_names(const Value& value, const ModelConfig& config, const We
   return stored;
 }
 
+// Files of a model without a head have names without a prefix, which transformers does not read beside those of a head.
+void add_prefixes(std::vector<StoredNames>& all, const Graph& graph, const ModelConfig& config) {
+  auto stored = all.begin();
+  for (const ValueId id : graph.parameters()) {
+    if (graph.values[id].parameter->adapter) continue;
+    std::string& saved = (stored++)->saved;
+    const std::vector<std::string> names = config.family().stored(config, graph.values[id].name.text());
+    const auto longer = std::ranges::find_if(names, [&](const std::string& name) { return name.ends_with("." + saved); });
+    if (longer != names.end()) saved = *longer;
+  }
+}
+
 }  // namespace
 
 std::vector<StoredNames> stored_parameters(const Graph& graph, const ModelConfig& config, const WeightFiles& files) {
@@ -193,9 +206,11 @@ std::vector<StoredNames> stored_parameters(const Graph& graph, const ModelConfig
   std::set<std::string_view> taken;
   std::vector<StoredNames> result;
   std::vector<std::string> beside;  // of blocks
+  bool adds_head = false;
   for (const ValueId id : graph.parameters()) {
     if (graph.values[id].parameter->adapter) continue;
     result.push_back(stored_names(graph.values[id], config, files));
+    adds_head = adds_head || (graph.values[id].parameter->fresh && result.back().found.empty());
     for (const WeightFiles::Found& found : result.back().found) taken.insert(found.tensor->name);
     if (const auto& blocks = result.back().blocks) beside.insert(beside.end(), blocks->others().begin(), blocks->others().end());
   }
@@ -208,6 +223,7 @@ std::vector<StoredNames> stored_parameters(const Graph& graph, const ModelConfig
                      fmt::format("the model of {} has no parameter {}", shape_source(files), name),
                      fmt::format("the parameters of a {} with the shape of {}, and no more", family.title, shape_source(files)));
   }
+  if (adds_head) add_prefixes(result, graph, config);
   return result;
 }
 
@@ -319,8 +335,7 @@ void load_numbers(ValueId id, const Value& value, const WeightFiles& files, cons
 }
 
 // Files without a parameter are left out. Weights from a GGUF file are saved like new ones.
-WeightLayout layout_in(const Graph& graph, const ModelConfig& config, const WeightFiles& files,
-                       const std::vector<StoredNames>& stored) {
+WeightLayout layout_in(const Graph& graph, const WeightFiles& files, const std::vector<StoredNames>& stored) {
   if (files.gguf() != nullptr) return {};
   WeightLayout layout{files.has_index(), {}, {}};
   std::vector<std::optional<std::size_t>> places(files.files().size());
@@ -338,11 +353,11 @@ WeightLayout layout_in(const Graph& graph, const ModelConfig& config, const Weig
     if (value.parameter->adapter) continue;
     const StoredNames& each = *names++;
     if (each.found.empty()) {
-      layout.parameters.push_back({config.family().stored(config, value.name.text()).front(), value.type.dtype, 0});
+      layout.parameters.push_back({each.saved, value.type.dtype, 0});
       continue;
     }
     const DType dtype = each.blocks ? DType::bf16 : each.front().tensor->dtype.value_or(value.type.dtype);
-    layout.parameters.push_back({each.front().tensor->name, dtype, *places[each.front().file]});
+    layout.parameters.push_back({each.saved, dtype, *places[each.front().file]});
   }
   return layout;
 }
@@ -356,7 +371,7 @@ void check_weights(const Graph& graph, const ModelConfig& config, const std::fil
 
 WeightLayout layout_of(const Graph& graph, const ModelConfig& config, const std::filesystem::path& folder) {
   const WeightFiles files = weights_of_model(folder);
-  return layout_in(graph, config, files, stored_parameters(graph, config, files));
+  return layout_in(graph, files, stored_parameters(graph, config, files));
 }
 
 void load_parameter(const SafetensorsFile& file, const StoredTensor& tensor, const Graph& graph, ValueId parameter,
@@ -391,7 +406,7 @@ WeightLayout load_weights(const Graph& graph, const ModelConfig& config, const s
     files.forget(names.front());
   }
   files.forget();
-  return layout_in(graph, config, files, stored);
+  return layout_in(graph, files, stored);
 }
 
 WeightLayout fill_parameters(const Graph& graph, const WeightSource& source, Executor& executor, Parameters which,

@@ -38,6 +38,7 @@ WeightLayout load_weights(const Graph& graph, const ModelConfig& config, const s
 // one name, a new one (ParameterInfo::fresh) perhaps none.
 struct StoredNames {
   std::vector<WeightFiles::Found> found;
+  std::string saved;  // its name in files that are written
   std::optional<StoredBlocks> blocks;
 
   const WeightFiles::Found& front() const { return found.front(); }

@@ -6,6 +6,7 @@ data.
 """
 
 import json
+import math
 import os
 import pathlib
 import random
@@ -201,6 +202,15 @@ def tensors(path):
     }
 
 
+def write_tensors(test, name, content):
+    header, at = {}, 0
+    for tensor, (dtype, shape, data) in content.items():
+        header[tensor] = {"dtype": dtype, "shape": shape, "data_offsets": [at, at + len(data)]}
+        at += len(data)
+    text = json.dumps(header).encode()
+    test.write(name, struct.pack("<Q", len(text)) + text + b"".join(data for _, _, data in content.values()))
+
+
 def folders(test):
     """Weights that are not trained leave with their bits; a new head has the classes of the data."""
     for kind in MODELS:
@@ -277,6 +287,95 @@ def adapters(test):
     one = test.succeeds(*evaluate, "--weights", "adapted/weights", "--adapter", "lora/weights")
     two = test.succeeds(*evaluate, "--weights", "merged")
     test.near("the loss of the merged model", two["loss"], one["loss"], 1e-5)
+    base_without_head(test, config, evaluate, one["loss"])
+
+
+def base_without_head(test, config, evaluate, loss):
+    """The head of an adapter is new in the merged folder; names have the prefix of a model with a head."""
+    names = tensors(test.path("adapted/weights/model.safetensors"))
+    bare = {name.removeprefix("vit."): each for name, each in names.items() if not name.startswith("classifier.")}
+    bare["pooler.dense.bias"] = ("F32", [32], bytes(128))
+    write_tensors(test, "bare/model.safetensors", bare)
+    base = json.loads(test.path("adapted/weights/config.json").read_text())
+    described = {key: value for key, value in base.items() if "label" not in key} | {"architectures": ["ViTModel"]}
+    test.write("bare/config.json", json.dumps(described))
+    pair = ["--weights", "bare", "--adapter", "lora/weights"]
+    test.succeeds("merge", *pair, "--out", "headed")
+    merged = tensors(test.path("headed/model.safetensors"))
+    test.equal("names of a merged model", sorted(merged), sorted(names))
+    test.equal("the new head", merged["classifier.weight"][1], [3, 32])
+    headed = json.loads(test.path("headed/config.json").read_text())
+    test.equal("labels of a merged model", len(headed["id2label"]), 3)
+    test.equal("its class", headed["architectures"], ["ViTForImageClassification"])
+    test.near("the loss on a base without a head", test.succeeds(*evaluate, *pair)["loss"], loss, 1e-6)
+    test.near("the loss of the merged model", test.succeeds(*evaluate, "--weights", "headed")["loss"], loss, 1e-5)
+    whole = ["--set", "model.init=bare", "--set", "adapter.kind=none", "--set", "data.validation="]
+    test.succeeds("train", config, *whole, "--memory", "1GiB", "--run", "headed-run")
+    trained = tensors(test.path("headed-run/weights/model.safetensors"))
+    test.equal("names of a model with a new head", sorted(trained), sorted(names))
+
+
+def labels(test):
+    """A merged head of as many classes as that of the base keeps their names."""
+    base = write_config(test, "vit.toml", new("vit"))
+    test.succeeds("train", base, "--memory", "1GiB", "--run", "named")
+    file = test.path("named/weights/config.json")
+    described = json.loads(file.read_text())
+    described["id2label"] = {str(i): f"thing {i}" for i in range(CLASSES)}
+    file.write_text(json.dumps(described))
+    lora = '[adapter]\nkind = "lora"\nrank = 4\nmodules_to_save = ["classifier"]\n'
+    config = write_config(test, "lora.toml", 'init = "named"\n', lora)
+    test.succeeds("train", config, "--memory", "1GiB", "--run", "named-lora")
+    test.succeeds("merge", "--weights", "named/weights", "--adapter", "named-lora/weights", "--out", "named-merged")
+    merged = json.loads(test.path("named-merged/config.json").read_text())
+    test.equal("labels of a merged head", merged["id2label"], described["id2label"])
+
+
+def timm_vit(test):
+    """LoRA on a folder of timm, whose position embedding has no module; the new head is merged."""
+    rng, width = random.Random(6), 48
+    shapes = {"cls_token": [1, 1, width], "pos_embed": [1, 17, width], "patch_embed.proj.weight": [width, 3, 8, 8]}
+    shapes |= {"patch_embed.proj.bias": [width], "norm.weight": [width], "norm.bias": [width]}
+    block = {"norm1": [width], "attn.qkv": [3 * width, width], "attn.proj": [width, width], "norm2": [width]}
+    for name, shape in (block | {"mlp.fc1": [96, width], "mlp.fc2": [width, 96]}).items():
+        shapes |= {f"blocks.0.{name}.weight": shape, f"blocks.0.{name}.bias": shape[:1]}
+    write_tensors(
+        test,
+        "timm/model.safetensors",
+        {
+            name: ("F32", shape, struct.pack(f"<{math.prod(shape)}f", *(rng.gauss(0, 0.1) for _ in range(math.prod(shape)))))
+            for name, shape in shapes.items()
+        },
+    )
+    described = {"architecture": "vit_tiny_patch8_32", "num_classes": 0, "pretrained_cfg": {"input_size": [3, 32, 32]}}
+    test.write("timm/config.json", json.dumps(described))
+    config = write_config(test, "timm.toml", 'init = "timm"\nhead = "new"\n', '[adapter]\nkind = "lora"\nrank = 4\n')
+    test.succeeds("train", config, "--memory", "1GiB", "--run", "timm-lora")
+    pair = ["--weights", "timm", "--adapter", "timm-lora/weights"]
+    test.succeeds("merge", *pair, "--out", "timm-merged")
+    merged = tensors(test.path("timm-merged/model.safetensors"))
+    test.equal("tensors of a merged folder of timm", sorted(merged), sorted([*shapes, "head.weight", "head.bias"]))
+    test.equal("its classes", json.loads(test.path("timm-merged/config.json").read_text())["num_classes"], CLASSES)
+    one, two = (test.succeeds("eval", config, *weights, "--json")["loss"] for weights in (pair, ["--weights", "timm-merged"]))
+    test.near("the loss of the merged folder of timm", two, one, 1e-5)
+
+
+def notes(test):
+    """The dropout and the statistics of a folder of MobileNetV2, which are transformers' defaults."""
+    told = ["a dropout of 0.8 leaves 20 % of the features", "by 0.997 of each batch"]
+    config = write_config(test, "new.toml", new("mobilenet"), group("mobilenet", 4))
+    text = "".join(test.run("plan", config, "--memory", "1GiB").text())
+    test.equal("notes of a new model", [note for note in told if note in text], [])
+    test.succeeds("train", config, "--memory", "1GiB", "--run", "notes")
+    file = test.path("notes/weights/config.json")
+    described = json.loads(file.read_text())
+    del described["classifier_dropout_prob"]
+    file.write_text(json.dumps(described))
+    folder = write_config(test, "folder.toml", 'init = "notes"\n', group("mobilenet", 4))
+    text = "".join(test.run("plan", folder, "--memory", "1GiB").text())
+    test.equal("notes of a folder", [note for note in told if note in text], told)
+    text = "".join(test.run("plan", folder, "--set", "model.dropout=0.2", "--memory", "1GiB").text())
+    test.equal("notes of a folder with another dropout", [note for note in told if note in text], told[1:])
 
 
 def refused(test):
@@ -288,6 +387,10 @@ def refused(test):
         test.that(result.code in (2, 5) and "E-INTERNAL" not in result.text()[1], f"{command}: {result.text()[1]}")
     for setting in ("train.effective_tokens=100", "model.context=64", "batch.packing=true", "train.z_loss=0.1"):
         test.fails(2, "E-CONFIG-CONFLICT", "plan", config, "--set", setting)
+    for targets in ("all-linear", '["1"]'):
+        lora = ("--set", "adapter.kind=lora", "--set", f"adapter.targets={targets}")
+        error = test.fails(2, "E-ADAPTER-TARGET", "plan", config, *lora)
+        test.that(error is not None and any("adapter.kind=none" in each for each in error["try"]), f"the remedy: {error}")
     test.fails(2, "E-CUDA-OP", "plan", config, "--machine", f"{machines()}/h100.json", "--memory", "1GiB")
     test.fails(2, "E-CONFIG-PATCH", "plan", write_config(test, "p.toml", new("vit").replace("patch = 8", "patch = 7")))
     test.fails(2, "E-CONFIG-STAGES", "plan", write_config(test, "s.toml", new("resnet").replace("[8, 16]", "[8]")))
@@ -302,8 +405,8 @@ def machines():
 
 def main():
     test = Test("vision")
-    test.run_parts(budgets, groups, running, small_groups, missing_labels, stopped)
-    test.run_parts(accuracy, folders, evaluations, begun, adapters, refused)
+    test.run_parts(budgets, groups, running, small_groups, missing_labels, stopped, accuracy, folders)
+    test.run_parts(evaluations, begun, adapters, labels, timm_vit, notes, refused)
     test.finish()
 
 

@@ -99,7 +99,6 @@ void write_mobilenet_config(const MobilenetConfig& c, const std::filesystem::pat
   if (c.timm) return write_timm_config(folder, c.classes);
   OrderedJson json = config_that_is_there(folder);
   if (json.empty()) {
-    json["architectures"] = {"MobileNetV2ForImageClassification"};
     json["model_type"] = "mobilenet_v2";
     json["num_channels"] = c.channels;
     json["depth_multiplier"] = c.multiplier;
@@ -108,7 +107,7 @@ void write_mobilenet_config(const MobilenetConfig& c, const std::filesystem::pat
   }
   if (json.contains("classifier_dropout_prob") || c.dropout != MobilenetConfig().dropout)
     json["classifier_dropout_prob"] = c.dropout;
-  write_classes(json, c.classes, c.head);
+  write_classes(json, "MobileNetV2ForImageClassification", c.classes, c.head);
   write_config(folder, json);
 }
 

@@ -58,11 +58,18 @@ ModelConfig defaults() {
 
 std::vector<ModelRemark> doubts(const ModelConfig& config) {
   const double dropout = of(config).dropout;
-  if (dropout < 0.8) return {};
-  return {{"",
-           {"model.dropout"},
-           fmt::format("a dropout of {:g} leaves {:.2g} % of the features", dropout, 100 * (1 - dropout)),
-           ""}};
+  std::vector<ModelRemark> doubts;
+  if (dropout >= 0.8) {
+    doubts.push_back({"",
+                      {"model.dropout"},
+                      fmt::format("a dropout of {:g} leaves {:.2g} % of the features", dropout, 100 * (1 - dropout)),
+                      ""});
+  }
+  if (!of(config).timm) {
+    doubts.push_back(
+        {"", {"norm.momentum"}, "transformers moves running statistics by 0.997 of each batch, Plimsoll by norm.momentum", ""});
+  }
+  return doubts;
 }
 
 }  // namespace

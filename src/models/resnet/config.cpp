@@ -77,7 +77,6 @@ void write_resnet_config(const ResnetConfig& c, const std::filesystem::path& fol
   if (c.timm) return write_timm_config(folder, c.classes);
   OrderedJson json = config_that_is_there(folder);
   if (json.empty()) {
-    json["architectures"] = {"ResNetForImageClassification"};
     json["model_type"] = "resnet";
     json["num_channels"] = c.channels;
     json["embedding_size"] = c.stem_width;
@@ -89,7 +88,7 @@ void write_resnet_config(const ResnetConfig& c, const std::filesystem::path& fol
     json["downsample_in_bottleneck"] = c.stride_first;
     if (c.stem != ResnetConfig::Stem::imagenet) json[kStemKey] = attribute_text(c.stem);
   }
-  write_classes(json, c.classes, c.head);
+  write_classes(json, "ResNetForImageClassification", c.classes, c.head);
   write_config(folder, json);
 }
 

@@ -96,7 +96,6 @@ void write_vit_config(const VitConfig& c, const std::filesystem::path& folder) {
   if (c.timm) return write_timm_config(folder, c.classes);
   OrderedJson json = config_that_is_there(folder);
   const bool is_new = json.empty();
-  if (!json.contains("architectures")) json["architectures"] = {"ViTForImageClassification"};
   json["model_type"] = "vit";
   const auto put = [&](const char* key, auto value, auto fallback) {
     if (is_new || json.contains(key) || value != fallback) json[key] = value;
@@ -117,7 +116,7 @@ void write_vit_config(const VitConfig& c, const std::filesystem::path& folder) {
     const auto* const named = std::ranges::find(kActivations, c.activation, &std::pair<std::string_view, Activation>::second);
     json["hidden_act"] = named->first;
   }
-  write_classes(json, c.classes, c.head);
+  write_classes(json, "ViTForImageClassification", c.classes, c.head);
   write_config(folder, json);
 }
 
