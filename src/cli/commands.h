@@ -30,7 +30,8 @@ struct TrainArguments {
   ConfigArguments config;
   std::string run, plan;
   std::optional<std::int64_t> updates;
-  std::string fault;  // train/faults.h
+  std::string fault;       // train/faults.h
+  std::string checkpoint;  // with --resume: an update, "best" or "last"
   bool resume = false, force = false, audit = false, json = false;
 };
 int run_train(const TrainArguments& arguments);

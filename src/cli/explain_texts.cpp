@@ -99,9 +99,10 @@ const CodeExplanation kExplanations[] = {
      "Allow it as much memory as the budget, and look for the kernel's message.", "plimsoll plan CONFIG"},
     {"E-CKPT-CORRUPT", "The checkpoint differs from the saved one.",
      "Bytes of the file changed since then: a disk or a memory is failing, or something else wrote to it.",
-     "Put back a copy of the file, or start anew. If the run stopped normally, its weights are in DIR/weights; to start from "
+     "Resume from an older checkpoint, which the error names if there is one; later lines are set aside. If there is none, put "
+     "back a copy of the file, or start anew. If the run stopped normally, its weights are in DIR/weights; to start from "
      "them, set model.init to that folder.",
-     "plimsoll train DIR/config.resolved.toml --run NEW"},
+     "plimsoll train --run DIR --resume --checkpoint UPDATE"},
     {"E-CKPT-FORMAT", "The checkpoint does not fit this run.", "It is damaged, or was written with another model or optimizer.",
      "Resume with the configuration of the run: DIR/config.resolved.toml.",
      "plimsoll train DIR/config.resolved.toml --run DIR --resume"},
@@ -113,7 +114,7 @@ const CodeExplanation kExplanations[] = {
     {"E-CKPT-MISSING", "The run has no checkpoint to resume from.",
      "It ended before its first save. A run saves every ten minutes, at the end and when it is interrupted, unless "
      "save.every says otherwise.",
-     "Begin anew, in the same folder, without --resume. If only diverged.safetensors exists, train.on_divergence = "
+     "Begin anew, in the same folder, without --resume. If only diverged exists, train.on_divergence = "
      "\"continue\" goes on from that.",
      "plimsoll train DIR/config.resolved.toml --run DIR --set save.every=2m"},
     {"E-CONFIG-CLASSES", "The data have other classes than the model.",
@@ -302,10 +303,10 @@ const CodeExplanation kExplanations[] = {
      "smoothed loss was above that of the first updates for 50 in a row. DIVERGED_FROM_BEST: for 60 it had lost a third of what "
      "had been learned.",
      "The learning rate is too high for this model or batch, its warm-up too short, or the clip is off. The checkpoint is "
-     "unchanged. If the numbers are finite, the state is in diverged.safetensors next to it.",
+     "unchanged. If the numbers are finite, the state is in diverged next to it.",
      "Lower the learning rate by 3 to 10 times, lengthen the warm-up, keep gradient_clip = 1.0. metrics.jsonl shows where the "
      "gradient norm began to rise, and marks spikes. With --resume, train.on_divergence = \"continue\" continues from "
-     "diverged.safetensors if there is no later checkpoint.",
+     "diverged if there is no later checkpoint.",
      "plimsoll train CONFIG --run NEW --set optimizer.learning_rate=1e-4 --set schedule.warmup=100updates"},
     {"E-EXPLAIN-CODE", "There is no error with this code.", "The code is misspelt.", "Copy it from the beginning of the message.",
      "plimsoll explain E-PLAN-FIT"},

@@ -155,6 +155,9 @@ void train_options(CLI::App& command, TrainArguments& a) {
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 36));
   command.add_flag("--resume", a.resume,
                    "continue the run in --run from its checkpoint, with its own settings; CONFIG may be left out");
+  command.add_option(
+      "--checkpoint", a.checkpoint,
+      "with --resume: last, best (of the best evaluation) or the update of a checkpoint; later ones are set aside");
   command.add_flag("--force", a.force,
                    "with --resume: accept changed settings that change the result (seed, data order and format, precision)");
   command.add_flag("--json", a.json, "print run.json at the end");

@@ -108,6 +108,7 @@ SessionRequest request_of(const TrainArguments& arguments, Run& run) {
   request.prepare.plan_file = arguments.plan;
   request.updates = arguments.updates.value_or(run.config.train.updates);
   request.resumes = arguments.resume;
+  request.checkpoint = arguments.checkpoint;
   request.forced = arguments.force;
   request.audit = arguments.audit;
   request.fault = arguments.fault;
@@ -126,7 +127,6 @@ int refuse(const Refused& refused, bool as_json) {
 // Completes the advice of an error with the settings of the run. A run without a checkpoint begins anew. A run that is resumed
 // gets the options of this command that it does not keep.
 void complete(Error& error, const TrainArguments& arguments, const RunFolder& folder, const Config& run) {
-  std::error_code ignored;
   const Remedy resume = RunCommands(arguments, folder, run).resume();
   for (Remedy& remedy : error.remedies) {
     if (remedy.command == "train CONFIG" && std::ranges::find(remedy.changes, resume.changes[0]) != remedy.changes.end()) {
@@ -134,7 +134,7 @@ void complete(Error& error, const TrainArguments& arguments, const RunFolder& fo
       remedy.changes.insert(remedy.changes.begin() + 2, resume.changes.begin() + 2, resume.changes.end());
     }
     if (std::ranges::find(remedy.changes, Change("command.run", "DIR")) == remedy.changes.end()) continue;
-    if (!std::filesystem::exists(folder.checkpoint(), ignored)) std::erase(remedy.changes, Change("command.resume"));
+    if (!folder.has_checkpoint()) std::erase(remedy.changes, Change("command.resume"));
   }
   name_run(error, folder.path().string());
   ConfigArguments config = arguments.config;
@@ -163,6 +163,9 @@ int run_train(const TrainArguments& arguments) {
                        {Remedy::of_command("train CONFIG", {{"command.run", "DIR"}, {"command.resume"}})});
   }
   parse_faults(arguments.fault);  // before the folder is created
+  if (!arguments.checkpoint.empty() && !arguments.resume) {
+    throw config_error("E-USAGE", "--checkpoint", "it is given without --resume", "a run that is resumed from that checkpoint");
+  }
   if (arguments.force && !arguments.resume) {
     throw config_error("E-USAGE", "--force", "it is given without --resume", "a run that is resumed with other settings");
   }

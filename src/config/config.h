@@ -81,7 +81,9 @@ struct SaveInterval {
 
 struct SaveSettings {
   SaveInterval every;
-  bool best_weights = true;  // of a run that evaluates on the way
+  bool best_weights = true;                   // of a run that evaluates on the way
+  std::int64_t keep_last = 2, keep_best = 0;  // checkpoints; the best ones are saved at their evaluations
+  Duration keep_every;                        // checkpoints at its multiples stay; 0: none
 
   friend bool operator==(const SaveSettings&, const SaveSettings&) = default;
 };

@@ -25,6 +25,7 @@ namespace {
 constexpr std::int64_t kMaxContext = 1 << 24;
 constexpr std::int64_t kMaxBatch = 1 << 24;
 constexpr std::int64_t kMaxUpdates = std::int64_t{1} << 36;
+constexpr std::int64_t kMaxKept = 1 << 12;
 constexpr std::int64_t kMaxTokens = std::int64_t{1} << 36;
 constexpr double kLeastEpochs = 1e-6, kMostEpochs = 1e6;
 constexpr std::int64_t kMaxSeed = std::numeric_limits<std::int64_t>::max();
@@ -414,6 +415,12 @@ const ConfigKey kKeys[] = {
     {"save.every", OnResume::free,
      "between checkpoints: a time (\"90s\", \"10m\", \"2h\") or a number of updates; 0: at the end only", "\"10m\"",
      key_at(PLIMSOLL_FIELD(save.every), save_interval, save_text)},
+    {"save.keep_last", OnResume::free, "checkpoints that are kept; with one, its successor is written beside it", "2",
+     whole_at(PLIMSOLL_FIELD(save.keep_last), 1, kMaxKept)},
+    {"save.keep_best", OnResume::free, "checkpoints of the best evaluations that are kept as well, saved at the evaluation", "0",
+     whole_at(PLIMSOLL_FIELD(save.keep_best), 0, kMaxKept)},
+    {"save.keep_every", OnResume::free, "a checkpoint at each multiple of this length is saved and kept; 0: off", "\"25%\"",
+     updates_or_length_at(PLIMSOLL_FIELD(save.keep_every))},
     {"save.best_weights", OnResume::free,
      "keeps the weights with the lowest validation loss in weights_best, if the run evaluates on the way", "true",
      key_at(PLIMSOLL_FIELD(save.best_weights), flag)},

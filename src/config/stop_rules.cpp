@@ -53,6 +53,7 @@ void check_stop(const Config& config, const GivenSettings& given) {
     need_evaluations(config, given, "schedule.name");
     check_patience(config, given, "schedule.patience", config.schedule.patience);
   }
+  if (config.save.keep_best > 0) need_evaluations(config, given, "save.keep_best");
   if (stop.patience.amount > 0) {
     need_evaluations(config, given, "stop.patience");
     check_patience(config, given, "stop.patience", stop.patience);

@@ -190,12 +190,13 @@ void count_reserves(Plan& plan, const Simulation& simulation, const Machine& mac
                        .steps = static_cast<std::int64_t>(simulation.timeline.steps.size()),
                        .launches = launches.kernels};  // a copy takes almost no memory of a GPU
   const bool host = has_host(machine);
-  if (!host) counts.encoding = encoding_bytes(simulation.graph);
+  const Bytes reading = simulation.graph.section_order(Section::micro).empty() ? Bytes{} : kReadBack;
+  if (!host) counts.encoding = encoding_bytes(simulation.graph), counts.reading = reading;
   plan.reserve = reserve_items(machine.reserve, counts, plan.arena);
   std::ranges::move(paging_reserve(simulation.graph, residency, machine, 0), std::back_inserter(plan.reserve));
   plan.process = plan.arena + total(plan.reserve);
   if (!host) return;
-  counts.encoding = encoding_bytes(simulation.graph);
+  counts.encoding = encoding_bytes(simulation.graph), counts.reading = reading;
   counts.launches += launches.copies;
   const std::size_t host_tier = tier_of(machine.tiers, TierKind::host);
   plan.host_reserve = reserve_items(machine.host_reserve, counts, plan.stored[host_tier]);

@@ -12,6 +12,7 @@ std::vector<ReserveItem> reserve_items(const ReserveModel& model, const ReserveC
                                  {"page rounding of the arena", align_up(arena, kPage) - arena, "counted"},
                                  {"counter slack", model.slack, "bound"}};
   if (counts.encoding.n > 0) items.push_back({"scales while encoding", counts.encoding, "counted"});
+  if (counts.reading.n > 0) items.push_back({"reading checkpoints back", counts.reading, "counted"});
   if (model.per_launch.n > 0) items.push_back({"graphs of the GPU", model.per_launch * counts.launches, "bound"});
   return items;
 }

@@ -83,10 +83,14 @@ struct Machine {
   std::string hash;           // of all above without the capacities
 };
 
+// The buffer that reads new checkpoints back.
+inline constexpr Bytes kReadBack{256 << 10};
+
 // The counts of a program that the reserve depends on; launches are those in kept graphs.
 struct ReserveCounts {
   std::int64_t primitives = 0, steps = 0, launches = 0;
   Bytes encoding = {};  // of frozen matrices, while they are loaded
+  Bytes reading = {};   // of the buffer that reads checkpoints back
 };
 // The bytes that such a program needs outside its arena.
 std::vector<ReserveItem> reserve_items(const ReserveModel& model, const ReserveCounts& counts, Bytes arena);

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "prepare/run_room.h"
 #include "program/program.h"
 #include "run/moved.h"
 #include "weights/checkpoint.h"
@@ -56,6 +57,11 @@ Saves saves_of(const Config& config, const Plan& plan) {
   }
   const std::int64_t checkpoints = checkpoints_of(config, plan.update_seconds);
   return {checkpoints, sum(weights, checkpoint_bytes(plan.graph), checkpoints)};
+}
+
+nlohmann::json run_folder_json(const Config& config, const Plan& plan) {
+  return to_json(room_of_run(plan.graph, config, layout_of(config, plan.graph)),
+                 plan.stored[tier_of(plan.tiers, TierKind::disk)]);
 }
 
 nlohmann::json written_json(const Config& config, const Plan& plan) {

@@ -20,6 +20,8 @@ Saves saves_of(const Config& config, const Plan& plan);
 // The object `written` of plimsoll.plan/1: {load_bytes, update_bytes, run_bytes, save_bytes}. The first three count the blocks of
 // the page file, as its store does; they apply to a new run. `save_bytes` covers checkpoints and the final weights; checkpoints
 // that are saved by the clock are counted by the seconds of the updates.
+// The bytes of the run's folder and of the plan's pages.
+nlohmann::json run_folder_json(const Config& config, const Plan& plan);
 nlohmann::json written_json(const Config& config, const Plan& plan);
 
 }  // namespace plimsoll

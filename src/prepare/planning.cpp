@@ -352,6 +352,7 @@ PlanningResult plan_with_extras(const Config& config, const PlanningInput& input
       object["validation"] = {{"samples", recurring->samples}, {"recurring", recurring->recurring}};
     }
     object["written"] = written_json(config, *plan);
+    object["run_folder"] = run_folder_json(config, *plan);
     object["machine"] = machine_json(input.machine, *plan);
   } else {
     object = to_json(std::get<Infeasible>(best), context, input.machine.machine.threads);
@@ -428,6 +429,7 @@ PlanningResult replay_plan(const Config& config, const PlanningInput& input, con
   add_words(object, config);
   if (input.epoch) object["epoch"] = epoch_json(*input.epoch, *input.data.train, config.model.context);
   object["written"] = written_json(config, *result.plan);
+  object["run_folder"] = run_folder_json(config, *result.plan);
   object["machine"] = machine_json(input.machine, *result.plan);
   result.text = object.dump(1);
   return result;

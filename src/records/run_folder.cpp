@@ -44,20 +44,20 @@ Error not_of_run(const std::filesystem::path& path, std::string what) {
 
 // True if the folder holds a checkpoint, weights or metrics.
 bool holds_results(const RunFolder& folder) {
-  return folder.has_updates() || is_there(folder.checkpoint()) || is_there(folder.diverged()) || has_weights(folder.weights());
+  return folder.has_updates() || folder.has_checkpoint() || is_there(folder.diverged()) || has_weights(folder.weights());
 }
 
 Error already_holds_run(const RunFolder& folder) {
   const std::string beside = new_folder_beside(folder.path()).string();
   Changes changes{{"command.run", folder.path().string()}, {"command.resume"}};
   std::string expected = "a new folder, or this run resumed";
-  if (!is_there(folder.checkpoint()) && is_there(folder.diverged())) {
+  if (!folder.has_checkpoint() && is_there(folder.diverged())) {
     changes.emplace_back("train.on_divergence", "continue");
     expected = "a new folder, or this run resumed although it has diverged";
-  } else if (!is_there(folder.checkpoint()) && !has_weights(folder.weights())) {
+  } else if (!folder.has_checkpoint() && !has_weights(folder.weights())) {
     changes = {{"command.run", beside}};
     expected = "a new folder: this run ended before its first save, and the lines of its updates are kept";
-  } else if (!is_there(folder.checkpoint())) {
+  } else if (!folder.has_checkpoint()) {
     changes = {{"command.run", beside}, {"model.init", std::filesystem::absolute(folder.weights()).string()}};
     expected = "a new folder, in which a run may begin with these weights: there is no checkpoint";
   }
@@ -99,7 +99,10 @@ void remove_partial_files(const std::filesystem::path& run) {
       if (is_partial(entry.path()) && !entry.is_directory(ignored)) std::filesystem::remove(entry.path(), ignored);
     }
   }
-  for (const char* folder : {"weights", "weights_ema", kBestWeights}) recover_folder(run / folder, /*sole=*/true);
+  for (const auto& entry : std::filesystem::directory_iterator(run / "checkpoints", ignored)) {
+    if (is_partial(entry.path())) std::filesystem::remove_all(entry.path(), ignored);
+  }
+  for (const char* folder : {"weights", "weights_ema", kBestWeights, "diverged"}) recover_folder(run / folder, /*sole=*/true);
 }
 
 // True for any existing name, broken links included.
@@ -143,6 +146,16 @@ std::optional<Metrics> metrics_from(const nlohmann::json& object) {
 }
 
 }  // namespace
+
+std::filesystem::path RunFolder::checkpoint() const {
+  const std::vector<KeptCheckpoint> kept = checkpoints_in(path_);
+  return kept.empty() ? path_ / "checkpoints" : kept.back().path;
+}
+
+std::filesystem::path RunFolder::diverged() const {
+  const std::filesystem::path first_format = path_ / "diverged.safetensors";
+  return is_there(first_format) ? first_format : path_ / "diverged";
+}
 
 bool RunFolder::has_updates() const {
   std::error_code none;
@@ -247,6 +260,10 @@ void RunFolder::mark_interrupted() {
   run["status"] = "interrupted";
   run["exit_code"] = static_cast<int>(ExitCode::interrupted);
   run["error"] = {{"code", "E-INTERRUPTED"}, {"message", message}};
+  if (run.contains("segments") && run["segments"].is_array() && !run["segments"].empty() && run["segments"].back().is_object()) {
+    nlohmann::json& last = run["segments"].back();
+    last["exit_code"] = run["exit_code"], last["code"] = "E-INTERRUPTED";
+  }
   try {
     write_run(run);
   } catch (const Error&) {
@@ -261,7 +278,7 @@ void RunFolder::refuse_links() const {
     if (const auto what = other_than_file(path)) throw not_of_run(path, *what);
   }
   std::error_code ignored;
-  for (const char* name : {"weights", "weights_ema", kBestWeights, "tokens"}) {
+  for (const char* name : {"weights", "weights_ema", kBestWeights, "checkpoints", "diverged", "tokens"}) {
     const std::filesystem::path path = path_ / name;
     if (std::filesystem::is_symlink(path, ignored)) throw not_of_run(path, "it is a link, not a folder");
   }
@@ -333,6 +350,12 @@ void RunFolder::write_run(const nlohmann::json& run) {
   begun_ = true;
 }
 
+nlohmann::json RunFolder::segments() const {
+  const nlohmann::json run = read_run(path_);
+  const auto found = run.find("segments");
+  return found != run.end() && found->is_array() ? *found : nlohmann::json::array();
+}
+
 void RunFolder::overwrite_run(const nlohmann::json& run) const noexcept {
   constexpr int kFlags = O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
   const int fd = lock_ < 0 ? ::open((path_ / "run.json").c_str(), kFlags) : ::openat(lock_, "run.json", kFlags);
@@ -394,6 +417,30 @@ void RunFolder::read_evaluations(const std::function<void(const Evaluation&)>& s
   for_each_line(path_ / kEvaluations, [&](const nlohmann::json& object) {
     if (const std::optional<Evaluation> evaluation = evaluation_from(object)) see(*evaluation);
   });
+}
+
+std::filesystem::path RunFolder::set_aside(std::int64_t updates) {
+  namespace fs = std::filesystem;
+  follow();
+  fs::path place;
+  for (int i = 1; place.empty() || is_there(place); ++i) place = path_ / "abandoned" / std::to_string(i);
+  create_folder(place);
+  for (const char* name : {kMetrics, kEvaluations, kEvents}) copy_lines_after(path_ / name, updates, place / name);
+  const auto move = [&](const fs::path& from, const fs::path& to) {
+    std::error_code error;
+    fs::rename(from, to, error);
+    if (error) throw cannot_write(from, error.message());
+  };
+  // The newest goes first, so that a kill in between leaves a run of older checkpoints.
+  std::vector<KeptCheckpoint> kept = checkpoints_in(path_);
+  for (; !kept.empty() && kept.back().update > updates; kept.pop_back()) {
+    create_folder(place / "checkpoints");
+    move(kept.back().path, place / "checkpoints" / kept.back().path.filename());
+  }
+  if (is_there(diverged())) move(diverged(), place / diverged().filename());
+  const std::optional<BestWeights> best = read_best(this->best());
+  if (best && best->evaluation.update > updates) move(this->best(), place / kBestWeights);
+  return place;
 }
 
 void RunFolder::sync() const {

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "formats/weights_folder.h"
+#include "records/checkpoints.h"
 #include "train/metrics.h"
 
 namespace plimsoll {
@@ -49,10 +50,14 @@ class RunFolder {
   std::filesystem::path best() const { return path_ / kBestWeights; }
   // The layout of weights if the run began from a folder (weights/weight_layout.h).
   std::filesystem::path stored() const { return path_ / "stored.json"; }
-  std::filesystem::path checkpoint() const { return path_ / "checkpoint.safetensors"; }
+  std::filesystem::path checkpoint_at(std::int64_t update) const { return checkpoint_path(path_, update); }
+  // The newest one; the folder of checkpoints if there is none.
+  std::filesystem::path checkpoint() const;
+  bool has_checkpoint() const { return !checkpoints_in(path_).empty(); }
   // Token files of text if the cache cannot be written.
   std::filesystem::path tokens() const { return path_ / "tokens"; }
-  std::filesystem::path diverged() const { return path_ / "diverged.safetensors"; }
+  // The state of a training that has diverged, as a checkpoint.
+  std::filesystem::path diverged() const;
 
   // True if metrics.jsonl has the line of an update.
   bool has_updates() const;
@@ -63,6 +68,8 @@ class RunFolder {
   void write_run(const nlohmann::json& run);
   // The same on a full disk: overwrites the bytes of run.json. A kill meanwhile may tear it.
   void overwrite_run(const nlohmann::json& run) const noexcept;
+  // The segments in run.json: one for each start or resume. An array, empty for runs of earlier versions.
+  nlohmann::json segments() const;
   // The process of a run that was marked as interrupted.
   std::optional<std::int64_t> ended_process() const { return ended_process_; }
   // Opens metrics.jsonl and drops lines of updates after `updates`: a killed run may have left some.
@@ -81,6 +88,9 @@ class RunFolder {
   void append(const Evaluation& evaluation);
   // Reads each readable line, in order.
   void read_evaluations(const std::function<void(const Evaluation&)>& see) const;
+  // Moves the lines, checkpoints and best weights of later updates, and a diverged state, to abandoned/N/, a new folder, which is
+  // returned.
+  std::filesystem::path set_aside(std::int64_t updates);
   // Syncs all lines to the disk, for a checkpoint that relies on them.
   void sync() const;
 

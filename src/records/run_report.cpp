@@ -1,16 +1,18 @@
 #include "records/run_report.h"
 
-#include "records/best_weights.h"
-
 #include <fmt/core.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <ctime>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "base/text.h"
 #include "config/image_rules.h"
 #include "device/process_memory.h"
+#include "records/best_weights.h"
 
 namespace plimsoll {
 namespace {
@@ -26,7 +28,28 @@ json counts_or_null(const SampleCounts& counts) {
 
 json bytes_or_null(const std::optional<Bytes>& bytes) { return bytes ? json(bytes->n) : json(nullptr); }
 
+// "2026-01-31T12:00:00Z"
+std::string time_text() {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  ::gmtime_r(&now, &parts);
+  std::array<char, 32> text{};
+  return {text.data(), std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%SZ", &parts)};
+}
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
+}
+
 }  // namespace
+
+void RunReport::begin(const Progress& from, std::string earlier) {
+  reach(from);
+  from_update_ = from.updates;
+  earlier_segments_ = std::move(earlier);
+  begun_ = time_text();
+}
 
 void RunReport::describe(const Config& config, const Plan& plan, const Machine& machine, const Budget& budget) {
   seed_ = config.seed;
@@ -62,6 +85,7 @@ void RunReport::note(const Progress& progress) {
 }
 
 void RunReport::fail(const Error& error) {
+  ended_ = time_text();
   status = error.exit == ExitCode::interrupted ? "interrupted" : "failed";
   exit_code = static_cast<int>(error.exit);
   error_ = error;
@@ -75,6 +99,7 @@ void RunReport::interrupt(const std::string& by) {
 }
 
 void RunReport::finish(const Progress& progress, const Device& device, Audit* audit) {
+  ended_ = time_text();
   progress_ = progress;
   for (std::size_t i = 1; i < tiers_.size(); ++i) measured_tiers_[i] = device.use_of(i);
   process_hwm = peak_resident();
@@ -149,6 +174,7 @@ json RunReport::to_json() const {
       {"graph_hash", graph_hash_},
       {"machine_hash", machine_hash_},
       {"data_hash", data_hash},
+      {"validation_hash", validation_hash.empty() ? json(nullptr) : json(validation_hash)},
       {"data", counts_or_null(data)},
       {"threads", threads_},
       {"instruction_set", instruction_set_},
@@ -186,6 +212,21 @@ json RunReport::to_json() const {
     report["final"]["accuracy"] = validation->accuracy->top1;
     report["final"]["accuracy_top5"] = validation->accuracy->top5;
   }
+  report["segments"] = json::parse(earlier_segments_);
+  report["segments"].push_back({{"begun", begun_},
+                                {"ended", ended_.empty() ? json(nullptr) : json(ended_)},
+                                {"host", host_name()},
+                                {"pid", getpid()},
+                                {"from_update", from_update_},
+                                {"last_update", progress_.updates},
+                                {"exit_code", ended_.empty() ? json(nullptr) : json(exit_code)},
+                                {"code", error_ ? json(error_->code) : json(nullptr)},
+                                {"config_hash", config_hash_},
+                                {"plan_hash", plan_hash_},
+                                {"budget", bytes_or_null(budget_.memory)},
+                                {"threads", threads_},
+                                {"instruction_set", instruction_set_}});
+  report["parent"] = nullptr;
   report["best"] = best ? plimsoll::to_json(*best) : json(nullptr);
   report["stopped"] = stopped.empty() ? json(nullptr) : json(stopped);
   if (!fault.empty()) report["fault"] = fault;

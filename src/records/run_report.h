@@ -33,8 +33,8 @@ struct WrittenReport {
 struct RunReport {
   std::string command, status = "running";
   int exit_code = 0;
-  std::string data_hash, parameters_hash, fault;  // fault: the deliberate error
-  std::optional<std::uintptr_t> arena_base = 0;   // 0 before it is mapped; absent for memory outside this process
+  std::string data_hash, validation_hash, parameters_hash, fault;  // fault: the deliberate error
+  std::optional<std::uintptr_t> arena_base = 0;  // 0 before it is mapped; absent for memory outside this process
   std::optional<EvaluationResult> validation;
   std::optional<Evaluation> best;
   std::string stopped;  // "no_improvement"; empty if the run was not stopped by its evaluations
@@ -42,6 +42,8 @@ struct RunReport {
   Bytes measured_arena, process_hwm;
   WrittenReport written;
 
+  // A segment of the run begins. `earlier`: the segments before it, as JSON.
+  void begin(const Progress& from, std::string earlier);
   void describe(const Config& config, const Plan& plan, const Machine& machine, const Budget& budget);
   // Records the progress, also for a failed run.
   void note(const Progress& progress);
@@ -75,6 +77,8 @@ struct RunReport {
   Bytes warm_, grown_;  // resident after warm-up, and later growth
   std::int64_t noted_ = 0;
   Progress progress_;
+  std::string earlier_segments_ = "[]", begun_, ended_;
+  std::int64_t from_update_ = 0;
   std::optional<Error> error_;
 };
 

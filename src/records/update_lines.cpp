@@ -150,6 +150,18 @@ void cut_lines(const std::filesystem::path& path, std::int64_t updates, PerUpdat
   if (error) throw cannot_write(path, error.message());
 }
 
+void copy_lines_after(const std::filesystem::path& path, std::int64_t updates, const std::filesystem::path& to) {
+  const std::optional<File> lines = lines_of(path);
+  if (!lines) return;
+  std::optional<AtomicFile> later;
+  for_each_whole_line(*lines, [&](std::string_view line, std::int64_t, std::int64_t) {
+    if (update_of(line).value_or(0) <= updates) return;
+    if (!later) later.emplace(to);
+    later->write(std::string(line) + "\n");
+  });
+  if (later) later->commit();
+}
+
 void for_each_line(const std::filesystem::path& path, const std::function<void(const nlohmann::json&)>& see) {
   const std::optional<File> lines = lines_of(path);
   if (!lines) return;

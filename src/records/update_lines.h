@@ -17,6 +17,9 @@ enum class PerUpdate { one, any };
 // stays absent. data_error E-IO-WRITE if the file cannot be changed.
 void cut_lines(const std::filesystem::path& path, std::int64_t updates, PerUpdate count);
 
+// Writes the lines of later updates, as they are, into another file. No such line: no file.
+void copy_lines_after(const std::filesystem::path& path, std::int64_t updates, const std::filesystem::path& to);
+
 // Calls see(object) for every valid line. An absent file has none.
 void for_each_line(const std::filesystem::path& path, const std::function<void(const nlohmann::json&)>& see);
 

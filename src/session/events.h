@@ -37,8 +37,9 @@ struct Planned {
   const Machine& machine;
   const Budget& budget;
   const std::string& data_hash;
-  const SampleCounts& data;      // of the training data
-  const std::string& plan_text;  // the plan's JSON
+  const std::string& validation_hash;  // empty without validation data
+  const SampleCounts& data;            // of the training data
+  const std::string& plan_text;        // the plan's JSON
 };
 
 // The run begins or continues: consumers write its settings. The checkpoint of a resumed run has been read.

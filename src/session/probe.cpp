@@ -129,7 +129,7 @@ Machine counting(Machine machine) {
 
 int counted_primitives(const Plan& plan) {
   const Bytes rounding = align_up(plan.arena, kPage) - plan.arena;
-  return static_cast<int>((total(plan.reserve) - rounding).n);
+  return static_cast<int>((total(plan.reserve) - rounding - kReadBack).n);
 }
 
 // The steps of a run's process, in order.
@@ -161,7 +161,7 @@ ProbeResult train(const Machine& machine, const std::filesystem::path& config_fi
   trainer.load(nullptr);
   for (std::int64_t i = 0; i < config.train.updates; ++i) trainer.update();
   if (data.validation) trainer.evaluate_now();
-  trainer.save_checkpoint_to(folder / "checkpoint.safetensors");
+  trainer.save_checkpoint_to(folder / "checkpoint");
   trainer.save_weights_to(folder / "weights");
   trainer.hash_parameters();
   return {.outside = peak_resident() - arena.mapped(),

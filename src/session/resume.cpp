@@ -289,8 +289,8 @@ std::vector<std::string> check_resumed_origin(const Config& config, const Progre
   throw error;
 }
 
-void check_resumed_batch(const Config& config, const Progress& progress, const std::filesystem::path& run,
-                         const std::filesystem::path& checkpoint) {
+std::vector<std::string> check_resumed_batch(const Config& config, const Progress& progress,
+                                             const std::filesystem::path& checkpoint) {
   const bool ragged = config.train.effective_tokens > 0 || config.batch.packing;
   if (!ragged && progress.micro_batch * progress.accumulation != config.train.effective_batch) {
     throw data_error("E-CKPT-FORMAT", checkpoint.string(),
@@ -298,9 +298,10 @@ void check_resumed_batch(const Config& config, const Progress& progress, const s
                                  progress.accumulation, config.train.effective_batch),
                      "the checkpoint of this run");
   }
-  if (config.train.micro_batch.value_or(progress.micro_batch) == progress.micro_batch) return;
-  throw refused(run, fmt::format("the run has micro-batches of {}, not of {}", progress.micro_batch, *config.train.micro_batch),
-                false);
+  const std::int64_t now = config.train.micro_batch.value_or(progress.micro_batch);
+  if (now == progress.micro_batch) return {};
+  return {fmt::format("changed since the checkpoint: train.micro_batch: {} -> {}; sums are rounded in another order",
+                      progress.micro_batch, now)};
 }
 
 }  // namespace plimsoll

@@ -34,8 +34,8 @@ ResumedConfig resume_config(const std::filesystem::path& run, const ResumeReques
 std::vector<std::string> check_resumed_origin(const Config& config, const Progress& progress, const std::filesystem::path& run,
                                               bool force);
 
-// E-RESUME, E-CKPT-FORMAT: the batch has to be that of the checkpoint.
-void check_resumed_batch(const Config& config, const Progress& progress, const std::filesystem::path& run,
-                         const std::filesystem::path& checkpoint);
+// E-CKPT-FORMAT if an update has other samples than in the checkpoint. Returns a line if micro-batches are others.
+std::vector<std::string> check_resumed_batch(const Config& config, const Progress& progress,
+                                             const std::filesystem::path& checkpoint);
 
 }  // namespace plimsoll

@@ -76,11 +76,12 @@ void RunRecord::see(const Event& event) {
         report_.command = "train";
         report_.describe(planned.config, planned.plan, planned.machine, planned.budget);
         report_.data_hash = planned.data_hash;
+        report_.validation_hash = planned.validation_hash;
         report_.data = planned.data;
       },
       [&](const Begins& begins) { begin(begins); },
       [&](const Begun& begun) {
-        report_.reach(begun.reached);
+        report_.begin(begun.reached, folder_.segments().dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
         report_.best = begun.best;
         folder_.write_run(report_.to_json());
         begun_ = true;

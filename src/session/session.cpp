@@ -28,9 +28,10 @@
 #include "prepare/epochs.h"
 #include "prepare/requests.h"
 #include "records/best_weights.h"
+#include "records/check_room.h"
+#include "records/checkpoints.h"
 #include "records/run_folder.h"
 #include "records/run_report.h"
-#include "records/run_room.h"
 #include "run/audit.h"
 #include "run/place.h"
 #include "session/resume.h"
@@ -138,19 +139,27 @@ std::optional<Refused> Session::run() {
   return {};
 }
 
-// Finds the last checkpoint. A diverged run that continues takes its diverged state if that is later.
+// Finds the checkpoint. A diverged run that continues takes its diverged state if that is later.
 void Session::find_checkpoint() {
   std::error_code ignored;
-  checkpoint_ = folder_.checkpoint();
-  const bool saved = std::filesystem::exists(checkpoint_, ignored);
+  const std::vector<KeptCheckpoint> kept = checkpoints_in(folder_.path());
   const bool diverged = std::filesystem::exists(folder_.diverged(), ignored);
-  if (!saved && !(diverged && config_.train.on_divergence == OnDivergence::proceed)) {
+  if (kept.empty() && !(diverged && config_.train.on_divergence == OnDivergence::proceed)) {
     if (diverged) throw no_checkpoint("the only checkpoint is that of the diverged state", {go_on(), slower(0)});
     throw no_checkpoint("there is no checkpoint: nothing of this run has been saved",
                         {run_diverged(folder_.path()) ? slower(0) : again()});
   }
-  if (saved) resumed_ = read_progress(checkpoint_);
-  if (diverged && config_.train.on_divergence == OnDivergence::proceed) {
+  if (!kept.empty()) {
+    checkpoint_ = chosen(kept).path;
+    goes_back_ = checkpoint_ != kept.back().path;
+    try {
+      resumed_ = read_progress(checkpoint_);
+    } catch (Error& error) {
+      offer_older(error);
+      throw;
+    }
+  }
+  if (diverged && !goes_back_ && config_.train.on_divergence == OnDivergence::proceed) {
     const Progress then = read_progress(folder_.diverged());
     if (!resumed_ || then.updates > resumed_->updates) {
       resumed_ = then;
@@ -158,13 +167,49 @@ void Session::find_checkpoint() {
       emit(Said{fmt::format("note: the run continues from {}, at update {}", checkpoint_.string(), then.updates)});
     }
   }
-  check_resumed_batch(config_, *resumed_, folder_.path(), checkpoint_);
+  for (const std::string& line : check_resumed_batch(config_, *resumed_, checkpoint_)) emit(Said{"note: " + line});
   for (const std::string& line : check_resumed_origin(config_, *resumed_, folder_.path(), request_.forced)) {
     emit(Said{"note: " + line});
     model_changed_ = true;
   }
   reached_ = *resumed_;
   check_stopped();
+}
+
+const KeptCheckpoint& Session::chosen(const std::vector<KeptCheckpoint>& kept) const {
+  const std::string& name = request_.checkpoint;
+  if (name.empty() || name == "last") return kept.back();
+  std::string update = name;
+  if (name == "best") {
+    ImprovementWatch watch(config_);
+    folder_.read_evaluations([&](const Evaluation& evaluation) { watch.see(evaluation); });
+    if (!watch.best()) throw no_checkpoint("no evaluation of this run has been recorded", {resume()});
+    update = std::to_string(watch.best()->update);
+  }
+  std::string there;
+  for (const KeptCheckpoint& each : kept) {
+    if (each.update > 0 && std::to_string(each.update) == update) return each;
+    if (each.update > 0) there += fmt::format("{}{}", there.empty() ? "" : ", ", each.update);
+  }
+  throw no_checkpoint(
+      fmt::format("there is no checkpoint of update {}; there are those of {}", update, there.empty() ? "none" : there),
+      {resume({{"command.checkpoint", kept.back().update > 0 ? std::to_string(kept.back().update) : "last"}})});
+}
+
+void Session::offer_older(Error& error) const {
+  if (error.kind == ErrorKind::internal ||
+      (!error.code.starts_with("E-CKPT-") && !error.code.starts_with("E-FORMAT-") && !error.code.starts_with("E-IO-")))
+    return;
+  if (error.code == "E-CKPT-FROZEN" || !error.where.starts_with(checkpoint_.string())) return;
+  const KeptCheckpoint* older = nullptr;
+  const std::vector<KeptCheckpoint> kept = checkpoints_in(folder_.path());
+  for (const KeptCheckpoint& each : kept) {
+    if (each.path == checkpoint_) break;
+    if (each.update > 0) older = &each;
+  }
+  if (older == nullptr) return;
+  error.expected += fmt::format("; the checkpoint of update {} is older", older->update);
+  error.remedies = {resume({{"command.checkpoint", older->update}})};
 }
 
 void Session::check_stopped() const {
@@ -221,7 +266,7 @@ std::optional<Refused> Session::prepare() {
   std::error_code ignored;
   const std::filesystem::path runs = folder_.lies_in();
   if (!runs.empty() && runs != std::filesystem::current_path(ignored)) options.runs = runs;
-  if (resumed_) options.micro_batch = resumed_->micro_batch;
+  if (resumed_) options.micro_batch = config_.train.micro_batch.value_or(resumed_->micro_batch);
   auto prepared = prepare_training(config_, options, [&](const std::string& line) { emit(Said{line}); });
   if (auto* refused = std::get_if<Refused>(&prepared)) return std::move(*refused);
   prepared_ = std::get<Prepared>(std::move(prepared));
@@ -252,9 +297,11 @@ void Session::train() {
   plan.forget_analysis();
   const WeightLayout layout = find_layout(plan.graph);
   layout_text_ = layout_text(plan.graph, layout);
-  const RunRoom room = room_of_run(plan.graph, config_, layout);
+  RunRoom room = room_of_run(plan.graph, config_, layout);
+  room.again = has_weights(folder_.weights());
   check_room_for(plan, room);
-  emit(Planned{config_, plan, prepared_.machine, prepared_.budget, prepared_.data_hash, data.train->counts(),
+  const std::string validation_hash = data.validation ? data.validation->content_hash() : "";
+  emit(Planned{config_, plan, prepared_.machine, prepared_.budget, prepared_.data_hash, validation_hash, data.train->counts(),
                prepared_.plan_text});
   if (!resumed_) begin();
   check_file_limit(folder_, room);
@@ -278,11 +325,17 @@ void Session::train() {
     trainer.after_warmup([&] { check_reserve(plan, place.device()); });
   }
   make_wrong(trainer);
-  trainer.load(resumed_ ? &checkpoint_ : nullptr);
+  try {
+    trainer.load(resumed_ ? &checkpoint_ : nullptr);
+  } catch (Error& error) {
+    if (resumed_) offer_older(error);
+    throw;
+  }
+  trainer.progress().config_hash = config_hash(config_);
   trainer.keep_layout(layout);
   if (resumed_) begin();  // the folder stays as it is until the checkpoint has been read
   if (model_changed_) take_config(config_.model.init, folder_.weights());
-  if (resumed_ && checkpoint_ == folder_.checkpoint()) saved_at_ = resumed_->updates;
+  if (resumed_ && checkpoint_ != folder_.diverged()) saved_at_ = resumed_->updates;
   trainer.progress().data_hash = prepared_.data_hash;
   emit(Loaded{written_to_disk(place.device(), plan)});
   try {
@@ -314,6 +367,11 @@ void Session::check_room_for(const Plan& plan, const RunRoom& room) const {
 }
 
 void Session::begin() {
+  if (goes_back_) {
+    const std::filesystem::path aside = folder_.set_aside(resumed_->updates);
+    emit(Said{fmt::format("note: the run goes back to update {}; its later lines and checkpoints are in {}", resumed_->updates,
+                          aside.string())});
+  }
   emit(Begins{config_, request_.settings, prepared_.plan_text, layout_text_});
   emit(Continues{resumed_ ? resumed_->updates : 0});
   recall();
@@ -380,7 +438,7 @@ void Session::loop(Trainer& trainer, const Plan& plan, const Device& device, boo
     warn(seen, trainer);
     if (metrics.update == updates) break;
     if (due(interval, metrics.update)) evaluate(trainer);
-    if (save_is_due(metrics.update)) save(trainer);
+    if (save_is_due(metrics.update)) try_to_save(trainer);
   }
   const bool done = trainer.progress().updates >= updates || improvement_.stops();
   if (trainer.progress().updates == 0 && !done) throw stopped_while_planning();
@@ -464,6 +522,10 @@ void Session::evaluate(Trainer& trainer) {
     emit(Evaluated{evaluation});
     const double factor = improvement_.rate_factor();
     if (improvement_.see(evaluation) && keeps_best_) save_best(trainer);
+    if (improvement_.ranks(evaluation.update)) {
+      try_to_save(trainer);
+      remove_surplus(/*another=*/false);
+    }
     trainer.scale_rate(improvement_.rate_factor());
     if (improvement_.rate_factor() < factor) emit(RateFell{evaluation.update, trainer.learning_rate()});
     if (const auto rise = validation_.see(evaluation.update, evaluation.loss)) emit(ValidationRises{evaluation.update, *rise});
@@ -502,15 +564,50 @@ void Session::save(Trainer& trainer) {
     not_written = error;
   }
   const double start = seconds_now();
-  trainer.save_checkpoint_to(folder_.checkpoint());
+  remove_surplus(/*another=*/true);
+  const std::filesystem::path checkpoint = folder_.checkpoint_at(trainer.progress().updates);
+  trainer.save_checkpoint_to(checkpoint);
+  try {
+    read_back(checkpoint);
+  } catch (const Error&) {
+    std::error_code ignored;
+    std::filesystem::remove_all(checkpoint, ignored);
+    throw;
+  }
   saved_at_ = trainer.progress().updates;
   saved_time_ = seconds_now();
+  again_at_ = 0;
+  remove_surplus(/*another=*/false);
   if (not_written) throw *not_written;
-  emit(Saved{saved_at_, file_bytes(folder_.checkpoint()), saved_time_ - start});
+  emit(Saved{saved_at_, file_bytes(state_file(checkpoint)), saved_time_ - start});
+}
+
+void Session::try_to_save(Trainer& trainer) {
+  constexpr double kPause = 60;  // seconds
+  try {
+    save(trainer);
+  } catch (const Error& error) {
+    if (error.code != "E-IO-WRITE" && error.code != "E-CKPT-CORRUPT") throw;
+    again_at_ = seconds_now() + kPause;
+    emit(NotSaved{trainer.progress().updates, "the checkpoint", error});
+  }
+}
+
+void Session::remove_surplus(bool another) {
+  const std::vector<KeptCheckpoint> kept = checkpoints_in(folder_.path());
+  std::vector<std::int64_t> updates;
+  for (const KeptCheckpoint& each : kept) updates.push_back(each.update);
+  for (const std::int64_t update : surplus(retention_of(config_), updates, improvement_.ranking(), another)) {
+    const std::filesystem::path& path = std::ranges::find(kept, update, &KeptCheckpoint::update)->path;
+    std::error_code ignored;
+    std::filesystem::remove_all(path, ignored);
+  }
 }
 
 bool Session::save_is_due(std::int64_t update) const {
   const SaveInterval every = config_.save.every;
+  if (again_at_ > 0) return seconds_now() >= again_at_;
+  if (retention_of(config_).keeps(update)) return true;
   if (every.seconds == 0) return due(every.updates, update);
   return seconds_now() - saved_time_ >= static_cast<double>(every.seconds);
 }

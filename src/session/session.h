@@ -12,6 +12,7 @@
 #include "config/config.h"
 #include "config/run_settings.h"
 #include "prepare/prepare.h"
+#include "records/checkpoints.h"
 #include "session/events.h"
 #include "train/divergence.h"
 #include "train/group_watch.h"
@@ -32,8 +33,9 @@ struct SessionRequest {
   RunSettings settings;    // the source of the configuration
   PrepareOptions prepare;  // without the folders of the run, which the session adds
   std::int64_t updates = 0;
-  bool resumes = false;  // continues from the checkpoint in the folder
-  bool forced = false;   // permits changes that alter results
+  bool resumes = false;    // continues from a checkpoint in the folder
+  std::string checkpoint;  // which: an update, "best", or "last"; empty: the last
+  bool forced = false;     // permits changes that alter results
   bool audit = false;
   std::string fault;                        // train/faults.h
   std::function<std::string()> stopped_by;  // "SIGTERM"; "" without a request to stop. Called before each update
@@ -56,6 +58,9 @@ class Session {
   void record(Trainer& trainer, const Event& event);
 
   void find_checkpoint();
+  const KeptCheckpoint& chosen(const std::vector<KeptCheckpoint>& kept) const;
+  // Adds the newest older checkpoint to an error about the one to resume from.
+  void offer_older(Error& error) const;
   // E-RUN-STOPPED if the run ended for lack of improvement, and would again.
   void check_stopped() const;
   Error no_checkpoint(std::string message, Remedies remedies) const;
@@ -80,6 +85,10 @@ class Session {
   // Called before each save; reports a folder that was moved.
   void follow_folder();
   void save(Trainer& trainer);
+  // The same, but a full disk does not end the run: the save is tried again.
+  void try_to_save(Trainer& trainer);
+  // Removes checkpoints that are not to be kept. `another`: one more is about to be written.
+  void remove_surplus(bool another);
   bool save_is_due(std::int64_t update) const;
   void finish(Trainer& trainer, const Plan& plan, const Device& device, Audit* audit);
   Bytes promised(const Plan& plan) const;
@@ -103,6 +112,7 @@ class Session {
   RunFolder& folder_;
   std::vector<Consumer*> consumers_;
   std::filesystem::path checkpoint_;  // the checkpoint to resume from
+  bool goes_back_ = false;            // there are later ones
   std::optional<Progress> resumed_;
   Prepared prepared_;
   std::string layout_text_;
@@ -110,6 +120,7 @@ class Session {
   bool model_changed_ = false;  // since the run began, and permitted
   std::int64_t saved_at_ = -1;  // updates of the checkpoint in the folder; -1: none
   double saved_time_ = 0;       // seconds_now() at the last save, or at the start of updates
+  double again_at_ = 0;         // seconds_now() of another attempt at a save that failed; 0: none
   DivergenceWatch watch_;
   ValidationWatch validation_;
   ImprovementWatch improvement_;

@@ -19,7 +19,8 @@ bool SinceImproved::see(const Evaluation& evaluation, double number) {
 ImprovementWatch::ImprovementWatch(const Config& config)
     : accuracy_(config.stop.metric == StopMetric::accuracy),
       patience_(in_updates(config.stop.patience, run_length(config))),
-      stopping_(config.stop.min_delta) {
+      stopping_(config.stop.min_delta),
+      ranked_(static_cast<std::size_t>(config.save.keep_best)) {
   if (config.schedule.kind != ScheduleKind::plateau) return;
   plateau_ = config.schedule;
   plateau_patience_ = in_updates(config.schedule.patience, run_length(config));
@@ -31,6 +32,15 @@ double ImprovementWatch::number_of(const Evaluation& evaluation) const {
   return evaluation.accuracy ? -evaluation.accuracy->top1 : std::nan("");
 }
 
+void ImprovementWatch::rank(const Evaluation& evaluation) {
+  if (!ranking_.empty() && ranking_.front().units != evaluation.units) ranking_.clear();
+  const double number = number_of(evaluation);
+  if (std::isnan(number)) return;
+  const auto place = std::ranges::upper_bound(ranking_, number, {}, [&](const Evaluation& each) { return number_of(each); });
+  ranking_.insert(place, evaluation);
+  if (ranking_.size() > ranked_) ranking_.pop_back();
+}
+
 bool ImprovementWatch::see(const Evaluation& evaluation) {
   if (evaluation.update == last_update_) return false;
   last_update_ = evaluation.update;
@@ -38,6 +48,7 @@ bool ImprovementWatch::see(const Evaluation& evaluation) {
   const bool better = lowest_.see(evaluation, number);
   if (better) best_ = evaluation;
   stopping_.see(evaluation, number);
+  rank(evaluation);
   if (plateau_ && !falling_.see(evaluation, evaluation.loss) && falling_.updates() >= plateau_patience_) {
     ++falls_;
     falling_.restart();

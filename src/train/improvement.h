@@ -2,8 +2,11 @@
 // shows the lines of eval.jsonl again, in their order.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
+#include <span>
+#include <vector>
 
 #include "config/config.h"
 #include "train/metrics.h"
@@ -36,12 +39,16 @@ class ImprovementWatch {
   bool see(const Evaluation& evaluation);
   // The evaluation with the lowest loss, or the highest accuracy. Of equal ones the first.
   const std::optional<Evaluation>& best() const { return best_; }
+  // The best `save.keep_best` evaluations, the best first.
+  std::span<const Evaluation> ranking() const { return ranking_; }
+  bool ranks(std::int64_t update) const { return std::ranges::find(ranking_, update, &Evaluation::update) != ranking_.end(); }
   // True after an evaluation `stop.patience` or more updates after the last improvement by `stop.min_delta`.
   bool stops() const { return patience_ > 0 && stopping_.updates() >= patience_; }
   // The factor of the rate for the schedule "plateau"; 1 for others.
   double rate_factor() const;
 
  private:
+  void rank(const Evaluation& evaluation);
   double number_of(const Evaluation& evaluation) const;
 
   bool accuracy_;
@@ -50,6 +57,8 @@ class ImprovementWatch {
   std::int64_t plateau_patience_ = 0, falls_ = 0, last_update_ = -1;
   SinceImproved lowest_, stopping_, falling_;
   std::optional<Evaluation> best_;
+  std::size_t ranked_;
+  std::vector<Evaluation> ranking_;
 };
 
 }  // namespace plimsoll

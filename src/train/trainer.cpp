@@ -134,9 +134,9 @@ void Trainer::load(const std::filesystem::path* checkpoint) {
     }
     if (checkpoint != nullptr) {
       Checkpoint saved = load_checkpoint(plan_.graph, *checkpoint, config_.model.init, executor_);
-      ensure(saved.progress.micro_batch == plan_.decisions.micro_batch, "trainer",
-             "the checkpoint goes in other micro-batches than the plan");
       progress_ = saved.progress;
+      progress_.micro_batch = plan_.decisions.micro_batch;
+      progress_.accumulation = plan_.decisions.accumulation;
       Origin& origin = progress_.origin;
       origin.model = text_of_model(config_.model.config), origin.init = whole_path(config_.model.init);
       origin.adapter = whole_path(config_.adapter.init);
@@ -185,7 +185,7 @@ void Trainer::read_data(const Work& work) {
 void Trainer::feed_micro(double scale) {
   for (std::size_t i = 0; i < steps_.size(); ++i) {
     auto* step = executor_.view(steps_[i]).as_pointer<std::uint32_t>();
-    step[0] = static_cast<std::uint32_t>(progress_.updates + 1);
+    step[0] = static_cast<std::uint32_t>(progress_.optimizer_updates + 1);
     step[1] = static_cast<std::uint32_t>(micro_in_window_ + static_cast<std::int64_t>(i));
   }
   for (Fed& fed : group_) {
@@ -260,7 +260,7 @@ bool Trainer::finite_so_far() const {
 // ends after the first round that shows it.
 bool Trainer::run_window() {
   const double scale = scale_ ? scale_->scale() : 1;
-  const std::int64_t update = progress_.updates + 1;
+  const std::int64_t update = progress_.optimizer_updates + 1;
   const auto feed = [&](Section section) { section == Section::micro ? feed_micro(scale) : feed_update(update); };
   enter(Phase::first);
   micro_in_window_ = 0;
@@ -278,7 +278,7 @@ bool Trainer::run_window() {
 }
 
 void Trainer::start_window() {
-  read_data([&] { cut_window(order_, data_.train, data_.windows, progress_.samples, window_); });
+  read_data([&] { cut_window(order_, data_.train, data_.windows, progress_.position, window_); });
   ensure(window_.units > 0, "trainer", "a window without a single unit");
   for (std::size_t i = 0; i < factors_.size(); ++i) {
     const LossTerm& loss = model_.micro.losses[i];
@@ -295,7 +295,7 @@ double Trainer::loss_of_window() const {
 // Goes back to the first sample of the current window.
 void Trainer::rewind() {
   prefetcher_->discard();
-  ahead_.seek(progress_.samples);
+  ahead_.seek(progress_.position);
   keep_prefetching();
 }
 
@@ -306,7 +306,8 @@ void Trainer::leave_window(LossScale::Next next, double scale) {
                     .skipped = next == LossScale::Next::skip,
                     .samples = {}};
   if (overflow.skipped) {
-    for (; progress_.samples < window_.end(); ++progress_.samples) overflow.samples.push_back(order_.at(progress_.samples));
+    progress_.samples += window_.end() - progress_.position;
+    for (; progress_.position < window_.end(); ++progress_.position) overflow.samples.push_back(order_.at(progress_.position));
   }
   if (on_overflow_) on_overflow_(overflow);
   if (scale_->hopeless()) {
@@ -351,7 +352,9 @@ Metrics Trainer::update() {
   }
   if (faults_.keep_gradients) executor_.keep_gradients();
   progress_.updates = update;
-  progress_.samples = window_.end();
+  ++progress_.optimizer_updates;
+  progress_.samples += window_.end() - progress_.position;
+  progress_.position = window_.end();
   progress_.units += metrics.units;
   progress_.loss = metrics.loss;
   metrics.update_ratio = GroupWatch::update_ratio(report());
@@ -379,9 +382,9 @@ EvaluationResult Trainer::evaluate_now(const OnEvaluated& on_evaluated) {
   return result;
 }
 
-void Trainer::save_checkpoint_to(const std::filesystem::path& file) {
+void Trainer::save_checkpoint_to(const std::filesystem::path& folder) {
   enter(Phase::save);
-  executor_.save([&] { save_checkpoint(plan_.graph, progress_, frozen_, file, executor_); });
+  executor_.save([&] { save_checkpoint(plan_.graph, progress_, frozen_, folder, executor_); });
 }
 
 void Trainer::save_weights_to(const std::filesystem::path& folder, const SaveOptions& options) {

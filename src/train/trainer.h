@@ -68,7 +68,7 @@ class Trainer {
   // True if update() failed to read its data. The parameters learned before are whole and can be saved.
   bool lost_data() const { return lost_data_; }
   EvaluationResult evaluate_now(const OnEvaluated& on_evaluated = {});
-  void save_checkpoint_to(const std::filesystem::path& file);
+  void save_checkpoint_to(const std::filesystem::path& folder);
   // Saves in the layout of the loaded files, or in that of `keep_layout`.
   void save_weights_to(const std::filesystem::path& folder, const SaveOptions& options = {});
   // Sets the layout of a resumed run, whose original files may be gone.

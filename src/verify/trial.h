@@ -11,6 +11,8 @@
 
 #include "base/remedy.h"
 #include "config/config.h"
+#include "records/checkpoints.h"
+#include "weights/checkpoint.h"
 
 namespace plimsoll::verification {
 
@@ -38,7 +40,8 @@ struct Trial {
   // The end of the run; only `diverged` and `failed` say something about the trainer.
   enum class End : std::uint8_t { ran, no_room, refused, diverged, broken, failed };
   End end() const;
-  std::filesystem::path checkpoint() const { return folder / "checkpoint.safetensors"; }
+  // The file with the tensors of the last checkpoint.
+  std::filesystem::path checkpoint() const { return state_file(checkpoints_in(folder).back().path); }
   std::filesystem::path weights() const { return folder / "weights"; }
 };
 

@@ -3,9 +3,6 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <bit>
-#include <bitset>
-#include <cmath>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <span>
@@ -16,31 +13,39 @@
 #include "base/hash.h"
 #include "base/shell.h"
 #include "base/text.h"
+#include "formats/atomic_folder.h"
 #include "formats/bounded_json.h"
 #include "formats/file.h"
 #include "formats/finite.h"
 #include "formats/gguf/gguf_file.h"
 #include "formats/new_folder.h"
+#include "formats/past_cache.h"
 #include "formats/safetensors.h"
+#include "plan/machine.h"
+#include "weights/manifest.h"
 
 namespace plimsoll {
 namespace {
 
-constexpr const char* kState = "plimsoll.progress";
+constexpr const char* kCounters = "plimsoll.progress";  // of format 1
 constexpr const char* kFrozen = "plimsoll.frozen";
-constexpr std::int64_t kMostCounters = 1 << 14;  // bytes of the counters in a file
-constexpr const char* kChecksums = "checksums";  // the counter that marks a file with checksums
+constexpr const char* kChecksums = "checksums";  // the counter that marks a file of format 1 with checksums
+
+// The folder of the run for a file of a checkpoint.
+std::filesystem::path run_of(const std::filesystem::path& file) {
+  const std::filesystem::path folder = file.parent_path();
+  return is_there(folder / kManifestFile) ? folder.parent_path().parent_path() : folder;
+}
 
 Remedy begin_anew(const std::filesystem::path& file, Changes changes = {}) {
-  const std::filesystem::path run = file.parent_path();
+  const std::filesystem::path run = run_of(file);
   changes.emplace(changes.begin(), "command.run", new_folder_beside(run).string());
   return Remedy::of_command("train " + shell_quoted((run / "config.resolved.toml").string()), std::move(changes));
 }
 
 Remedy resume(const std::filesystem::path& file, std::string init, std::string note = {}) {
-  return Remedy::of_command("train",
-                            {{"command.run", file.parent_path().string()}, {"command.resume"}, {"model.init", std::move(init)}},
-                            std::move(note));
+  return Remedy::of_command(
+      "train", {{"command.run", run_of(file).string()}, {"command.resume"}, {"model.init", std::move(init)}}, std::move(note));
 }
 
 Error corrupt(const std::filesystem::path& file, std::string what) {
@@ -90,71 +95,12 @@ Bytes frozen_bytes(const Graph& graph) {
   return Bytes{bytes == 0 ? 0 : bytes + kPath};
 }
 
-std::vector<TensorSpec> specs_of(const Graph& graph, std::int64_t progress_bytes, std::int64_t frozen_bytes) {
-  std::vector<TensorSpec> specs{{kState, DType::u8, Shape{progress_bytes}}};
+std::vector<TensorSpec> specs_of(const Graph& graph, std::int64_t frozen_bytes) {
+  std::vector<TensorSpec> specs;
   if (frozen_bytes > 0) specs.push_back({kFrozen, DType::u8, Shape{frozen_bytes}});
   for (const ValueId id : saved_values(graph))
     specs.push_back({graph.values[id].name, graph.values[id].type.dtype, graph.values[id].type.shape});
   return specs;
-}
-
-// Whole numbers under their names.
-constexpr std::pair<const char*, std::int64_t Progress::*> kProgress[] = {
-    {"updates", &Progress::updates},         {"samples", &Progress::samples},           {"units", &Progress::units},
-    {"micro_batch", &Progress::micro_batch}, {"accumulation", &Progress::accumulation}, {"seed", &Progress::seed}};
-constexpr std::pair<const char*, std::int64_t LossScaleState::*> kLossScale[] = {{"good_samples", &LossScaleState::good_samples},
-                                                                                 {"overflows", &LossScaleState::overflows},
-                                                                                 {"low_windows", &LossScaleState::low_windows},
-                                                                                 {"skipped", &LossScaleState::skipped}};
-
-std::string progress_text(const Progress& progress) {
-  nlohmann::json object = {{"seconds", progress.seconds},
-                           {"loss_bits", bits_hex(progress.loss)},
-                           {"data_hash", progress.data_hash},
-                           {kChecksums, true}};
-  for (const auto& [name, field] : kProgress) object[name] = progress.*field;
-  if (const Origin& origin = progress.origin; !origin.model.empty()) {
-    object["origin"] = {{"model", origin.model},
-                        {"init", origin.init},
-                        {"weights", origin.weights},
-                        {"adapter", origin.adapter},
-                        {"adapter_weights", origin.adapter_weights}};
-  }
-  if (const auto& scale = progress.loss_scale) {
-    object["loss_scale"] = {{"scale", scale->scale}, {"recent", scale->recent.to_string()}};
-    for (const auto& [name, field] : kLossScale) object["loss_scale"][name] = (*scale).*field;
-  }
-  return object.dump(-1, ' ', /*ensure_ascii=*/false, nlohmann::json::error_handler_t::replace);
-}
-
-Origin origin_from(const nlohmann::json& object) {
-  return {object.at("model"), object.at("init"), object.at("weights"), object.at("adapter"), object.at("adapter_weights")};
-}
-
-LossScaleState scale_from(const nlohmann::json& object) {
-  LossScaleState state;
-  state.scale = object.at("scale").get<double>();
-  for (const auto& [name, field] : kLossScale) state.*field = object.at(name).get<std::int64_t>();
-  state.recent = std::bitset<LossScaleState::kRecent>(object.at("recent").get<std::string>());
-  return state;
-}
-
-// Refuses counters that no run has, because later code multiplies and divides by them.
-void check(const Progress& progress) {
-  constexpr std::int64_t kMostUpdates = std::int64_t{1} << 36, kMostBatch = 1 << 24;
-  const auto in = [](const char* name, std::int64_t value, std::int64_t low, std::int64_t high) {
-    if (value < low || value > high) throw std::out_of_range(fmt::format("{} is {}, not in [{}, {}]", name, value, low, high));
-  };
-  in("updates", progress.updates, 0, kMostUpdates);
-  in("micro_batch", progress.micro_batch, 1, kMostBatch);
-  in("accumulation", progress.accumulation, 1, kMostBatch / progress.micro_batch);
-  const std::int64_t skipped = progress.loss_scale ? progress.loss_scale->skipped : 0;
-  in("skipped", skipped, 0, kMostUpdates);
-  in("samples", progress.samples, progress.updates + skipped, std::int64_t{1} << 62);
-  in("units", progress.units, 0, std::int64_t{1} << 62);
-  if (!std::isfinite(progress.seconds) || progress.seconds < 0) throw std::out_of_range("seconds are no time");
-  const double scale = progress.loss_scale ? progress.loss_scale->scale : 1;
-  if (!(scale > 0) || !std::isfinite(scale)) throw std::out_of_range("the loss scale is no scale");
 }
 
 void check_counters(const SafetensorsFile& file, const StoredTensor& state, std::string_view text, bool has_checksums) {
@@ -166,7 +112,7 @@ void check_counters(const SafetensorsFile& file, const StoredTensor& state, std:
 
 Progress parse(const SafetensorsFile& file) {
   constexpr std::int64_t kMostBytes = 1 << 16;
-  const StoredTensor* state = file.find(kState);
+  const StoredTensor* state = file.find(kCounters);
   if (state == nullptr || state->bytes > kMostBytes) {
     throw data_error("E-CKPT-FORMAT", file.path(), "it holds no counters of a run", "a checkpoint that plimsoll train wrote");
   }
@@ -174,14 +120,7 @@ Progress parse(const SafetensorsFile& file) {
   file.read_into(*state, std::as_writable_bytes(std::span(text)));
   try {
     const nlohmann::json object = parse_json(text, {.bytes = kMostBytes});
-    Progress progress;
-    for (const auto& [name, field] : kProgress) progress.*field = object.at(name).get<std::int64_t>();
-    progress.seconds = object.at("seconds").get<double>();
-    progress.loss = std::bit_cast<double>(std::stoull(object.at("loss_bits").get<std::string>(), nullptr, 16));
-    progress.data_hash = object.at("data_hash").get<std::string>();
-    if (object.contains("loss_scale")) progress.loss_scale = scale_from(object.at("loss_scale"));
-    if (object.contains("origin")) progress.origin = origin_from(object.at("origin"));
-    check(progress);
+    Progress progress = progress_from(object);
     check_counters(file, *state, text, object.contains(kChecksums));
     return progress;
   } catch (const Error&) {
@@ -193,7 +132,27 @@ Progress parse(const SafetensorsFile& file) {
   }
 }
 
-SafetensorsFile open(const std::filesystem::path& path) {
+// The hash of the length and the table in front of the tensors.
+std::string header_hash(const SafetensorsFile& state) {
+  const File file = File::open(state.path());
+  const std::int64_t end = state.tensors().empty() ? file.size() : state.tensors().front().offset;
+  std::string header(static_cast<std::size_t>(end), '\0');
+  file.read_at(0, std::as_writable_bytes(std::span(header)));
+  Hasher hasher;
+  return hasher.add(std::as_bytes(std::span(header))).hex();
+}
+
+ManifestFile entry_of(const std::filesystem::path& path) {
+  return {path.filename().string(), file_bytes(path), header_hash(SafetensorsFile::open(path))};
+}
+
+// A checkpoint: its counters, and the file of its tensors.
+struct Opened {
+  Progress progress;
+  SafetensorsFile state;
+};
+
+SafetensorsFile open_state(const std::filesystem::path& path) {
   if (!std::filesystem::exists(path)) {
     throw data_error("E-CKPT-MISSING", path.string(), "there is no checkpoint", "a run that was saved or interrupted",
                      {Remedy::of_command("train CONFIG", {{"command.run", "ANOTHER_FOLDER"}})});
@@ -206,29 +165,85 @@ SafetensorsFile open(const std::filesystem::path& path) {
   }
 }
 
+Manifest manifest_of(const std::filesystem::path& folder) {
+  try {
+    return read_manifest(folder);
+  } catch (Error& error) {
+    error.remedies = {begin_anew(folder / kManifestFile)};
+    throw;
+  }
+}
+
+Opened open(const std::filesystem::path& checkpoint) {
+  std::error_code ignored;
+  if (!std::filesystem::is_directory(checkpoint, ignored)) {
+    SafetensorsFile file = open_state(checkpoint);
+    Progress progress = parse(file);
+    return {std::move(progress), std::move(file)};
+  }
+  Manifest manifest = manifest_of(checkpoint);
+  const ManifestFile& entry = manifest.files.front();
+  const std::filesystem::path path = checkpoint / entry.name;
+  if (file_bytes(path) != entry.bytes) {
+    throw corrupt(path, fmt::format("it has {} bytes and was saved with {}", file_bytes(path).n, entry.bytes.n));
+  }
+  SafetensorsFile state = open_state(path);
+  if (header_hash(state) != entry.header_xxh128 || !state.has_checksums())
+    throw corrupt(path, "its header is not as it was saved");
+  return {std::move(manifest.progress), std::move(state)};
+}
+
 }  // namespace
 
 FrozenWeights frozen_weights(const Graph& graph, const WeightSource& source, const Executor& executor) {
   return {source, hashes_of(frozen_values(graph), executor)};
 }
 
-void save_checkpoint(const Graph& graph, const Progress& progress, const FrozenWeights& frozen, const std::filesystem::path& file,
-                     const Executor& executor) {
-  const std::string text = progress_text(progress), of_frozen = frozen_text(graph, frozen);
-  SafetensorsWriter writer(file, specs_of(graph, std::ssize(text), std::ssize(of_frozen)), Checksums::each);
-  writer.append(kState, std::as_bytes(std::span(text)));
-  if (!of_frozen.empty()) writer.append(kFrozen, std::as_bytes(std::span(of_frozen)));
-  for (const ValueId id : saved_values(graph)) {
-    executor.read(id, [&](std::span<const std::byte> part) { writer.append(graph.values[id].name.text(), part); });
+void save_checkpoint(const Graph& graph, const Progress& progress, const FrozenWeights& frozen,
+                     const std::filesystem::path& folder, const Executor& executor) {
+  std::error_code error;
+  std::filesystem::create_directories(std::filesystem::absolute(folder, error).parent_path(), error);
+  AtomicFolder aside(folder);
+  const std::filesystem::path state = aside.path() / kStateFile;
+  {
+    const std::string of_frozen = frozen_text(graph, frozen);
+    SafetensorsWriter writer(state, specs_of(graph, std::ssize(of_frozen)), Checksums::each);
+    if (!of_frozen.empty()) writer.append(kFrozen, std::as_bytes(std::span(of_frozen)));
+    for (const ValueId id : saved_values(graph)) {
+      executor.read(id, [&](std::span<const std::byte> part) { writer.append(graph.values[id].name.text(), part); });
+    }
+    writer.commit();
   }
-  writer.commit();
+  write_file_atomically(aside.path() / kManifestFile, manifest_text({progress, {entry_of(state)}}));
+  aside.commit();
 }
 
 Bytes checkpoint_bytes(const Graph& graph) {
-  return safetensors_bytes(specs_of(graph, kMostCounters, frozen_bytes(graph).n), Checksums::each);
+  return safetensors_bytes(specs_of(graph, frozen_bytes(graph).n), Checksums::each) + kMostManifest;
 }
 
-Progress read_progress(const std::filesystem::path& file) { return parse(open(file)); }
+Progress read_progress(const std::filesystem::path& checkpoint) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(checkpoint, ignored)) return manifest_of(checkpoint).progress;
+  return parse(open_state(checkpoint));
+}
+
+std::filesystem::path state_file(const std::filesystem::path& checkpoint) {
+  std::error_code ignored;
+  return std::filesystem::is_directory(checkpoint, ignored) ? checkpoint / kStateFile : checkpoint;
+}
+
+void read_back(const std::filesystem::path& folder) {
+  manifest_of(folder);
+  const Opened opened = open(folder);
+  const SafetensorsFile& file = opened.state;
+  PastCache reader(file.path(), kReadBack);
+  for (const StoredTensor& tensor : file.tensors()) {
+    Hasher hasher;
+    reader.read(tensor.offset, tensor.bytes, [&](std::span<const std::byte> part) { hasher.add(part); });
+    compare(file, tensor, hasher);
+  }
+}
 
 namespace {
 
@@ -310,7 +325,7 @@ void compare_moved(const Graph& graph, const SafetensorsFile& file, const Origin
   Hasher hasher;
   fill_parameters(graph, source, executor, Parameters::model, &hasher);
   if (hasher.hex() == origin.weights) return;
-  const std::filesystem::path run = std::filesystem::path(file.path()).parent_path();
+  const std::filesystem::path run = run_of(file.path());
   throw config_error("E-RESUME", run.string(),
                      fmt::format("model.init is {}, and the run began with other weights, of {}", shown(source),
                                  shown({origin.init, source.seed})),
@@ -344,8 +359,9 @@ void load_saved(const SafetensorsFile& file, const StoredTensor& tensor, ValueId
 
 Checkpoint load_checkpoint(const Graph& graph, const std::filesystem::path& path, const std::filesystem::path& init,
                            Executor& executor) {
-  const SafetensorsFile file = open(path);
-  Progress progress = parse(file);
+  Opened opened = open(path);
+  const SafetensorsFile& file = opened.state;
+  Progress progress = std::move(opened.progress);
   FrozenWeights frozen = parse_frozen(graph, file);
   const auto seed = frozen.hashes.empty() ? static_cast<std::uint64_t>(progress.seed) : frozen.source.seed;
   // Without a model in the configuration the checkpoint's counts.

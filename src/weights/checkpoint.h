@@ -1,7 +1,8 @@
-// A checkpoint at an update boundary: weights, optimizer state, counters and the position in the data, in one safetensors file
-// that appears whole or not at all. Bytes go between file and arena directly. Each tensor has a checksum that loading compares;
-// a file of earlier versions without checksums is read as well. For frozen parameters the file has their source and the hash of
-// each instead of bytes: a resumed run loads them from the source.
+// A checkpoint at an update boundary, a folder that appears whole or not at all: state.safetensors has weights and optimizer
+// state, manifest.json the counters and the position in the data. Bytes go between file and arena directly. Each tensor has a
+// checksum that loading compares, and the manifest has one of the header and of itself. For frozen parameters there are their
+// source and the hash of each instead of bytes: a resumed run loads them from the source. Format 1, a single safetensors file, is
+// read as well.
 #pragma once
 
 #include <cstdint>
@@ -26,12 +27,16 @@ struct FrozenWeights {
 FrozenWeights frozen_weights(const Graph& graph, const WeightSource& source, const Executor& executor);
 
 // Reads parameters and optimizer state from any of the executor's tiers.
-void save_checkpoint(const Graph& graph, const Progress& progress, const FrozenWeights& frozen, const std::filesystem::path& file,
-                     const Executor& executor);
-// An upper bound of the file's bytes; its counters grow with the run.
+void save_checkpoint(const Graph& graph, const Progress& progress, const FrozenWeights& frozen,
+                     const std::filesystem::path& folder, const Executor& executor);
+// An upper bound of the folder's bytes; its counters grow with the run.
 Bytes checkpoint_bytes(const Graph& graph);
 // Reads the counters alone. data_error E-CKPT-MISSING, E-CKPT-FORMAT, or E-CKPT-CORRUPT for a wrong checksum.
-Progress read_progress(const std::filesystem::path& file);
+Progress read_progress(const std::filesystem::path& checkpoint);
+// The file with the tensors of a checkpoint.
+std::filesystem::path state_file(const std::filesystem::path& checkpoint);
+// Reads a new checkpoint once, past the page cache, and compares all checksums. E-CKPT-CORRUPT.
+void read_back(const std::filesystem::path& folder);
 struct Checkpoint {
   Progress progress;
   FrozenWeights frozen;
@@ -39,7 +44,7 @@ struct Checkpoint {
 // `init`: the present folder of the run's initial model; empty: the folder in the checkpoint. E-CKPT-FROZEN: frozen parameters
 // have changed, or their source is gone. E-RESUME: parameters of the model are trained, and `init` is another folder whose
 // weights are not the initial ones. E-FORMAT-NAN: a saved parameter is NaN or infinite.
-Checkpoint load_checkpoint(const Graph& graph, const std::filesystem::path& file, const std::filesystem::path& init,
+Checkpoint load_checkpoint(const Graph& graph, const std::filesystem::path& checkpoint, const std::filesystem::path& init,
                            Executor& executor);
 
 }  // namespace plimsoll

@@ -4,6 +4,7 @@
 #include <bitset>
 #include <cstddef>
 #include <cstdint>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 
@@ -25,16 +26,23 @@ struct LossScaleState {
 
 struct Progress {
   std::int64_t updates = 0;
-  std::int64_t samples = 0;  // consumed; also the next position in the order
+  std::int64_t samples = 0;            // consumed
+  std::int64_t position = 0;           // of the next sample in the order
+  std::int64_t optimizer_updates = 0;  // of the optimizer's state; more than `updates` in a fork
   std::int64_t units = 0;
   double seconds = 0;
   double loss = 0;  // of the last update
 
   std::int64_t micro_batch = 0, accumulation = 0;
   std::int64_t seed = 0;
-  std::string data_hash;
+  std::string data_hash, config_hash;
   std::optional<LossScaleState> loss_scale;  // of fp16
   Origin origin;
 };
+
+// The members of a manifest. Format 1 has them as a tensor, with fewer of them.
+nlohmann::json to_json(const Progress& progress);
+// Throws a std::exception for a missing member, or for a number that no run has.
+Progress progress_from(const nlohmann::json& object);
 
 }  // namespace plimsoll

@@ -227,6 +227,16 @@ class Test:
     def no_constant(self, name):
         self.that(False, f"{name} is not JSON")
 
+    def checkpoints(self, run):
+        """The updates of its checkpoints, oldest first."""
+        folder = self.path(f"{run}/checkpoints")
+        return sorted(int(path.name) for path in folder.iterdir() if path.name.isdigit()) if folder.exists() else []
+
+    def state(self, run):
+        """The file with the tensors of its newest checkpoint."""
+        kept = self.checkpoints(run)
+        return self.path(f"{run}/checkpoints/{kept[-1] if kept else 0}/state.safetensors")
+
     def report(self, run):
         return json.loads((self.path(run) / "run.json").read_text())
 

@@ -84,7 +84,7 @@ def trained(test, name):
             test.equal(f"{key} of {name}, {what}", report["final"][key], whole["final"][key])
     folder = test.path(name) / "weights"
     tensors = header_of(folder / "adapter_model.safetensors")[0]
-    saved = header_of(test.path(name) / "checkpoint.safetensors")[0]
+    saved = header_of(test.state(name))[0]
     plain = {key for key in tensors if "lora_" not in key and key != "__metadata__"}
     test.that(all(key.startswith("base_model.model.") for key in tensors if key != "__metadata__"), f"{name}: names of PEFT")
     test.equal(f"tensors of {name} that are trained whole", len(plain), {"llama-lora": 1, "gpt2-lora": 2}.get(name, 0))
@@ -192,7 +192,7 @@ def refusals(test):
     # Nothing goes on without the state of its optimizer; the adapter can begin anew.
     stateless = test.path("stateless")
     shutil.copytree(test.path("llama-lora"), stateless)
-    (stateless / "checkpoint.safetensors").unlink()
+    shutil.rmtree(stateless / "checkpoints")
     test.fails(5, "E-CKPT-MISSING", "train", "--run", stateless, "--resume", "--updates", 6)
     test.succeeds("train", config, *RUN, *sets([f"adapter.init={stateless}"]), "--run", "anew", "--updates", 1, "--json")
     # A run goes on over the base with which it began, and over no other.

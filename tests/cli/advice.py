@@ -131,7 +131,7 @@ def runs(test):
     provoked(test, 2, "E-RESUME-DATA", ["train", "config.toml", "--run", "changed", "--resume", "--set", f"data.train={other}"])
 
     test.succeeds("train", "config.toml", "--run", "no checkpoint")
-    test.path("no checkpoint/checkpoint.safetensors").unlink()
+    shutil.rmtree(test.path("no checkpoint/checkpoints"))
     provoked(test, 2, "E-RUN-EXISTS", ["train", "config.toml", "--run", "no checkpoint"])
 
     # The weights that it begins with are not there at first: no run begins, and the same command trains.

@@ -165,7 +165,7 @@ def full_disk(test):
         report = test.report("disk/run") if test.path("disk/run/run.json").exists() else {"status": "failed"}
         test.that(report["status"] in ("failed", "running"), f"run.json on a full disk says {report['status']}")
         test.that(not list(mount.rglob("*.partial-*")), "no partial files on a full disk")
-        test.that(not test.path("disk/run/checkpoint.safetensors").exists(), "no checkpoint that is cut")
+        test.that(not test.path("disk/run/checkpoints").exists(), "no checkpoint that is cut")
     finally:
         subprocess.run(["umount", str(mount)], check=False)
 

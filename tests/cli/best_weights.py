@@ -113,7 +113,7 @@ def killed(test):
     rng = random.Random(4)
     kills = 0
     while kills < 12:
-        again = ["--resume"] if test.path("killed/checkpoint.safetensors").exists() else []
+        again = ["--resume"] if test.checkpoints("killed") else []
         done = len(test.lines("killed")) if test.path("killed/metrics.jsonl").exists() else 0
         process = test.start(*arguments("killed", *settings, *again))
         test.wait_for_lines(process, "killed", max(5, done + rng.randrange(1, 7)))

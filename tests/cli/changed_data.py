@@ -108,7 +108,7 @@ def changed_in_place(test):
             report = test.report(f"{run}-{way}")
             test.equal(f"end of {run}-{way}", (process.returncode, report["status"]), (5, "failed"))
             test.equal("what ended it", report["error"]["code"], "E-DATA-CHANGED" if way == "changed" else "E-IO-READ")
-            test.that(test.path(f"{run}-{way}/checkpoint.safetensors").exists(), "it was saved")
+            test.that(test.checkpoints(f"{run}-{way}"), "it was saved")
             test.that(2 < report["updates"] < 300, f"in mid-run: {report['updates']}")
             if way == "changed":
                 test.fails(2, "E-RESUME-DATA", "train", "--run", f"{run}-{way}", "--resume")
@@ -175,7 +175,7 @@ def failing_disk(test):
         code = (report["error"] or {}).get("code")
         test.equal(f"end of {run}", (process.returncode, report["status"], code), (5, "failed", "E-IO-READ"))
         test.that(2 < report["updates"] < 300, f"in mid-run: {report['updates']}")
-        test.that(test.path(f"{run}/checkpoint.safetensors").exists(), "it was saved")
+        test.that(test.checkpoints(run), "it was saved")
         test.succeeds("train", "--run", run, "--resume", "--json")
         test.equal(f"weights of {run}", trained(test, run), trained(test, "sound"))
 
@@ -188,7 +188,7 @@ def changed_validation(test):
     overwrite(data, prose(4, 4000).encode())
     process.communicate(timeout=120)
     test.equal("end", (process.returncode, test.report("watched")["error"]["code"]), (5, "E-DATA-CHANGED"))
-    test.that(test.path("watched/checkpoint.safetensors").exists(), "it was saved")
+    test.that(test.checkpoints("watched"), "it was saved")
 
 
 def cut_caches(test):

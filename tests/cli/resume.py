@@ -66,7 +66,7 @@ def interrupted_while_planning(test):
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=60)
     if test.equal("exit code", process.returncode, 6):
-        if test.path("early/checkpoint.safetensors").exists():
+        if test.checkpoints("early"):
             return  # the signal came behind an update
         if test.path("early/run.json").exists():
             test.equal("status", test.report("early")["status"], "interrupted")
@@ -83,7 +83,7 @@ def killed(test, whole):
     test.equal("status of a run that was killed", test.report("killed")["status"], "running")
     before = test.path("killed/metrics.jsonl").read_bytes()
     test.path("killed/metrics.jsonl").write_bytes(before + b'{"update":torn')
-    test.write("killed/checkpoint.safetensors.partial-1", b"torn")
+    test.write("killed/metrics.jsonl.partial-1", b"torn")
     test.succeeds(*arguments("killed", *saving, "--resume", "--json"))
     same_end(test, "killed", whole)
 
@@ -140,7 +140,7 @@ def refused(test):
     test.that(before == after, "the run is untouched")
     test.that(not test.path("nowhere").exists(), "no folder for a run that is missing")
 
-    checkpoint = test.path("whole/checkpoint.safetensors")
+    checkpoint = test.state("whole")
     whole = checkpoint.read_bytes()
     for broken in (b"", whole[:100], whole[:-4], b"\xff" * 64):
         checkpoint.write_bytes(broken)
@@ -202,13 +202,13 @@ def diverged(test):
     """A loss of NaN ends the run with exit 4; earlier checkpoints stay."""
     wild = ["--set", "optimizer.learning_rate=1e30", "--set", "train.gradient_clip=0", "--set", "schedule.warmup=0updates"]
     test.succeeds(*arguments("wild", "--updates", "2"))
-    before = test.path("wild/checkpoint.safetensors").read_bytes()
+    before = test.state("wild").read_bytes()
     test.fails(4, "E-DIVERGED", *arguments("wild", "--resume", *wild))
     report = test.report("wild")
     test.equal(
         "state", (report["status"], report["exit_code"], (report["error"] or {}).get("code")), ("failed", 4, "E-DIVERGED")
     )
-    test.that(before == test.path("wild/checkpoint.safetensors").read_bytes(), "the checkpoint is intact")
+    test.that(before == test.state("wild").read_bytes(), "the checkpoint is intact")
     test.equal("lines", len(test.lines("wild")), report["updates"])
     calm = ["--set", "optimizer.learning_rate=1e-3", "--set", "train.gradient_clip=1"]
     test.succeeds(*arguments("wild", "--resume", "--updates", "5", "--json", *calm))
@@ -221,7 +221,7 @@ def rising(test):
     for run, more in (("rising", []), ("rising-again", ["--set", "train.save_every=20"])):
         error = test.fails(4, "E-DIVERGED", *arguments(run, *high, *more))
         test.that(error is not None and "DIVERGED_ABOVE_START" in error["message"], f"the reason of {run}: {error}")
-        test.that(test.path(f"{run}/diverged.safetensors").is_file(), "the state is kept aside")
+        test.that(test.path(f"{run}/diverged/state.safetensors").is_file(), "the state is kept aside")
     ends = len(test.lines("rising"))
     test.that(60 < ends < 200, f"it ends after {ends} updates")
     test.fails(4, "E-DIVERGED", *arguments("rising-again", *high, "--resume"))

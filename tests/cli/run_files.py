@@ -19,47 +19,56 @@ def arguments(run, *more):
 
 def flips(test):
     test.succeeds(*arguments("flipped", "--updates", "3"))
-    path = test.path("flipped/checkpoint.safetensors")
+    path = test.state("flipped")
     whole = path.read_bytes()
     header = 8 + struct.unpack("<Q", whole[:8])[0]
     table = json.loads(whole[8:header])
     checksums = table.pop("__metadata__").get("plimsoll.xxh3_128")
     test.that(checksums is not None and len(checksums) == 32 * (1 + len(table)), "a checksum for the header and each tensor")
-    begin, end = table["plimsoll.progress"]["data_offsets"]
+    manifest = path.with_name("manifest.json")
+    noted = manifest.read_bytes()
     draw = random.Random(7)
     places = {
         "length": [0, 1],
         "header": [whole.index(b"plimsoll.xxh3") + 3, whole.index(b"plimsoll.xxh3") + 60,
                    *(draw.randrange(8, header) for _ in range(6))],  # fmt: skip
-        "counters": [whole.index(b'"checksums"') + 4, *(header + draw.randrange(begin, end) for _ in range(6))],
-        "tensors": [len(whole) - 1, *(draw.randrange(header + end, len(whole)) for _ in range(5))],
+        "tensors": [len(whole) - 1, *(draw.randrange(header, len(whole)) for _ in range(5))],
+        "manifest": [0, len(noted) - 1, len(noted) - 10, *(draw.randrange(len(noted)) for _ in range(6))],
     }
     for part, offsets in places.items():
+        changes, before = (manifest, noted) if part == "manifest" else (path, whole)
         for at in offsets:
-            changed = bytearray(whole)
+            changed = bytearray(before)
             changed[at] ^= 1 << draw.randrange(8)
-            path.write_bytes(changed)
+            changes.write_bytes(changed)
             result = test.run(*arguments("flipped", "--resume", "--json"))
             error = result.json() or {}
-            code = error.get("code", "")
             test.that(
-                result.code == 5 and (code == "E-CKPT-CORRUPT" or part == "counters" and code == "E-CKPT-FORMAT"),
+                result.code == 5 and error.get("code") == "E-CKPT-CORRUPT" and changes.name in error["where"],
                 f"a flip in the {part}, at {at}: {result.code} {result.out[:300]!r}",
             )
+        changes.write_bytes(before)
+    path.write_bytes(whole[:-1])
     error = test.fails(5, "E-CKPT-CORRUPT", *arguments("flipped", "--resume"))
     if error:
         command = error["try"][0].split()
         test.that(command[0] == "plimsoll" and test.run(*command[1:]).code == 0, f"the remedy works: {error['try']}")
     path.write_bytes(whole)
 
-    # As it was written before there were checksums.
-    text = whole[header + begin : header + end]
-    old_text = text.replace(b'"checksums":true,', b"").ljust(len(text))
-    del table["plimsoll.progress"]["dtype"]
-    table["plimsoll.progress"]["dtype"] = "U8"
-    old = json.dumps({"__metadata__": {"format": "pt"}, **table}, separators=(",", ":")).encode()
+    # As format 1 had it before there were checksums.
+    counters = json.loads(noted)
+    counters["updates"] = counters.pop("update")
+    for key in ("files", "schema", "xxh128", "position", "optimizer_updates", "config_hash"):
+        del counters[key]
+    text = json.dumps(counters).encode()
+    moved = {
+        name: {**each, "data_offsets": [at + len(text) for at in each["data_offsets"]]} for name, each in table.items()
+    }
+    first = {"dtype": "U8", "shape": [len(text)], "data_offsets": [0, len(text)]}
+    old = json.dumps({"__metadata__": {"format": "pt"}, "plimsoll.progress": first, **moved}).encode()
     old += b" " * (-len(old) % 8)
-    path.write_bytes(struct.pack("<Q", len(old)) + old + whole[header : header + begin] + old_text + whole[header + end :])
+    test.write("flipped/checkpoint.safetensors", struct.pack("<Q", len(old)) + old + text + whole[header:])
+    shutil.rmtree(test.path("flipped/checkpoints"))
     report = test.succeeds(*arguments("flipped", "--resume", "--json"))
     test.succeeds(*arguments("unflipped", "--json"))
     test.equal(
@@ -88,7 +97,8 @@ def lines(test):
 
     test.succeeds(*arguments("cut", "--updates", "3", *evaluating))
     folder = test.path("cut")
-    begun = {name: (folder / name).read_bytes() for name in ("checkpoint.safetensors", "run.json")}
+    begun = {name: (folder / name).read_bytes() for name in ("run.json",)}
+    shutil.copytree(folder / "checkpoints", test.path("checkpoints-cut"))
     late = b'{"event":"late","update":4}\n'
     events = [b'{"event":"a","update":1}\n', b'{"event":"b","update":1}\n', b'{"event":"c","update":3}\n']
     torn = whole[3][:40]
@@ -104,6 +114,8 @@ def lines(test):
     for what, content in cases.items():
         for name, content_before in begun.items():
             (folder / name).write_bytes(content_before)
+        shutil.rmtree(folder / "checkpoints")
+        shutil.copytree(test.path("checkpoints-cut"), folder / "checkpoints")
         (folder / "metrics.jsonl").write_bytes(b"".join(content))
         (folder / "eval.jsonl").write_bytes(b"".join(content).replace(b"grad_norm", b"other"))
         (folder / "events.jsonl").write_bytes(b"".join([events[0], late, events[1], events[2], late[:9]]))
@@ -124,12 +136,12 @@ def synced(test):
         print("skipped: the order of syncs, there is no strace")
         return
     trace = test.path("trace")
-    command = ["strace", "-f", "-y", "-e", "trace=fsync,fdatasync,renameat", "-o", trace, test.binary, *arguments("synced")]
+    command = ["strace", "-f", "-y", "-e", "trace=fsync,fdatasync,rename,renameat", "-o", trace, test.binary, *arguments("synced")]
     if subprocess.run(command, cwd=test.folder, capture_output=True, check=False).returncode != 0:
         print("skipped: the order of syncs, strace cannot trace")
         return
     text = trace.read_text()
-    saved = [i for i, line in enumerate(text.splitlines()) if "rename" in line and 'checkpoint.safetensors"' in line]
+    saved = [i for i, line in enumerate(text.splitlines()) if "rename" in line and '/checkpoints/6"' in line]
     lines_synced = [i for i, line in enumerate(text.splitlines()) if "sync(" in line and "metrics.jsonl>" in line]
     test.that(saved and lines_synced and lines_synced[0] < saved[0], f"metrics are synced first: {lines_synced} {saved}")
 

@@ -23,7 +23,7 @@ def saved(test, run, reason):
     report = test.report(run)
     test.equal(f"state of {run}", (report["status"], report["exit_code"]), ("interrupted", 6))
     test.that(reason in report["error"]["message"], f"the reason of {run}: {report['error']}")
-    test.that(test.path(f"{run}/checkpoint.safetensors").is_file(), f"{run} has a checkpoint")
+    test.that(test.checkpoints(run), f"{run} has a checkpoint")
     updates = report["updates"]
     test.that(updates >= 1 and len(test.lines(run)) == updates, f"{updates} updates of {run}, {len(test.lines(run))} lines")
     test.succeeds(*arguments(run, "--resume", "--updates", updates + 1))
@@ -154,7 +154,7 @@ def closed_pipe(test):
         if test.equal(f"exit code of {name}", process.wait(timeout=60), 6):
             report = test.report(name)
             test.equal(f"state of {name}", (report["status"], report["exit_code"]), ("interrupted", 6))
-            kept = test.path(f"{name}/checkpoint.safetensors").is_file()
+            kept = bool(test.checkpoints(name))
             test.equal(f"{name} has a checkpoint, after {report['updates']} updates", kept, report["updates"] > 0)
 
 
@@ -208,13 +208,12 @@ def save_every(test):
     """Checkpoints are saved every ten minutes by default."""
     process = test.start(*arguments("timed", "--updates", FOREVER, "--set", "train.save_every=1s"))
     deadline = time.monotonic() + 60
-    checkpoint = test.path("timed/checkpoint.safetensors")
-    while not checkpoint.exists() and process.poll() is None and time.monotonic() < deadline:
+    while not test.checkpoints("timed") and process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.05)
     test.equal("it runs", process.poll(), None)
     process.kill()
     process.communicate()
-    test.that(checkpoint.exists(), "it was saved")
+    test.that(test.checkpoints("timed"), "it was saved")
 
     # Nobody holds the run that was killed.
     test.equal("what run.json says", test.report("timed")["status"], "running")
@@ -227,7 +226,7 @@ def save_every(test):
     test.equal("why", report["error"]["code"], "E-INTERRUPTED")
 
     test.succeeds(*arguments("usual", "--updates", "1"))
-    test.that('save_every = "10m"' in test.path("usual/config.resolved.toml").read_text(), "ten minutes are the default")
+    test.that('every = "10m"' in test.path("usual/config.resolved.toml").read_text(), "ten minutes are the default")
     for wrong in ("10x", "often", "-3", "1.5", "0m"):
         result = test.run("plan", "config.toml", "--json", "--set", f"train.save_every={wrong}")
         test.equal(f"exit code of save_every={wrong}", result.code, 2)
@@ -264,7 +263,7 @@ def no_room(test):
     error = parsed(process.stdout)
     test.equal("exit code and code", (process.returncode, error.get("code")), (5, "E-RUN-ROOM"))
     test.that(b"update 1" not in process.stderr, f"before the first update: {process.stderr[-300:]}")
-    test.that(b"checkpoint.safetensors" not in process.stderr and b"run.json" not in process.stderr, "no run begins")
+    test.that(b"checkpoints" not in process.stderr and b"run.json" not in process.stderr, "no run begins")
     test.that(error["try"] and error["try"][0].startswith("--run /"), f"a remedy: {error.get('try')}")
     elsewhere = error["try"][0].split()[1]
     test.succeeds("train", "config.toml", "--updates", "1", "--run", elsewhere)

@@ -388,7 +388,7 @@ def refused(test):
     for setting in ("train.effective_tokens=100", "model.context=64", "batch.packing=true", "train.z_loss=0.1"):
         test.fails(2, "E-CONFIG-CONFLICT", "plan", config, "--set", setting)
     for targets in ("all-linear", '["1"]'):
-        lora = ("--set", "adapter.kind=lora", "--set", f"adapter.targets={targets}")
+        lora = ("--set", "adapter.kind=lora", "--set", f"adapter.targets={targets}", "--set", "norm.stat_batch=auto")
         error = test.fails(2, "E-ADAPTER-TARGET", "plan", config, *lora)
         test.that(error is not None and any("adapter.kind=none" in each for each in error["try"]), f"the remedy: {error}")
     test.fails(2, "E-CUDA-OP", "plan", config, "--machine", f"{machines()}/h100.json", "--memory", "1GiB")

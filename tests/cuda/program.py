@@ -216,7 +216,7 @@ def crowded(test):
         return
     training.run("crowded", *BIG, "--updates", "2")
     run = f"{training.name}-crowded"
-    checkpoint = test.path(run) / "checkpoint.safetensors"
+    checkpoint = test.state(run)
     before = checkpoint.read_bytes()
     other = subprocess.Popen([sys.executable, "-c", TAKE, str(2 * GIB)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     try:

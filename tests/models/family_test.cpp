@@ -126,13 +126,13 @@ void trains_at_five_budgets(const std::string& more, const std::vector<Bytes>& b
     const ScratchFolder folder;
     run.trainer().load(nullptr);
     reached[plan.decisions.micro_batch].insert(run.train(kUpdates));
-    const std::filesystem::path checkpoint = folder / "checkpoint.safetensors";
+    const std::filesystem::path checkpoint = folder / "checkpoint";
     run.trainer().save_checkpoint_to(checkpoint);
     run.trainer().save_weights_to(folder / "weights");
     EXPECT_EQ(difference(plan, run.audit().phases()), "") << "budget " << i;
     for (const char* statistic : {kMean, kMost}) {
       EXPECT_NE(run.numbers(statistic), std::vector<float>(run.numbers(statistic).size(), 0)) << statistic;
-      EXPECT_NE(SafetensorsFile::open(checkpoint).find(statistic), nullptr);
+      EXPECT_NE(SafetensorsFile::open(state_file(checkpoint)).find(statistic), nullptr);
     }
 
     // A training from the checkpoint continues like the run, and the weights are those of the run.
@@ -197,7 +197,7 @@ TEST(ToyFamily, AveragesHaveStatisticsOfTheirOwn) {
   Planner planner(config, kFacts);
   const Plan plan = planner.plan(planner.space.floor());
   const ScratchFolder folder;
-  const std::filesystem::path checkpoint = folder / "checkpoint.safetensors";
+  const std::filesystem::path checkpoint = folder / "checkpoint";
   ToyRun run(config, plan);
   run.trainer().load(nullptr);
   run.trainer().update();

@@ -9,8 +9,8 @@
 
 #include "formats/expect_error.h"
 #include "formats/scratch_folder.h"
+#include "records/check_room.h"
 #include "records/run_report.h"
-#include "records/run_room.h"
 
 namespace plimsoll {
 namespace {
@@ -50,7 +50,7 @@ TEST(RunFolder, ARunThatNobodyHoldsIsInterrupted) {
     run.write_run({{"pid", 4242}, {"status", "running"}});
     EXPECT_EQ(run_status(path), "running");
   }
-  write_raw(path / "checkpoint.safetensors", "saved");
+  std::filesystem::create_directories(path / "checkpoints/3");
   EXPECT_EQ(run_status(path), "interrupted");
   EXPECT_ERROR(RunFolder::open(path, false), "E-RUN-EXISTS", "(interrupted)");
   {
@@ -148,13 +148,19 @@ TEST(RunRoom, IsRefusedWithNumbersAndAPlace) {
   const std::optional<Bytes> left = free_bytes(folder / "not/there/yet");
   ASSERT_TRUE(left);
   const Bytes most = *left;
-  EXPECT_NO_THROW(check_room(run, {Bytes{1}, Bytes{1}, Bytes{1}}, {}, {}, {}));
-  EXPECT_ERROR(check_room(run, {most, Bytes{1}, {}}, {}, {}, {}), "E-RUN-ROOM", "its successor");
-  EXPECT_ERROR(check_room(run, {Bytes{1}, most * 2, {}}, {}, {}, {}), "E-RUN-ROOM", "weights");
-  // Two copies of the weights, if these are larger than the checkpoint.
-  EXPECT_EQ((RunRoom{Bytes{3}, Bytes{7}, Bytes{5}, Bytes{}}.all()), Bytes{22});
-  EXPECT_ERROR(check_room(run, {Bytes{1}, Bytes{most.n * 2 / 3}, {}}, {}, {}, {}), "E-RUN-ROOM", "a successor of the largest");
-  EXPECT_ERROR(check_room(run, {Bytes{1}, Bytes{1}, {}}, most * 2, folder / "pages", {}), "E-RUN-ROOM", "pages of memory.disk");
+  const auto room = [](Bytes checkpoint, Bytes weights) {
+    return RunRoom{.checkpoint = checkpoint, .weights = weights, .averages = {}, .best = {}, .records = {}};
+  };
+  EXPECT_NO_THROW(check_room(run, room(Bytes{1}, Bytes{1}), {}, {}, {}));
+  EXPECT_ERROR(check_room(run, room(most, Bytes{1}), {}, {}, {}), "E-RUN-ROOM", "2 checkpoints");
+  EXPECT_ERROR(check_room(run, room(Bytes{1}, most * 2), {}, {}, {}), "E-RUN-ROOM", "weights");
+  EXPECT_ERROR(check_room(run, room(Bytes{1}, Bytes{1}), most * 2, folder / "pages", {}), "E-RUN-ROOM", "pages of memory.disk");
+  RunRoom all{.checkpoint = Bytes{100}, .weights = Bytes{7}, .averages = Bytes{5}, .best = Bytes{7}, .records = Bytes{1}};
+  EXPECT_EQ(all.all(), Bytes{200 + 7 + 5 + 7 + 1 + 7});
+  all.best = {};
+  EXPECT_EQ(all.all(), Bytes{200 + 7 + 5 + 1}) << "nothing is replaced";
+  all.again = true;
+  EXPECT_EQ(all.all(), Bytes{200 + 7 + 5 + 1 + 7}) << "a resumed run replaces its weights";
 }
 
 TEST(RunReport, AuditIsComparedPhaseByPhase) {

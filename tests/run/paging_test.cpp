@@ -513,7 +513,7 @@ TEST_P(PagingBy, CheckpointsAreTheSameBytes) {
     const std::filesystem::path file = folder / ("checkpoint" + std::to_string(texts.size()));
     session.trainer().progress().seconds = 0;
     session.trainer().save_checkpoint_to(file);
-    texts.push_back(read_text(file, 1 << 28, "E-TEST"));
+    texts.push_back(read_text(state_file(file), 1 << 28, "E-TEST"));
     // The way back works too, into the other kind of plan as well.
     for (const Residency& other : {Residency{}, Residency{.pages = {1024, 4}, .optimizer_state = kBeyond},
                                    Residency{.pages = {1024, 3}, .optimizer_state = {.beyond = true, .kept = 1}}}) {

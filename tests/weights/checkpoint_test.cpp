@@ -8,6 +8,7 @@
 
 #include "formats/safetensors.h"
 #include "run/session.h"
+#include "weights/manifest.h"
 
 namespace plimsoll {
 namespace {
@@ -58,7 +59,7 @@ class Frozen : public testing::Test {
   TokenData data_{kSmall.vocab, 400, 0};
   Config config_ = config_for(kSmall, 4);
   ScratchFolder folder_;
-  std::filesystem::path file_ = folder_ / "checkpoint.safetensors";
+  std::filesystem::path file_ = folder_ / "checkpoint";
 };
 
 TEST_F(Frozen, ParametersComeFromTheSeedAgain) {
@@ -73,16 +74,18 @@ TEST_F(Frozen, ParametersComeFromTheSeedAgain) {
   save(first, file_);
   EXPECT_EQ(difference(plan, first.audit().phases()), "");
 
-  const SafetensorsFile saved = SafetensorsFile::open(file_);
+  const SafetensorsFile saved = SafetensorsFile::open(state_file(file_));
   for (const char* name : kFrozen) EXPECT_EQ(saved.find(name), nullptr) << name;
   EXPECT_NE(saved.find("wpe.weight"), nullptr);
-  EXPECT_LE(std::filesystem::file_size(file_), static_cast<std::uintmax_t>(checkpoint_bytes(plan.graph).n));
+  EXPECT_LE(std::filesystem::file_size(state_file(file_)), static_cast<std::uintmax_t>(checkpoint_bytes(plan.graph).n));
 
   Session second(config_, with_frozen(config_, facts(), kMicro), plan, data_.files);
   second.trainer().load(&file_);
   EXPECT_EQ(second.trainer().hash_parameters(), first.trainer().hash_parameters());
-  save(second, folder_ / "again.safetensors");
-  EXPECT_EQ(read_text(folder_ / "again.safetensors", 1 << 24, "E-TEST"), read_text(file_, 1 << 24, "E-TEST"));
+  save(second, folder_ / "again");
+  for (const char* name : {kManifestFile, kStateFile}) {
+    EXPECT_EQ(read_text(folder_ / "again" / name, 1 << 24, "E-TEST"), read_text(file_ / name, 1 << 24, "E-TEST")) << name;
+  }
   first.trainer().update();
   second.trainer().update();
   EXPECT_EQ(second.trainer().hash_parameters(), first.trainer().hash_parameters());
@@ -135,7 +138,7 @@ TEST_F(Frozen, ParametersAreTheSameInTheCheckpointAndTheRun) {
   save(some, file_);
   EXPECT_TRUE(error_of_loading(none).starts_with("E-CKPT-FORMAT"));
   save(none, file_);
-  EXPECT_EQ(SafetensorsFile::open(file_).find("plimsoll.frozen"), nullptr);
+  EXPECT_EQ(SafetensorsFile::open(state_file(file_)).find("plimsoll.frozen"), nullptr);
   EXPECT_TRUE(error_of_loading(some).starts_with("E-CKPT-FORMAT"));
   EXPECT_EQ(error_of_loading(none), "");
 }

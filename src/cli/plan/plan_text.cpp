@@ -264,6 +264,15 @@ std::string process_table(const json& predicted, const json& decisions) {
 }
 
 // The wear of a disk; empty where there is none.
+std::string run_folder_text(const json& plan) {
+  if (!plan.contains("run_folder")) return "";
+  const json& folder = plan.at("run_folder");
+  const bool pages = folder.at("pages_bytes") > 0;
+  return fmt::format("disk: up to {} for the run, with {} checkpoints of {}{}\n", size(folder.at("peak_bytes")),
+                     folder.at("checkpoints").get<std::int64_t>(), size(folder.at("checkpoint_bytes")),
+                     pages ? " and the pages" : "");
+}
+
 std::string written_text(const json& plan) {
   if (!plan.contains("written") || plan.at("written").at("run_bytes") == 0) return "";
   const json& written = plan.at("written");
@@ -495,8 +504,8 @@ std::string fitting(const json& plan) {
                       chunks_text(plan), precision_text(plan.at("precision")), plan.at("threads").get<int>());
   text += pin_text(plan) + cheap_text(plan.at("decisions"));
   text += time_text(plan) + measured_text(plan) + floors_text(plan) + "\n";
-  text += phase_table(predicted) + "\n" + process_table(predicted, plan.at("decisions")) + written_text(plan) + "\n" +
-          bounds_table(plan.at("bounds"), predicted);
+  text += phase_table(predicted) + "\n" + process_table(predicted, plan.at("decisions")) + run_folder_text(plan) +
+          written_text(plan) + "\n" + bounds_table(plan.at("bounds"), predicted);
   return text;
 }
 

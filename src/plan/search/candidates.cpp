@@ -159,7 +159,8 @@ void BatchCandidates::look_at(const Simulation& keep, Floor floor) {
   least_counts_ = {
       .primitives = count_primitives(keep, chunks_simulated_, machine_->threads, /*loss=*/false) + least_loss_kernels(),
       .steps = static_cast<std::int64_t>(keep.timeline.steps.size()),
-      .encoding = has_host(*machine_) ? Bytes{} : encoding_bytes(keep.graph)};
+      .encoding = has_host(*machine_) ? Bytes{} : encoding_bytes(keep.graph),
+      .reading = has_host(*machine_) || keep.graph.section_order(Section::micro).empty() ? Bytes{} : kReadBack};
   least_reserve_ = total(reserve_items(machine_->reserve, least_counts_, Bytes{0}));
 }
 

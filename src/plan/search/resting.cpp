@@ -140,7 +140,7 @@ Bytes Resting::room_of_host() const {
   constexpr int kOfTheLoss = 8;
   const int primitives = count_primitives(simulation, 1, machine_->threads) + kOfTheLoss;
   const Bytes part = machine_->backend == Backend::cuda ? kPinnedPart : Bytes{0};
-  const Bytes items = total(reserve_items(machine_->host_reserve, {.primitives = primitives}, Bytes{0}));
+  const Bytes items = total(reserve_items(machine_->host_reserve, {.primitives = primitives, .reading = kReadBack}, Bytes{0}));
   const Bytes process = items + part + steps_of_host();
   if (budget >= process) return budget - process;
   throw config_error("E-HOST-SIZE", "memory.host_memory",

@@ -1,6 +1,4 @@
-// The check that the folder of a run has room for its files: the checkpoint, the weights, the best ones and the averages. The
-// largest of them counts twice, since a new version is written before the old one is replaced. All sizes are known before the
-// first update.
+// The check that the disk of a run's folder has room for its files (prepare/run_room.h).
 #pragma once
 
 #include <filesystem>
@@ -8,24 +6,10 @@
 #include <vector>
 
 #include "base/bytes.h"
-#include "config/config.h"
-#include "graph/graph.h"
+#include "prepare/run_room.h"
 #include "records/run_folder.h"
-#include "weights/weight_layout.h"
 
 namespace plimsoll {
-
-struct RunRoom {
-  Bytes checkpoint, weights, averages, best;
-  Bytes largest_file = {};  // largest file of weights and averages
-
-  // Only one new version is written at a time.
-  Bytes successor() const;
-  Bytes all() const { return checkpoint + weights + averages + best + successor(); }
-  friend bool operator==(const RunRoom&, const RunRoom&) = default;
-};
-
-RunRoom room_of_run(const Graph& graph, const Config& config, const WeightLayout& layout);
 
 // Free bytes for this user at an existing or future path; nothing if the file system does not report them.
 std::optional<Bytes> free_bytes(const std::filesystem::path& path);

@@ -1,4 +1,4 @@
-#include "records/run_room.h"
+#include "records/check_room.h"
 
 #include <fmt/core.h>
 #include <sys/resource.h>
@@ -14,8 +14,8 @@
 #include "base/shell.h"
 #include "formats/file.h"
 #include "formats/weight_files.h"
+#include "records/checkpoints.h"
 #include "weights/checkpoint.h"
-#include "weights/weights.h"
 
 namespace plimsoll {
 namespace {
@@ -36,9 +36,11 @@ bool same_file_system(const fs::path& a, const fs::path& b) {
   return ::stat(existing(a).c_str(), &one) == 0 && ::stat(existing(b).c_str(), &other) == 0 && one.st_dev == other.st_dev;
 }
 
-// The bytes that the run replaces, up to its own need.
-Bytes replaced(const RunFolder& folder, const RunRoom& room) {
-  return std::min(file_bytes(folder.checkpoint()), room.checkpoint) + std::min(weights_in(folder.weights()), room.weights) +
+// The bytes of the run's files, up to its own need.
+Bytes present(const RunFolder& folder, const RunRoom& room) {
+  Bytes checkpoints;
+  for (const KeptCheckpoint& each : checkpoints_in(folder.path())) checkpoints += file_bytes(state_file(each.path));
+  return std::min(checkpoints, room.checkpoint * room.checkpoints) + std::min(weights_in(folder.weights()), room.weights) +
          std::min(weights_in(folder.averages()), room.averages) + std::min(weights_in(folder.best()), room.best);
 }
 
@@ -59,29 +61,12 @@ fs::path place_with_room(const fs::path& run, Bytes need, const std::vector<fs::
 std::string parts_text(const RunRoom& room) {
   std::string more = room.averages.n > 0 ? fmt::format(", averages {}", to_text(room.averages)) : "";
   if (room.best.n > 0) more += fmt::format(", best weights {}", to_text(room.best));
-  if (room.successor() == room.checkpoint) {
-    return fmt::format("checkpoint {}, its successor as much, weights {}{}", to_text(room.checkpoint), to_text(room.weights),
-                       more);
-  }
-  return fmt::format("checkpoint {}, weights {}{}, a successor of the largest of them {}", to_text(room.checkpoint),
-                     to_text(room.weights), more, to_text(room.successor()));
+  if (room.successor().n > 0) more += fmt::format(", a successor of weights {}", to_text(room.successor()));
+  return fmt::format("{} checkpoints of {}, weights {}{}, records {}", room.checkpoints, to_text(room.checkpoint),
+                     to_text(room.weights), more, to_text(room.records));
 }
 
 }  // namespace
-
-Bytes RunRoom::successor() const { return std::max({checkpoint, weights, averages, best}); }
-
-RunRoom room_of_run(const Graph& graph, const Config& config, const WeightLayout& layout) {
-  const ModelConfig& model = config.model.config;
-  const WeightsBytes weights = weights_bytes(graph, model, layout);
-  const bool averages = config.optimizer.ema_half_life.has_value();
-  const WeightsBytes means = averages ? weights_bytes(graph, model, layout, /*averages=*/true) : WeightsBytes{};
-  return {.checkpoint = checkpoint_bytes(graph),
-          .weights = weights.all,
-          .averages = means.all,
-          .best = keeps_best_weights(config) ? weights.all : Bytes{},
-          .largest_file = std::max(weights.largest, means.largest)};
-}
 
 std::optional<Bytes> free_bytes(const fs::path& path) {
   std::error_code error;
@@ -95,7 +80,7 @@ void check_room(const RunFolder& folder, const RunRoom& room, Bytes pages, const
                 const std::vector<fs::path>& elsewhere) {
   const std::optional<Bytes> left = free_bytes(folder.path());
   const bool beside = pages.n > 0 && same_file_system(folder.path(), pages_in);
-  const Bytes had = replaced(folder, room), need = room.all() - had + (beside ? pages : Bytes{0});
+  const Bytes had = present(folder, room), need = room.all() - had + (beside ? pages : Bytes{0});
   if (!left || *left >= need) return;
   std::string text = fmt::format("{} are free there and {} are needed: {}", to_text(*left), to_text(need), parts_text(room));
   if (beside) text += fmt::format(", pages of memory.disk {}", to_text(pages));
@@ -116,7 +101,7 @@ void check_file_limit(const RunFolder& folder, const RunRoom& room) {
   if (::getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return;
   const Bytes largest = std::max(room.checkpoint, room.largest_file);
   if (limit.rlim_cur >= static_cast<rlim_t>(largest.n)) return;
-  throw data_error("E-IO-WRITE", folder.checkpoint().string(),
+  throw data_error("E-IO-WRITE", folder.path().string(),
                    fmt::format("it has {} and this process may write files of {} at most", to_text(largest),
                                to_text(Bytes{static_cast<std::int64_t>(limit.rlim_cur)})),
                    "a larger limit for the size of a file", {"ulimit -f unlimited"});

@@ -1,0 +1,27 @@
+// The checkpoints of a run: checkpoints/UPDATE/, and checkpoint.safetensors of format 1. Retention says which of them go.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <vector>
+
+#include "prepare/run_room.h"
+#include "train/metrics.h"
+
+namespace plimsoll {
+
+struct KeptCheckpoint {
+  std::int64_t update = 0;  // 0 for format 1, which is older than all others
+  std::filesystem::path path;
+};
+// Oldest first. Nothing of it has been read.
+std::vector<KeptCheckpoint> checkpoints_in(const std::filesystem::path& run);
+std::filesystem::path checkpoint_path(const std::filesystem::path& run, std::int64_t update);
+
+// The updates of checkpoints that go, oldest first, among `updates`, which ascend. `best`: evaluations, the best first.
+// `another`: one more is about to be written, so that the oldest goes before it, unless it is the only one.
+std::vector<std::int64_t> surplus(const Retention& retention, std::span<const std::int64_t> updates,
+                                  std::span<const Evaluation> best, bool another);
+
+}  // namespace plimsoll

@@ -1,0 +1,190 @@
+#!/usr/bin/env python3
+"""Checkpoints as folders: which are kept, which are resumed from, and a disk that is full."""
+
+import json
+import os
+import pathlib
+import random
+import shutil
+import subprocess
+
+from _plimsoll import Test
+
+SAVES = ["--set", "save.every=1"]
+SAME = ("update", "samples", "units", "loss_bits", "grad_norm_bits", "learning_rate")
+
+
+def arguments(run, *more):
+    return ["train", "config.toml", "--run", run, *SAVES, *more]
+
+
+def numbers(test, run):
+    return [tuple(line[key] for key in SAME) for line in test.lines(run)]
+
+
+def same_end(test, run, whole="whole"):
+    test.equal(f"metrics of {run}", numbers(test, run) == numbers(test, whole), True)
+    for key in ("parameters_xxh128", "loss_bits", "validation_loss"):
+        test.equal(f"{key} of {run}", test.report(run)["final"][key], test.report(whole)["final"][key])
+
+
+def kept(test):
+    test.succeeds(*arguments("whole"))
+    test.equal("two are kept", test.checkpoints("whole"), [5, 6])
+    manifest = json.loads(test.state("whole").with_name("manifest.json").read_text())
+    want = {"schema": "plimsoll.checkpoint/2", "update": 6, "samples": 48, "position": 48, "optimizer_updates": 6,
+            "loss_bits": test.report("whole")["final"]["loss_bits"]}  # fmt: skip
+    test.equal("manifest", {key: manifest[key] for key in want}, want)
+    test.equal("its last member", list(manifest)[-1], "xxh128")
+    batch = test.report("whole")["batch"]
+    test.equal("batch", (manifest["micro_batch"], manifest["accumulation"]), (batch["micro"], batch["accumulation"]))
+    for key in ("data_hash", "config_hash", "seed"):
+        test.equal(key, manifest[key], test.report("whole")[key])
+    state = test.state("whole")
+    test.equal("its file", (manifest["files"][0]["name"], manifest["files"][0]["bytes"]), (state.name, state.stat().st_size))
+    for settings, want in (
+        (["save.keep_last=1"], [6]),
+        (["save.keep_last=4"], [3, 4, 5, 6]),
+        (["save.keep_last=1", "save.keep_every=2"], [2, 4, 6]),
+        (["save.keep_every=2", "save.every=0"], [2, 4, 6]),
+        (["save.keep_last=1", "save.every=0"], [6]),
+    ):
+        run = "-".join(settings).replace("save.", "").replace("=", "")
+        test.succeeds(*arguments(run, *(word for each in settings for word in ("--set", each))))
+        test.equal(f"checkpoints with {settings}", test.checkpoints(run), want)
+
+
+def best(test):
+    """The checkpoints of the best evaluations, and a run that goes back to the best one."""
+    settings = ["--set", "save.every=0", "--set", "save.keep_last=1", "--set", "save.keep_best=2", "--set",
+                "train.evaluate_every=1", "--set", "train.updates=12", "--set", "optimizer.learning_rate=0.03"]  # fmt: skip
+    test.succeeds(*arguments("best", *settings))
+    lines = [json.loads(line) for line in test.path("best/eval.jsonl").read_text().splitlines()]
+    ranked = [line["update"] for line in sorted(lines, key=lambda line: (line["loss"], line["update"]))]
+    test.equal("checkpoints", test.checkpoints("best"), sorted({*ranked[:2], 12}))
+    result = test.run("train", "--run", "best", "--resume", "--checkpoint", "best", "--json")
+    test.equal("exit code", result.code, 0)
+    if ranked[0] < 12:
+        test.that(f"goes back to update {ranked[0]}" in result.text()[1], f"a note: {result.text()[1][-400:]}")
+        test.that(12 in [int(path.name) for path in test.path("best/abandoned/1/checkpoints").iterdir()], "the last is set aside")
+        aside = [json.loads(line)["update"] for line in test.path("best/abandoned/1/metrics.jsonl").read_text().splitlines()]
+        test.equal("lines that are set aside", aside, list(range(ranked[0] + 1, 13)))
+    test.equal("lines", [line["update"] for line in test.lines("best")], list(range(1, 13)))
+
+
+def back(test):
+    test.succeeds(*arguments("back", "--set", "save.keep_last=6"))
+    error = test.fails(5, "E-CKPT-MISSING", "train", "--run", "back", "--resume", "--checkpoint", "9")
+    test.that(error and "1, 2, 3, 4, 5, 6" in error["message"], f"those that are there: {error}")
+    test.fails(5, "E-CKPT-MISSING", "train", "--run", "back", "--resume", "--checkpoint", "best3")
+    test.fails(2, "E-USAGE", *arguments("back", "--checkpoint", "3"))
+    test.succeeds("train", "--run", "back", "--resume", "--checkpoint", "3")
+    same_end(test, "back")
+    test.succeeds("train", "--run", "back", "--resume", "--checkpoint", "last", "--updates", "6")
+    test.equal("folders that were set aside", [path.name for path in test.path("back/abandoned").iterdir()], ["1"])
+
+
+def damaged(test):
+    """A damaged checkpoint is refused by name, and the offered command ends with the same bits."""
+    test.succeeds(*arguments("damaged", "--updates", "4"))
+    draw = random.Random(5)
+    newest = test.state("damaged").parent
+    for file in sorted(newest.iterdir()):
+        whole = file.read_bytes()
+        changed = bytearray(whole)
+        changed[draw.randrange(len(whole))] ^= 1 << draw.randrange(8)
+        file.write_bytes(changed)
+        error = test.fails(5, "E-CKPT-CORRUPT", "train", "--run", "damaged", "--resume")
+        test.that(error and file.name in error["where"] and "update 3" in error["expected"], f"its name and another: {error}")
+        file.write_bytes(whole)
+    (newest / "state.safetensors").write_bytes(b"")
+    error = test.fails(5, "E-CKPT-CORRUPT", "train", "--run", "damaged", "--resume")
+    if error:
+        test.equal("offered command", error["try"], ["plimsoll train --run damaged --resume --checkpoint 3"])
+        test.succeeds(*error["try"][0].split()[1:])
+        same_end(test, "damaged")
+
+
+def first_format(test):
+    """A run folder of an earlier version goes on."""
+    golden = pathlib.Path(os.environ["PLIMSOLL_SOURCE_DIR"]) / "tests/golden/run_format_1"
+    shutil.copytree(golden, test.path("earlier"))
+    before = test.report("earlier/run")
+    found = test.succeeds("train", "--run", "earlier/run", "--resume", "--updates", "3", "--json")
+    test.equal("its parameters", found["final"]["parameters_xxh128"], before["final"]["parameters_xxh128"])
+    test.succeeds("train", "--run", "earlier/run", "--resume", "--json")
+    test.equal("checkpoints", test.checkpoints("earlier/run"), [6])
+    test.that(test.path("earlier/run/checkpoint.safetensors").exists(), "the old file counts as the second one")
+    test.succeeds("train", "earlier/config.toml", "--memory", "256MiB", "--run", "now")
+    for old, new in zip(test.lines("earlier/run"), test.lines("now"), strict=True):
+        test.near(f"loss of update {new['update']}", old["loss"], new["loss"], 1e-5)
+        if before["instruction_set"] == test.report("now")["instruction_set"]:
+            test.equal(f"bits of update {new['update']}", old["loss_bits"], new["loss_bits"])
+
+
+def on_a_disk(test, size, script):
+    """Runs a shell script beside a file system of n bytes at `small`; None if that is not permitted."""
+    test.path("small").mkdir(exist_ok=True)
+    lines = f'mount -t tmpfs -o size={size} none small || exit 97\n{script}'
+    wrapped = ["unshare", *(["-m"] if os.geteuid() == 0 else ["-Urm"]), "sh", "-c", lines, test.binary]
+    process = subprocess.run(wrapped, cwd=test.folder, stdin=subprocess.DEVNULL, capture_output=True, timeout=120, check=False)
+    if process.returncode in (97, 125) or shutil.which("unshare") is None:
+        print(f"skipped: a small file system, {process.stderr.decode().strip()}")
+        return None
+    return process
+
+
+def room(test):
+    """With the predicted bytes and 1 MiB a run ends well; with 2 % less than predicted it is refused before the first update."""
+    for name, more in (
+        ("plain", []),
+        ("best", ["--set", "train.evaluate_every=1", "--set", "save.keep_best=1"]),
+        ("averages", ["--set", "optimizer.ema_half_life=2updates", "--set", "save.keep_last=1"]),
+        ("interval", ["--set", "save.keep_every=2"]),
+    ):
+        wide = ["--set", "model.width=256", "--set", "memory.budget=256MiB", *SAVES, *more]
+        folder = test.succeeds("plan", "config.toml", *wide, "--json")["run_folder"]
+        test.shape("run_folder", folder, {"peak_bytes": int, "checkpoint_bytes": int, "checkpoints": int, "weights_bytes": int})
+        peak = folder["peak_bytes"]
+        command = " ".join(["train", "config.toml", *wide, "--run", "small/run", "--json"])
+        ends = on_a_disk(test, peak + (1 << 20), f'"$0" {command}; code=$?; du -sb small >&2; exit $code')
+        if ends is None:
+            return
+        test.equal(f"{name}: exit code with room", ends.returncode, 0)
+        refused = on_a_disk(test, int(0.98 * peak), f'exec "$0" {command}')
+        error = json.loads(refused.stdout or b"{}")
+        test.equal(f"{name}: without", (refused.returncode, error.get("code")), (5, "E-RUN-ROOM"))
+        test.that(b"update 1" not in refused.stderr, f"{name}: before the first update")
+
+
+def full_disk(test):
+    """A disk that fills up in mid-run costs a save, not the run."""
+    wide = ["--set", "model.width=256", "--set", "memory.budget=256MiB", "--set", "save.every=10", "--set", "save.keep_last=1",
+            "--set", "train.updates=150"]  # fmt: skip
+    peak = test.succeeds("plan", "config.toml", *wide, "--json")["run_folder"]["peak_bytes"]
+    command = " ".join(["train", "config.toml", *wide, "--run", "small/run", "--json"])
+    # Another program takes the disk after the second checkpoint, leaves room for lines alone, and frees it later.
+    script = (
+        f'"$0" {command} & pid=$!\n'
+        "while [ ! -d small/run/checkpoints/20 ] && kill -0 $pid 2>/dev/null; do sleep 0.01; done\n"
+        "head -c 1000000000 /dev/zero >small/other 2>/dev/null; truncate -s -262144 small/other\n"
+        "while [ ! -s small/run/events.jsonl ] && kill -0 $pid 2>/dev/null; do sleep 0.01; done\n"
+        "rm small/other; wait $pid; code=$?; cat small/run/events.jsonl >&2; ls small/run/checkpoints >&2; exit $code"
+    )
+    process = on_a_disk(test, peak + (1 << 20), script)
+    if process is None:
+        return
+    test.equal("exit code", process.returncode, 0)
+    said = process.stderr.decode()
+    test.that("the training goes on" in said and "NOT_SAVED" in said, f"a note and an event: {said[-600:]}")
+    test.that(said.rstrip().endswith("150"), f"the last checkpoint is there: {said[-100:]}")
+
+
+def main():
+    test = Test("checkpoints")
+    test.run_parts(kept, best, back, damaged, first_format, room, full_disk)
+    test.finish()
+
+
+if __name__ == "__main__":
+    main()
