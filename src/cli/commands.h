@@ -31,6 +31,7 @@ struct TrainArguments {
   std::string run, plan;
   std::optional<std::int64_t> updates;
   std::string fault;       // train/faults.h
+  std::string from;        // a run, or one of its checkpoints
   std::string checkpoint;  // with --resume: an update, "best" or "last"
   bool resume = false, force = false, audit = false, json = false;
 };

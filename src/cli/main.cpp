@@ -156,6 +156,10 @@ void train_options(CLI::App& command, TrainArguments& a) {
   command.add_flag("--resume", a.resume,
                    "continue the run in --run from its checkpoint, with its own settings; CONFIG may be left out");
   command.add_option(
+      "--from", a.from,
+      "begin a new run with the state of another: RUN (its newest checkpoint) or RUN/UPDATE; the configuration may "
+      "change all but the parameters and the optimizer");
+  command.add_option(
       "--checkpoint", a.checkpoint,
       "with --resume: last, best (of the best evaluation) or the update of a checkpoint; later ones are set aside");
   command.add_flag("--force", a.force,

@@ -22,6 +22,7 @@
 #include "cli/signals.h"
 #include "cli/spelling.h"
 #include "cli/train_watcher.h"
+#include "records/checkpoints.h"
 #include "records/run_folder.h"
 #include "session/probe.h"
 #include "session/resume.h"
@@ -109,6 +110,7 @@ SessionRequest request_of(const TrainArguments& arguments, Run& run) {
   request.updates = arguments.updates.value_or(run.config.train.updates);
   request.resumes = arguments.resume;
   request.checkpoint = arguments.checkpoint;
+  if (!arguments.from.empty()) request.from = find_checkpoint(arguments.from);
   request.forced = arguments.force;
   request.audit = arguments.audit;
   request.fault = arguments.fault;
@@ -166,6 +168,11 @@ int run_train(const TrainArguments& arguments) {
   if (!arguments.checkpoint.empty() && !arguments.resume) {
     throw config_error("E-USAGE", "--checkpoint", "it is given without --resume", "a run that is resumed from that checkpoint");
   }
+  if (!arguments.from.empty() && arguments.resume) {
+    throw config_error("E-USAGE", "--from", "it is given with --resume",
+                       "a new run with the state of another one, or this run resumed");
+  }
+  if (!arguments.from.empty()) find_checkpoint(arguments.from);  // before the folder is created
   if (arguments.force && !arguments.resume) {
     throw config_error("E-USAGE", "--force", "it is given without --resume", "a run that is resumed with other settings");
   }

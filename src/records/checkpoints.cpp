@@ -5,6 +5,9 @@
 #include <string>
 #include <system_error>
 
+#include "base/error.h"
+#include "weights/manifest.h"
+
 namespace plimsoll {
 namespace {
 
@@ -22,6 +25,22 @@ std::int64_t update_of(const std::string& name) {
 }  // namespace
 
 fs::path checkpoint_path(const fs::path& run, std::int64_t update) { return run / kFolder / std::to_string(update); }
+
+fs::path run_of_checkpoint(const fs::path& checkpoint) {
+  std::error_code ignored;
+  const fs::path whole = fs::weakly_canonical(fs::absolute(checkpoint, ignored), ignored);
+  return fs::is_directory(whole, ignored) ? whole.parent_path().parent_path() : whole.parent_path();
+}
+
+fs::path find_checkpoint(const fs::path& named) {
+  std::error_code ignored;
+  const fs::path path = named.has_filename() ? named : named.parent_path();
+  if (fs::exists(path / kManifestFile, ignored) || fs::is_regular_file(path, ignored)) return path;
+  if (const std::vector<KeptCheckpoint> kept = checkpoints_in(path); !kept.empty()) return kept.back().path;
+  const fs::path of_update = path.parent_path() / kFolder / path.filename();
+  if (update_of(path.filename().string()) > 0 && fs::exists(of_update / kManifestFile, ignored)) return of_update;
+  throw data_error("E-CKPT-MISSING", named.string(), "there is no checkpoint", "the folder of a run, or RUN/UPDATE");
+}
 
 std::vector<KeptCheckpoint> checkpoints_in(const fs::path& run) {
   std::vector<KeptCheckpoint> all;

@@ -17,6 +17,10 @@ struct KeptCheckpoint {
 };
 // Oldest first. Nothing of it has been read.
 std::vector<KeptCheckpoint> checkpoints_in(const std::filesystem::path& run);
+// The checkpoint that a user names: RUN (its newest), RUN/UPDATE, or the folder itself. E-CKPT-MISSING.
+std::filesystem::path find_checkpoint(const std::filesystem::path& named);
+// The absolute path of its run.
+std::filesystem::path run_of_checkpoint(const std::filesystem::path& checkpoint);
 std::filesystem::path checkpoint_path(const std::filesystem::path& run, std::int64_t update);
 
 // The updates of checkpoints that go, oldest first, among `updates`, which ascend. `best`: evaluations, the best first.

@@ -226,7 +226,7 @@ json RunReport::to_json() const {
                                 {"budget", bytes_or_null(budget_.memory)},
                                 {"threads", threads_},
                                 {"instruction_set", instruction_set_}});
-  report["parent"] = nullptr;
+  report["parent"] = parent ? json{{"run", parent->run.string()}, {"update", parent->update}} : json(nullptr);
   report["best"] = best ? plimsoll::to_json(*best) : json(nullptr);
   report["stopped"] = stopped.empty() ? json(nullptr) : json(stopped);
   if (!fault.empty()) report["fault"] = fault;

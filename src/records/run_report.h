@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
@@ -30,6 +31,12 @@ struct WrittenReport {
   }
 };
 
+// The run and the update from which a fork took its state.
+struct ParentRun {
+  std::filesystem::path run;
+  std::int64_t update = 0;
+};
+
 struct RunReport {
   std::string command, status = "running";
   int exit_code = 0;
@@ -37,6 +44,7 @@ struct RunReport {
   std::optional<std::uintptr_t> arena_base = 0;  // 0 before it is mapped; absent for memory outside this process
   std::optional<EvaluationResult> validation;
   std::optional<Evaluation> best;
+  std::optional<ParentRun> parent;
   std::string stopped;  // "no_improvement"; empty if the run was not stopped by its evaluations
   SampleCounts data;    // of the training data
   Bytes measured_arena, process_hwm;

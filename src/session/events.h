@@ -14,6 +14,7 @@
 #include "config/run_settings.h"
 #include "data/sample_counts.h"
 #include "plan/plan.h"
+#include "records/run_report.h"
 #include "train/divergence.h"
 #include "train/group_watch.h"
 #include "train/metrics.h"
@@ -37,9 +38,10 @@ struct Planned {
   const Machine& machine;
   const Budget& budget;
   const std::string& data_hash;
-  const std::string& validation_hash;  // empty without validation data
-  const SampleCounts& data;            // of the training data
-  const std::string& plan_text;        // the plan's JSON
+  const std::string& validation_hash;      // empty without validation data
+  const SampleCounts& data;                // of the training data
+  const std::string& plan_text;            // the plan's JSON
+  const std::optional<ParentRun>& parent;  // of a fork
 };
 
 // The run begins or continues: consumers write its settings. The checkpoint of a resumed run has been read.

@@ -77,6 +77,7 @@ void RunRecord::see(const Event& event) {
         report_.describe(planned.config, planned.plan, planned.machine, planned.budget);
         report_.data_hash = planned.data_hash;
         report_.validation_hash = planned.validation_hash;
+        report_.parent = planned.parent;
         report_.data = planned.data;
       },
       [&](const Begins& begins) { begin(begins); },

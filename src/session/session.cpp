@@ -127,6 +127,7 @@ void Session::tell_failure(const Error& error) {
 
 std::optional<Refused> Session::run() {
   if (request_.resumes) find_checkpoint();
+  if (!request_.from.empty()) parent_ = read_progress(request_.from);
   if (std::optional<Refused> refused = prepare()) return refused;
   try {
     train();
@@ -266,6 +267,10 @@ std::optional<Refused> Session::prepare() {
   std::error_code ignored;
   const std::filesystem::path runs = folder_.lies_in();
   if (!runs.empty() && runs != std::filesystem::current_path(ignored)) options.runs = runs;
+  // A fork has the bits of its parent as long as its micro-batches fit the batch.
+  if (parent_ && parent_->micro_batch * parent_->accumulation == config_.train.effective_batch) {
+    options.micro_batch = config_.train.micro_batch.value_or(parent_->micro_batch);
+  }
   if (resumed_) options.micro_batch = config_.train.micro_batch.value_or(resumed_->micro_batch);
   auto prepared = prepare_training(config_, options, [&](const std::string& line) { emit(Said{line}); });
   if (auto* refused = std::get_if<Refused>(&prepared)) return std::move(*refused);
@@ -300,9 +305,11 @@ void Session::train() {
   RunRoom room = room_of_run(plan.graph, config_, layout);
   room.again = has_weights(folder_.weights());
   check_room_for(plan, room);
+  const std::optional<ParentRun> parent =
+      parent_ ? std::optional(ParentRun{run_of_checkpoint(request_.from), parent_->updates}) : std::nullopt;
   const std::string validation_hash = data.validation ? data.validation->content_hash() : "";
   emit(Planned{config_, plan, prepared_.machine, prepared_.budget, prepared_.data_hash, validation_hash, data.train->counts(),
-               prepared_.plan_text});
+               prepared_.plan_text, parent});
   if (!resumed_) begin();
   check_file_limit(folder_, room);
 
@@ -326,12 +333,13 @@ void Session::train() {
   }
   make_wrong(trainer);
   try {
-    trainer.load(resumed_ ? &checkpoint_ : nullptr);
+    trainer.load(resumed_ ? &checkpoint_ : parent_ ? &request_.from : nullptr);
   } catch (Error& error) {
     if (resumed_) offer_older(error);
     throw;
   }
   trainer.progress().config_hash = config_hash(config_);
+  if (parent_) trainer.fork(/*same_order=*/parent_->data_hash == prepared_.data_hash && parent_->seed == config_.seed);
   trainer.keep_layout(layout);
   if (resumed_) begin();  // the folder stays as it is until the checkpoint has been read
   if (model_changed_) take_config(config_.model.init, folder_.weights());

@@ -33,9 +33,10 @@ struct SessionRequest {
   RunSettings settings;    // the source of the configuration
   PrepareOptions prepare;  // without the folders of the run, which the session adds
   std::int64_t updates = 0;
-  bool resumes = false;    // continues from a checkpoint in the folder
-  std::string checkpoint;  // which: an update, "best", or "last"; empty: the last
-  bool forced = false;     // permits changes that alter results
+  bool resumes = false;        // continues from a checkpoint in the folder
+  std::string checkpoint;      // which: an update, "best", or "last"; empty: the last
+  std::filesystem::path from;  // a checkpoint of another run, whose state a new run takes; empty: none
+  bool forced = false;         // permits changes that alter results
   bool audit = false;
   std::string fault;                        // train/faults.h
   std::function<std::string()> stopped_by;  // "SIGTERM"; "" without a request to stop. Called before each update
@@ -113,6 +114,7 @@ class Session {
   std::vector<Consumer*> consumers_;
   std::filesystem::path checkpoint_;  // the checkpoint to resume from
   bool goes_back_ = false;            // there are later ones
+  std::optional<Progress> parent_;    // of the checkpoint in request_.from
   std::optional<Progress> resumed_;
   Prepared prepared_;
   std::string layout_text_;

@@ -152,12 +152,32 @@ void Trainer::load(const std::filesystem::path* checkpoint) {
     }
   });
   if (config_.precision.compute == DType::f16) {
-    const double growth = in_samples(config_.precision.loss_scale_growth, run_length(config_));
     if (!progress_.loss_scale) progress_.loss_scale = LossScaleState{.scale = config_.precision.loss_scale, .recent = {}};
-    scale_.emplace(LossScaleSettings{growth}, *progress_.loss_scale);
+    start_scale();
     find_watched();
   }
   start_prefetch();
+}
+
+void Trainer::start_scale() {
+  const double growth = in_samples(config_.precision.loss_scale_growth, run_length(config_));
+  scale_.emplace(LossScaleSettings{growth}, *progress_.loss_scale);
+}
+
+void Trainer::fork(bool same_order) {
+  const Progress parent = std::exchange(progress_, Progress());
+  progress_.position = same_order ? parent.position : 0;
+  progress_.optimizer_updates = parent.optimizer_updates;
+  progress_.micro_batch = parent.micro_batch, progress_.accumulation = parent.accumulation;
+  progress_.seed = config_.seed;
+  progress_.data_hash = parent.data_hash, progress_.config_hash = parent.config_hash;
+  progress_.origin = parent.origin;
+  progress_.loss_scale = parent.loss_scale;
+  if (progress_.loss_scale) {
+    progress_.loss_scale->skipped = 0;
+    start_scale();
+  }
+  rewind();
 }
 
 void Trainer::start_prefetch() {

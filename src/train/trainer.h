@@ -62,6 +62,9 @@ class Trainer {
 
   // Fills parameters and state: fresh, from config.model.init, or from a checkpoint.
   void load(const std::filesystem::path* checkpoint);
+  // Lets a new run begin with the loaded state: its updates and samples count from zero, the optimizer's count goes on.
+  // `same_order`: the order of the samples goes on, too; else it begins anew.
+  void fork(bool same_order);
   // Makes one update and returns its metrics. Throws E-DIVERGED (exit 4) if loss or gradient are not finite, or E-SCALE-FLOOR if
   // no loss scale helps; nothing is saved then.
   Metrics update();
@@ -98,6 +101,7 @@ class Trainer {
 
  private:
   void start_prefetch();
+  void start_scale();
   void keep_prefetching();
   template <class Work>
   void read_data(const Work& work);

@@ -105,6 +105,61 @@ def damaged(test):
         same_end(test, "damaged")
 
 
+def fork(test):
+    """A run with the state of another one's checkpoint."""
+    test.succeeds(*arguments("trunk", "--set", "save.keep_last=6"))
+    trunk = test.lines("trunk")
+    report = test.succeeds(*arguments("fork", "--from", "trunk/3", "--json"))
+    first = test.lines("fork")[0]
+    test.equal("parent", (pathlib.Path(report["parent"]["run"]).name, report["parent"]["update"]), ("trunk", 3))
+    for key in ("loss_bits", "grad_norm_bits"):
+        test.equal(f"{key} of the first update", first[key], trunk[3][key])
+    test.equal("its counts", (first["update"], first["samples"], report["updates"]), (1, 8, 6))
+    test.equal("its rate", first["learning_rate"], trunk[0]["learning_rate"])
+    manifest = json.loads(test.state("fork").with_name("manifest.json").read_text())
+    test.equal("manifest", [manifest[key] for key in ("update", "samples", "position", "optimizer_updates")], [6, 48, 72, 9])
+    test.succeeds(*arguments("halves", "--from", "trunk/3", "--updates", "2"))
+    test.succeeds("train", "--run", "halves", "--resume", "--updates", "6")
+    same_end(test, "halves", "fork")
+    test.succeeds(*arguments("seed", "--from", "trunk", "--set", "seed=9", "--set", "train.effective_batch=4",
+                             "--set", "optimizer.learning_rate=1e-4", "--set", "schedule.name=constant"))  # fmt: skip
+    manifest = json.loads(test.state("seed").with_name("manifest.json").read_text())
+    test.equal("another order", [manifest[key] for key in ("samples", "position", "optimizer_updates")], [24, 24, 12])
+    test.fails(5, "E-CKPT-FORMAT", *arguments("wide", "--from", "trunk", "--set", "model.width=64"))
+    test.fails(5, "E-CKPT-MISSING", *arguments("none", "--from", "trunk/77"))
+    test.fails(2, "E-USAGE", "train", "--run", "trunk", "--resume", "--from", "fork")
+    test.that(not test.path("none").exists(), "no run begins")
+
+
+def micro_batch(test):
+    """A run that goes on with another micro-batch: the next update agrees."""
+    eight = ["--set", "train.micro_batch=8", "--set", "train.accumulation=1"]
+    two = ["--set", "train.micro_batch=2", "--set", "train.accumulation=4"]
+    test.succeeds(*arguments("eight", *eight))
+    test.succeeds(*arguments("two", *eight, "--updates", "3"))
+    result = test.run("train", "--run", "two", "--resume", *two)
+    test.equal("exit code", result.code, 0)
+    test.that("train.micro_batch: 8 -> 2" in result.text()[1], f"a note: {result.text()[1][:400]}")
+    test.near("loss", test.lines("two")[3]["loss"], test.lines("eight")[3]["loss"], 1e-6)
+    test.near("gradient norm", test.lines("two")[3]["grad_norm"], test.lines("eight")[3]["grad_norm"], 1e-5)
+    test.equal("batch", test.report("two")["batch"]["micro"], 2)
+
+
+def segments(test):
+    test.succeeds(*arguments("parts", "--updates", "2"))
+    test.succeeds("train", "--run", "parts", "--resume", "--updates", "4")
+    test.succeeds("train", "--run", "parts", "--resume", "--memory", "50MiB")
+    report = test.report("parts")
+    shape = {"begun": str, "ended": str, "host": str, "pid": int, "from_update": int, "last_update": int, "exit_code": int,
+             "config_hash": str, "plan_hash": str, "budget": int, "threads": int, "instruction_set": str}  # fmt: skip
+    for each in report["segments"]:
+        test.shape("segment", each, shape)
+    spans = [(each["from_update"], each["last_update"], each["exit_code"]) for each in report["segments"]]
+    test.equal("segments", spans, [(0, 2, 0), (2, 4, 0), (4, 6, 0)])
+    test.equal("budgets", [each["budget"] for each in report["segments"]], [64 << 20, 64 << 20, 50 << 20])
+    test.that(report["validation_hash"] and report["validation_hash"] != report["data_hash"], "a hash of the validation data")
+
+
 def first_format(test):
     """A run folder of an earlier version goes on."""
     golden = pathlib.Path(os.environ["PLIMSOLL_SOURCE_DIR"]) / "tests/golden/run_format_1"
@@ -182,7 +237,7 @@ def full_disk(test):
 
 def main():
     test = Test("checkpoints")
-    test.run_parts(kept, best, back, damaged, first_format, room, full_disk)
+    test.run_parts(kept, best, back, damaged, fork, micro_batch, segments, first_format, room, full_disk)
     test.finish()
 
 

@@ -136,7 +136,8 @@ def synced(test):
         print("skipped: the order of syncs, there is no strace")
         return
     trace = test.path("trace")
-    command = ["strace", "-f", "-y", "-e", "trace=fsync,fdatasync,rename,renameat", "-o", trace, test.binary, *arguments("synced")]
+    calls = "trace=fsync,fdatasync,rename,renameat"
+    command = ["strace", "-f", "-y", "-e", calls, "-o", trace, test.binary, *arguments("synced")]
     if subprocess.run(command, cwd=test.folder, capture_output=True, check=False).returncode != 0:
         print("skipped: the order of syncs, strace cannot trace")
         return

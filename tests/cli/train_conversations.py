@@ -179,10 +179,11 @@ def refused(test):
     test.fails(2, "E-CONFIG-CONFLICT", "plan", config, *sets(train__effective_tokens=512))
     # Without a format: from the keys for samples, else from the file.
     auto = sets(data__format="auto")
-    for more in ([], sets(data__validation="", batch__packing="true")):
+    alone = sets(data__validation="", data__too_long="auto")
+    for more in ([], sets(data__validation=""), [*alone, *sets(batch__packing="true")]):
         error = test.fails(2, "E-CONFIG-CONFLICT", "train", config, *auto, *more, "--run", "none")
         test.equal("what helps", error["try"], ["--set data.format=chat"])
-    error = test.fails(5, "E-DATA-FORMAT", "train", config, *auto, *sets(data__validation=""), "--run", "none")
+    error = test.fails(5, "E-DATA-FORMAT", "train", config, *auto, *alone, "--run", "none")
     test.that('data.format = "chat"' in error["expected"], f"the format is named: {error}")
     test.that(error["try"][0].startswith("--set data.format=chat"), "and what to say")
     test.fails(2, "E-CONFIG-RANGE", "plan", config, *sets(batch__tokens=CONTEXT - 1))
