@@ -16,6 +16,7 @@
 #include "formats/weight_files.h"
 #include "records/checkpoints.h"
 #include "weights/checkpoint.h"
+#include "weights/manifest.h"
 
 namespace plimsoll {
 namespace {
@@ -99,7 +100,7 @@ void check_room(const RunFolder& folder, const RunRoom& room, Bytes pages, const
 void check_file_limit(const RunFolder& folder, const RunRoom& room) {
   rlimit limit{};
   if (::getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return;
-  const Bytes largest = std::max(room.checkpoint, room.largest_file);
+  const Bytes largest = std::max(room.checkpoint - kMostManifest, room.largest_file);
   if (limit.rlim_cur >= static_cast<rlim_t>(largest.n)) return;
   throw data_error("E-IO-WRITE", folder.path().string(),
                    fmt::format("it has {} and this process may write files of {} at most", to_text(largest),

@@ -42,7 +42,7 @@ def what_is_not_here(test):
         ("report_to='wandb'", "metrics.jsonl"),
         ("early_stopping_patience=3", "losses of validation data"),
         ("early_stopping=true", "stop.patience"),
-        ("save_total_limit=2", "save.best_weights"),
+        ("greater_is_better=false", "stop.metric"),
         ("optimizer={name='adamw_torch'}", '"adamw"'),
         ("optimizer={name='muon'}", "adafactor"),
     ):

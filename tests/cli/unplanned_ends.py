@@ -263,7 +263,7 @@ def no_room(test):
     error = parsed(process.stdout)
     test.equal("exit code and code", (process.returncode, error.get("code")), (5, "E-RUN-ROOM"))
     test.that(b"update 1" not in process.stderr, f"before the first update: {process.stderr[-300:]}")
-    test.that(b"checkpoints" not in process.stderr and b"run.json" not in process.stderr, "no run begins")
+    test.that(b"\ncheckpoints" not in process.stderr and b"run.json" not in process.stderr, "no run begins")
     test.that(error["try"] and error["try"][0].startswith("--run /"), f"a remedy: {error.get('try')}")
     elsewhere = error["try"][0].split()[1]
     test.succeeds("train", "config.toml", "--updates", "1", "--run", elsewhere)
