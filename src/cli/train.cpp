@@ -168,6 +168,11 @@ int run_train(const TrainArguments& arguments) {
   if (!arguments.checkpoint.empty() && !arguments.resume) {
     throw config_error("E-USAGE", "--checkpoint", "it is given without --resume", "a run that is resumed from that checkpoint");
   }
+  const std::string& named = arguments.checkpoint;
+  const bool number = !named.empty() && named.front() != '0' && named.find_first_not_of("0123456789") == std::string::npos;
+  if (!named.empty() && named != "last" && named != "best" && !number) {
+    throw config_error("E-USAGE", "--checkpoint", fmt::format("it is '{}'", named), "last, best, or the update of a checkpoint");
+  }
   if (!arguments.from.empty() && arguments.resume) {
     throw config_error("E-USAGE", "--from", "it is given with --resume",
                        "a new run with the state of another one, or this run resumed");

@@ -52,7 +52,7 @@ void PastCache::load(std::int64_t block) {
     if (got < 0) throw data_error("E-IO-READ", path_.string(), std::strerror(errno), "a file that can be read");
     if (got == 0) return;
     filled_ += got;
-    if (got % static_cast<ssize_t>(kSector) != 0) return;  // the end of the file
+    if (direct_ && got % static_cast<ssize_t>(kSector) != 0) return;  // the end of the file
   }
 }
 

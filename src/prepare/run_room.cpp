@@ -22,6 +22,8 @@ Retention retention_of(const Config& config) {
   return {config.save.keep_last, config.save.keep_best, in_updates(config.save.keep_every, run_length(config))};
 }
 
+Bytes metrics_bytes(std::int64_t updates) { return kUpdateLine * updates; }
+
 Bytes RunRoom::successor() const { return again ? std::max({weights, averages, best}) : best; }
 
 RunRoom room_of_run(const Graph& graph, const Config& config, const WeightLayout& layout) {
@@ -35,7 +37,7 @@ RunRoom room_of_run(const Graph& graph, const Config& config, const WeightLayout
           .weights = weights.all,
           .averages = means.all,
           .best = keeps_best_weights(config) ? weights.all : Bytes{},
-          .records = kRecords + kUpdateLine * updates + kEvaluationLine * evaluations,
+          .records = kRecords + metrics_bytes(updates) + kEvaluationLine * evaluations,
           .checkpoints = retention_of(config).most(updates),
           .largest_file = std::max(weights.largest, means.largest)};
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <nlohmann/json_fwd.hpp>
 
 #include "base/bytes.h"
@@ -27,6 +28,8 @@ struct RunRoom {
   std::int64_t checkpoints = 2;
   Bytes largest_file = {};  // largest file of weights and averages
   bool again = false;       // the run has saved its weights before
+  // Checkpoints of later updates are set aside, and take their room as well.
+  std::int64_t until = std::numeric_limits<std::int64_t>::max();
 
   // The largest folder of weights that is replaced.
   Bytes successor() const;
@@ -34,6 +37,8 @@ struct RunRoom {
   friend bool operator==(const RunRoom&, const RunRoom&) = default;
 };
 
+// The lines of metrics.jsonl for so many updates.
+Bytes metrics_bytes(std::int64_t updates);
 RunRoom room_of_run(const Graph& graph, const Config& config, const WeightLayout& layout);
 nlohmann::json to_json(const RunRoom& room, Bytes pages);
 

@@ -40,7 +40,9 @@ bool same_file_system(const fs::path& a, const fs::path& b) {
 // The bytes of the run's files, up to its own need.
 Bytes present(const RunFolder& folder, const RunRoom& room) {
   Bytes checkpoints;
-  for (const KeptCheckpoint& each : checkpoints_in(folder.path())) checkpoints += file_bytes(state_file(each.path));
+  for (const KeptCheckpoint& each : checkpoints_in(folder.path())) {
+    if (each.update <= room.until) checkpoints += file_bytes(state_file(each.path));
+  }
   return std::min(checkpoints, room.checkpoint * room.checkpoints) + std::min(weights_in(folder.weights()), room.weights) +
          std::min(weights_in(folder.averages()), room.averages) + std::min(weights_in(folder.best()), room.best);
 }

@@ -6,6 +6,7 @@
 #include <system_error>
 
 #include "base/error.h"
+#include "formats/atomic_file.h"
 #include "weights/manifest.h"
 
 namespace plimsoll {
@@ -25,6 +26,13 @@ std::int64_t update_of(const std::string& name) {
 }  // namespace
 
 fs::path checkpoint_path(const fs::path& run, std::int64_t update) { return run / kFolder / std::to_string(update); }
+
+void remove_checkpoint(const fs::path& checkpoint) {
+  std::error_code ignored;
+  const fs::path partial = checkpoint.parent_path() / partial_name(checkpoint.filename().string());
+  fs::rename(checkpoint, partial, ignored);
+  fs::remove_all(ignored ? checkpoint : partial, ignored);
+}
 
 fs::path run_of_checkpoint(const fs::path& checkpoint) {
   std::error_code ignored;

@@ -21,6 +21,8 @@ std::vector<KeptCheckpoint> checkpoints_in(const std::filesystem::path& run);
 std::filesystem::path find_checkpoint(const std::filesystem::path& named);
 // The absolute path of its run.
 std::filesystem::path run_of_checkpoint(const std::filesystem::path& checkpoint);
+// Removes a checkpoint, or as much of it as can be. It is no checkpoint any more from the first moment on.
+void remove_checkpoint(const std::filesystem::path& checkpoint);
 std::filesystem::path checkpoint_path(const std::filesystem::path& run, std::int64_t update);
 
 // The updates of checkpoints that go, oldest first, among `updates`, which ascend. `best`: evaluations, the best first.

@@ -263,6 +263,9 @@ void RunFolder::mark_interrupted() {
   if (run.contains("segments") && run["segments"].is_array() && !run["segments"].empty() && run["segments"].back().is_object()) {
     nlohmann::json& last = run["segments"].back();
     last["exit_code"] = run["exit_code"], last["code"] = "E-INTERRUPTED";
+    for_each_line(path_ / kMetrics, [&](const nlohmann::json& line) {
+      if (line.contains("update") && line["update"].is_number_integer()) last["last_update"] = line["update"];
+    });
   }
   try {
     write_run(run);
@@ -278,10 +281,14 @@ void RunFolder::refuse_links() const {
     if (const auto what = other_than_file(path)) throw not_of_run(path, *what);
   }
   std::error_code ignored;
-  for (const char* name : {"weights", "weights_ema", kBestWeights, "checkpoints", "diverged", "tokens"}) {
-    const std::filesystem::path path = path_ / name;
+  const auto refuse = [&](const std::filesystem::path& path, bool also_files) {
     if (std::filesystem::is_symlink(path, ignored)) throw not_of_run(path, "it is a link, not a folder");
+    if (also_files && is_there(path) && !std::filesystem::is_directory(path, ignored)) throw not_of_run(path, "it is no folder");
+  };
+  for (const char* name : {"weights", "weights_ema", kBestWeights, "checkpoints", "diverged", "abandoned", "tokens"}) {
+    refuse(path_ / name, /*also_files=*/false);
   }
+  for (const auto& entry : std::filesystem::directory_iterator(path_ / "checkpoints", ignored)) refuse(entry.path(), true);
 }
 
 // True if the path still names the opened folder, or if none could be opened.
@@ -307,6 +314,9 @@ bool RunFolder::follow() {
 }
 
 RunFolder::~RunFolder() {
+  struct stat status {};
+  if (reserved_ && metrics_ >= 0 && ::fstat(metrics_, &status) == 0) [[maybe_unused]]
+    const int given_back = ::ftruncate(metrics_, status.st_size);
   for (const int fd : {metrics_, evaluations_, events_}) {
     if (fd >= 0) close(fd);
   }
@@ -324,6 +334,7 @@ RunFolder::RunFolder(RunFolder&& other) noexcept
       metrics_(std::exchange(other.metrics_, -1)),
       evaluations_(std::exchange(other.evaluations_, -1)),
       events_(std::exchange(other.events_, -1)),
+      reserved_(other.reserved_),
       lock_(std::exchange(other.lock_, -1)) {}
 
 // Removes a new folder with the files of a run about to begin; it stays if it holds anything else.
@@ -438,9 +449,31 @@ std::filesystem::path RunFolder::set_aside(std::int64_t updates) {
     move(kept.back().path, place / "checkpoints" / kept.back().path.filename());
   }
   if (is_there(diverged())) move(diverged(), place / diverged().filename());
-  const std::optional<BestWeights> best = read_best(this->best());
-  if (best && best->evaluation.update > updates) move(this->best(), place / kBestWeights);
   return place;
+}
+
+std::filesystem::path RunFolder::set_best_aside() {
+  namespace fs = std::filesystem;
+  follow();
+  const fs::path place = path_ / "abandoned" / kBestWeights;
+  std::error_code error;
+  create_folder(place.parent_path());
+  fs::remove_all(place, error);
+  fs::rename(best(), place, error);
+  if (error) throw cannot_write(best(), error.message());
+  return place;
+}
+
+void RunFolder::make_folder(const char* name) const {
+  const std::filesystem::path path = path_ / name;
+  const int made = lock_ < 0 ? ::mkdir(path.c_str(), 0777) : ::mkdirat(lock_, name, 0777);
+  if (made != 0 && errno != EEXIST) throw cannot_write(path, std::strerror(errno));
+}
+
+void RunFolder::reserve_lines(Bytes metrics) {
+  struct stat status {};
+  if (metrics_ < 0 || ::fstat(metrics_, &status) != 0) return;
+  reserved_ = ::fallocate(metrics_, FALLOC_FL_KEEP_SIZE, status.st_size, metrics.n) == 0;
 }
 
 void RunFolder::sync() const {

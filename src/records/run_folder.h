@@ -50,7 +50,6 @@ class RunFolder {
   std::filesystem::path best() const { return path_ / kBestWeights; }
   // The layout of weights if the run began from a folder (weights/weight_layout.h).
   std::filesystem::path stored() const { return path_ / "stored.json"; }
-  std::filesystem::path checkpoint_at(std::int64_t update) const { return checkpoint_path(path_, update); }
   // The newest one; the folder of checkpoints if there is none.
   std::filesystem::path checkpoint() const;
   bool has_checkpoint() const { return !checkpoints_in(path_).empty(); }
@@ -88,6 +87,12 @@ class RunFolder {
   void append(const Evaluation& evaluation);
   // Reads each readable line, in order.
   void read_evaluations(const std::function<void(const Evaluation&)>& see) const;
+  // Makes a folder of that name in this one. E-IO-WRITE.
+  void make_folder(const char* name) const;
+  // Moves the best weights to abandoned/weights_best, in the place of earlier ones there. Returns the new path.
+  std::filesystem::path set_best_aside();
+  // Keeps room on the disk for later lines, as far as the file system can.
+  void reserve_lines(Bytes metrics);
   // Moves the lines, checkpoints and best weights of later updates, and a diverged state, to abandoned/N/, a new folder, which is
   // returned.
   std::filesystem::path set_aside(std::int64_t updates);
@@ -111,6 +116,7 @@ class RunFolder {
   std::optional<std::int64_t> ended_process_;
   std::int64_t evaluated_ = -1;                        // the last update in eval.jsonl
   int metrics_ = -1, evaluations_ = -1, events_ = -1;  // open for appending, after the first line
+  bool reserved_ = false;                              // metrics.jsonl has room past its end
   int lock_ = -1;                                      // the folder; -1 if it cannot be opened
 };
 

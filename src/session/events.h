@@ -106,6 +106,7 @@ struct Evaluating {
 };
 struct Evaluated {
   const Evaluation& evaluation;
+  const std::optional<Evaluation>& best;  // so far
 };
 // The weights of the best evaluation so far are saved.
 struct BestSaved {

@@ -31,6 +31,14 @@ void RunRecord::keep_shape(const Config& config) const {
   config.model.config.family().write(config.model.config, folder_.weights());
 }
 
+// The latest ones: run.json stays small.
+nlohmann::json RunRecord::earlier_segments() const {
+  constexpr std::size_t kMost = 255;
+  nlohmann::json all = folder_.begins_anew() ? nlohmann::json::array() : folder_.segments();
+  if (all.size() > kMost) all.erase(all.begin(), all.end() - static_cast<std::ptrdiff_t>(kMost));
+  return all;
+}
+
 void RunRecord::evaluated(const Evaluation& evaluation) {
   if (!report_.validation) report_.warm_up_again();
   report_.validation = {evaluation.units, evaluation.loss, evaluation.accuracy};
@@ -82,7 +90,7 @@ void RunRecord::see(const Event& event) {
       },
       [&](const Begins& begins) { begin(begins); },
       [&](const Begun& begun) {
-        report_.begin(begun.reached, folder_.segments().dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+        report_.begin(begun.reached, earlier_segments().dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
         report_.best = begun.best;
         folder_.write_run(report_.to_json());
         begun_ = true;
@@ -94,9 +102,11 @@ void RunRecord::see(const Event& event) {
         report_.note(updated.progress);
         report_.written.add_update(updated.written);
       },
-      [&](const Evaluated& done) { evaluated(done.evaluation); },
+      [&](const Evaluated& done) {
+        evaluated(done.evaluation);
+        report_.best = done.best;
+      },
       [&](const BestSaved& saved) {
-        report_.best = saved.best;
         report_.written.save += saved.written;
         if (!std::exchange(saved_best_, true)) report_.warm_up_again();
       },

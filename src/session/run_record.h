@@ -2,6 +2,8 @@
 // begin and at the end.
 #pragma once
 
+#include <nlohmann/json_fwd.hpp>
+
 #include "records/run_report.h"
 #include "session/events.h"
 
@@ -19,6 +21,7 @@ class RunRecord final : public Consumer {
  private:
   void begin(const Begins& begins) const;
   void keep_shape(const Config& config) const;
+  nlohmann::json earlier_segments() const;
   void evaluated(const Evaluation& evaluation);
   void finish(const Finished& finished);
   void end();

@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/shell.h"
+#include "base/text.h"
 #include "config/config_keys.h"
 #include "config/config_rules.h"
 #include "device/cpu/parallel.h"
@@ -77,6 +78,8 @@ void take_config(const std::filesystem::path& model, const std::filesystem::path
   if (is_gguf(model)) return write_gguf_config(GgufFile::open(model), weights, /*replace=*/true);
   copy_files(model, weights, std::array{std::string_view("config.json")}, /*replace=*/true);
 }
+
+constexpr Bytes kMostReserved{64 << 20};  // of the disk, for lines
 
 bool due(std::int64_t every, std::int64_t update) { return every > 0 && update % every == 0; }
 
@@ -160,7 +163,7 @@ void Session::find_checkpoint() {
       throw;
     }
   }
-  if (diverged && !goes_back_ && config_.train.on_divergence == OnDivergence::proceed) {
+  if (diverged && request_.checkpoint.empty() && config_.train.on_divergence == OnDivergence::proceed) {
     const Progress then = read_progress(folder_.diverged());
     if (!resumed_ || then.updates > resumed_->updates) {
       resumed_ = then;
@@ -223,7 +226,8 @@ void Session::check_stopped() const {
   throw config_error("E-RUN-STOPPED", folder_.path().string(),
                      fmt::format("it ended at update {} because its evaluations did not improve; the best is {}",
                                  resumed_->updates, best_summary(*watch.best())),
-                     "another [stop], with which the run goes on", {resume({{"stop.patience", 0}})});
+                     "another [stop], with which the run goes on",
+                     {resume({{"stop.patience", watch.stalled() + in_updates(config_.stop.patience, run_length(config_))}})});
 }
 
 Error Session::no_checkpoint(std::string message, Remedies remedies) const {
@@ -304,6 +308,7 @@ void Session::train() {
   layout_text_ = layout_text(plan.graph, layout);
   RunRoom room = room_of_run(plan.graph, config_, layout);
   room.again = has_weights(folder_.weights());
+  if (goes_back_) room.until = resumed_->updates;
   check_room_for(plan, room);
   const std::optional<ParentRun> parent =
       parent_ ? std::optional(ParentRun{run_of_checkpoint(request_.from), parent_->updates}) : std::nullopt;
@@ -382,6 +387,7 @@ void Session::begin() {
   }
   emit(Begins{config_, request_.settings, prepared_.plan_text, layout_text_});
   emit(Continues{resumed_ ? resumed_->updates : 0});
+  folder_.reserve_lines(std::min(metrics_bytes(request_.updates - (resumed_ ? resumed_->updates : 0)), kMostReserved));
   recall();
   emit(Begun{reached_, improvement_.best()});
 }
@@ -433,10 +439,12 @@ void Session::loop(Trainer& trainer, const Plan& plan, const Device& device, boo
   keeps_best_ = keeps_best_weights(config_);
   emit(LoopBegins{updates, promised(plan), validation});
   trainer.scale_rate(improvement_.rate_factor());
-  // The evaluation after the last checkpoint may have been recorded without its weights.
-  if (keeps_best_ && improvement_.best() && improvement_.best()->update == trainer.progress().updates) save_best(trainer);
+  if (resumed_) take_up_best(trainer);
   trainer.on_overflow([&](const Overflow& overflow) { record(trainer, Overflowed{overflow}); });
   saved_time_ = seconds_now();
+  // An evaluation that failed, or was cut off, after the checkpoint of its update.
+  const std::int64_t reached = trainer.progress().updates;
+  if (reached > 0 && reached < updates && due(interval, reached) && improvement_.last_update() != reached) evaluate(trainer);
   while (trainer.progress().updates < updates && !improvement_.stops() && request_.stopped_by().empty()) {
     Metrics metrics = next_update(trainer);
     const DivergenceWatch::Seen seen = watch_.see(metrics.update, metrics.loss, metrics.grad_norm);
@@ -455,6 +463,32 @@ void Session::loop(Trainer& trainer, const Plan& plan, const Device& device, boo
   emit(LoopEnded{});
 }
 
+// The best weights of a resumed run belong to an evaluation that its records contain. Others are set aside: the run was killed
+// after that evaluation, or went back.
+void Session::take_up_best(Trainer& trainer) {
+  const std::optional<BestWeights> there = read_best(folder_.best());
+  const std::optional<Evaluation>& best = improvement_.best();
+  const bool same = there && best && there->evaluation.update == best->update && there->evaluation.units == best->units &&
+                    bits_hex(there->evaluation.loss) == bits_hex(best->loss);
+  if (there && !(same && keeps_best_)) {
+    emit(Said{fmt::format("note: the best weights so far ({}) are not those of this part of the run any more; they are in {}",
+                          best_summary(there->evaluation), folder_.set_best_aside().string())});
+  }
+  if (keeps_best_ && !same && best && best->update == trainer.progress().updates) save_best(trainer);
+}
+
+// Keeps the state of a training that has diverged. Returns words for the error.
+std::string Session::keep_diverged(Trainer& trainer) {
+  try {
+    follow_folder();
+    folder_.make_folder("diverged");
+    trainer.save_checkpoint_to(folder_.path() / "diverged");
+    return fmt::format("; the state is in {}", (folder_.path() / "diverged").string());
+  } catch (const Error& error) {
+    return fmt::format("; the state could not be saved ({})", error.message);
+  }
+}
+
 // If no loss scale helps, the weights are still finite: they are saved, and the checkpoint stays as it was.
 Metrics Session::next_update(Trainer& trainer) {
   try {
@@ -465,10 +499,8 @@ Metrics Session::next_update(Trainer& trainer) {
     if (trainer.lost_data() && error.kind != ErrorKind::internal) keep_learned(trainer, error);
     if (error.code == "E-DIVERGED") error.remedies = {slower(trainer.progress().updates)};
     if (error.code != "E-SCALE-FLOOR") throw;
-    follow_folder();
     error.remedies = {begin_beside({{"precision.compute", "bf16"}}), slower(trainer.progress().updates)};
-    trainer.save_checkpoint_to(folder_.diverged());
-    error.expected += fmt::format("; the state is in {}", folder_.diverged().string());
+    error.expected += keep_diverged(trainer);
     throw;
   }
 }
@@ -506,11 +538,9 @@ void Session::warn(const DivergenceWatch::Seen& seen, Trainer& trainer) {
     emit(Diverging{*seen.divergence});
     return;
   }
-  follow_folder();
-  trainer.save_checkpoint_to(folder_.diverged());
+  const std::string kept = keep_diverged(trainer);
   throw Error(ErrorKind::user, ExitCode::diverged, "E-DIVERGED", fmt::format("update {}", trainer.progress().updates),
-              fmt::format("{}: {}", seen.divergence->reason, seen.divergence->text),
-              fmt::format("a loss that falls; the state is in {}", folder_.diverged().string()),
+              fmt::format("{}: {}", seen.divergence->reason, seen.divergence->text), "a loss that falls" + kept,
               {slower(trainer.progress().updates - DivergenceWatch::kMostInARow), go_on()});
 }
 
@@ -527,9 +557,10 @@ void Session::evaluate(Trainer& trainer) {
                                 seconds_now() - start,
                                 result.accuracy};
     evaluated_at_ = evaluation.update;
-    emit(Evaluated{evaluation});
     const double factor = improvement_.rate_factor();
-    if (improvement_.see(evaluation) && keeps_best_) save_best(trainer);
+    const bool better = improvement_.see(evaluation);
+    emit(Evaluated{evaluation, improvement_.best()});
+    if (better && keeps_best_) save_best(trainer);
     if (improvement_.ranks(evaluation.update)) {
       try_to_save(trainer);
       remove_surplus(/*another=*/false);
@@ -573,14 +604,16 @@ void Session::save(Trainer& trainer) {
   }
   const double start = seconds_now();
   remove_surplus(/*another=*/true);
-  const std::filesystem::path checkpoint = folder_.checkpoint_at(trainer.progress().updates);
+  folder_.make_folder("checkpoints");
+  const std::filesystem::path checkpoint = checkpoint_path(folder_.path(), trainer.progress().updates);
   trainer.save_checkpoint_to(checkpoint);
   try {
     read_back(checkpoint);
-  } catch (const Error&) {
-    std::error_code ignored;
-    std::filesystem::remove_all(checkpoint, ignored);
-    throw;
+  } catch (const Error& error) {
+    folder_.follow();
+    remove_checkpoint(checkpoint_path(folder_.path(), trainer.progress().updates));
+    throw data_error("E-IO-WRITE", error.where, "the new checkpoint cannot be read back: " + error.message,
+                     "a disk that keeps what is written");
   }
   saved_at_ = trainer.progress().updates;
   saved_time_ = seconds_now();
@@ -592,23 +625,23 @@ void Session::save(Trainer& trainer) {
 
 void Session::try_to_save(Trainer& trainer) {
   constexpr double kPause = 60;  // seconds
+  follow_folder();               // a folder that is gone ends the run
   try {
     save(trainer);
   } catch (const Error& error) {
-    if (error.code != "E-IO-WRITE" && error.code != "E-CKPT-CORRUPT") throw;
+    if (error.code != "E-IO-WRITE") throw;
     again_at_ = seconds_now() + kPause;
     emit(NotSaved{trainer.progress().updates, "the checkpoint", error});
   }
 }
 
 void Session::remove_surplus(bool another) {
+  follow_folder();
   const std::vector<KeptCheckpoint> kept = checkpoints_in(folder_.path());
   std::vector<std::int64_t> updates;
   for (const KeptCheckpoint& each : kept) updates.push_back(each.update);
   for (const std::int64_t update : surplus(retention_of(config_), updates, improvement_.ranking(), another)) {
-    const std::filesystem::path& path = std::ranges::find(kept, update, &KeptCheckpoint::update)->path;
-    std::error_code ignored;
-    std::filesystem::remove_all(path, ignored);
+    remove_checkpoint(std::ranges::find(kept, update, &KeptCheckpoint::update)->path);
   }
 }
 

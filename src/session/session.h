@@ -90,6 +90,8 @@ class Session {
   void try_to_save(Trainer& trainer);
   // Removes checkpoints that are not to be kept. `another`: one more is about to be written.
   void remove_surplus(bool another);
+  void take_up_best(Trainer& trainer);
+  std::string keep_diverged(Trainer& trainer);
   bool save_is_due(std::int64_t update) const;
   void finish(Trainer& trainer, const Plan& plan, const Device& device, Audit* audit);
   Bytes promised(const Plan& plan) const;

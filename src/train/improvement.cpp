@@ -42,8 +42,9 @@ void ImprovementWatch::rank(const Evaluation& evaluation) {
 }
 
 bool ImprovementWatch::see(const Evaluation& evaluation) {
-  if (evaluation.update == last_update_) return false;
+  if (evaluation.update == last_update_ && evaluation.units == last_units_) return false;
   last_update_ = evaluation.update;
+  last_units_ = evaluation.units;
   const double number = number_of(evaluation);
   const bool better = lowest_.see(evaluation, number);
   if (better) best_ = evaluation;

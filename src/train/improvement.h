@@ -35,13 +35,17 @@ class ImprovementWatch {
  public:
   explicit ImprovementWatch(const Config& config);
 
-  // Returns true if the evaluation is the best so far. A second one at an update, possible in a resumed run, does not count.
+  // Returns true if the evaluation is the best so far. A second one of the same size at an update, possible in a resumed run,
+  // does not count.
   bool see(const Evaluation& evaluation);
   // The evaluation with the lowest loss, or the highest accuracy. Of equal ones the first.
   const std::optional<Evaluation>& best() const { return best_; }
   // The best `save.keep_best` evaluations, the best first.
   std::span<const Evaluation> ranking() const { return ranking_; }
   bool ranks(std::int64_t update) const { return std::ranges::find(ranking_, update, &Evaluation::update) != ranking_.end(); }
+  std::int64_t last_update() const { return last_update_; }
+  // The updates since the last improvement by `stop.min_delta`.
+  std::int64_t stalled() const { return stopping_.updates(); }
   // True after an evaluation `stop.patience` or more updates after the last improvement by `stop.min_delta`.
   bool stops() const { return patience_ > 0 && stopping_.updates() >= patience_; }
   // The factor of the rate for the schedule "plateau"; 1 for others.
@@ -54,7 +58,7 @@ class ImprovementWatch {
   bool accuracy_;
   std::int64_t patience_;
   std::optional<Schedule> plateau_;
-  std::int64_t plateau_patience_ = 0, falls_ = 0, last_update_ = -1;
+  std::int64_t plateau_patience_ = 0, falls_ = 0, last_update_ = -1, last_units_ = -1;
   SinceImproved lowest_, stopping_, falling_;
   std::optional<Evaluation> best_;
   std::size_t ranked_;

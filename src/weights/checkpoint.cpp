@@ -34,7 +34,8 @@ constexpr const char* kChecksums = "checksums";  // the counter that marks a fil
 // The folder of the run for a file of a checkpoint.
 std::filesystem::path run_of(const std::filesystem::path& file) {
   const std::filesystem::path folder = file.parent_path();
-  return is_there(folder / kManifestFile) ? folder.parent_path().parent_path() : folder;
+  if (folder.filename() == "diverged") return folder.parent_path();
+  return folder.parent_path().filename() == "checkpoints" ? folder.parent_path().parent_path() : folder;
 }
 
 Remedy begin_anew(const std::filesystem::path& file, Changes changes = {}) {
@@ -184,6 +185,7 @@ Opened open(const std::filesystem::path& checkpoint) {
   Manifest manifest = manifest_of(checkpoint);
   const ManifestFile& entry = manifest.files.front();
   const std::filesystem::path path = checkpoint / entry.name;
+  if (!is_there(path)) throw corrupt(path, "it is missing");
   if (file_bytes(path) != entry.bytes) {
     throw corrupt(path, fmt::format("it has {} bytes and was saved with {}", file_bytes(path).n, entry.bytes.n));
   }
@@ -201,8 +203,10 @@ FrozenWeights frozen_weights(const Graph& graph, const WeightSource& source, con
 
 void save_checkpoint(const Graph& graph, const Progress& progress, const FrozenWeights& frozen,
                      const std::filesystem::path& folder, const Executor& executor) {
-  std::error_code error;
-  std::filesystem::create_directories(std::filesystem::absolute(folder, error).parent_path(), error);
+  std::error_code ignored;
+  if (std::filesystem::is_symlink(folder, ignored)) {
+    throw data_error("E-IO-WRITE", folder.string(), "it is a link, not a folder", "a folder of the run itself");
+  }
   AtomicFolder aside(folder);
   const std::filesystem::path state = aside.path() / kStateFile;
   {
@@ -234,7 +238,6 @@ std::filesystem::path state_file(const std::filesystem::path& checkpoint) {
 }
 
 void read_back(const std::filesystem::path& folder) {
-  manifest_of(folder);
   const Opened opened = open(folder);
   const SafetensorsFile& file = opened.state;
   PastCache reader(file.path(), kReadBack);

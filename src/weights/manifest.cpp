@@ -44,6 +44,7 @@ std::string manifest_text(const Manifest& manifest) {
 
 Manifest read_manifest(const std::filesystem::path& folder) {
   const std::filesystem::path path = folder / kManifestFile;
+  if (!is_there(path)) throw data_error("E-CKPT-CORRUPT", path.string(), "it is missing", "the files that were saved");
   const std::string text = read_text(path, kMostManifest.n, "E-CKPT-CORRUPT");
   const std::size_t tail = kChecksum.size() + kDigits + kEnd.size(), at = text.size() - std::min(tail, text.size());
   const std::string whole = fmt::format("{}{}{}", kChecksum, hash_of(std::string_view(text).substr(0, at)), kEnd);

@@ -12,7 +12,7 @@
 namespace plimsoll {
 
 inline constexpr const char *kManifestFile = "manifest.json", *kStateFile = "state.safetensors";
-inline constexpr Bytes kMostManifest{1 << 15};
+inline constexpr Bytes kMostManifest{1 << 14};
 
 struct ManifestFile {
   std::string name;  // plain
@@ -26,7 +26,7 @@ struct Manifest {
 };
 
 std::string manifest_text(const Manifest& manifest);
-// data_error E-CKPT-CORRUPT if it is not as it was written, E-CKPT-FORMAT if it is of another kind, E-IO-MISSING if it is absent.
+// data_error E-CKPT-CORRUPT if it is missing or not as it was written, E-CKPT-FORMAT if it is of another kind.
 Manifest read_manifest(const std::filesystem::path& folder);
 
 }  // namespace plimsoll

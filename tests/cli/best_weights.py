@@ -180,15 +180,45 @@ def adapter(test):
     test.equal("bits of eval", found.get("loss_bits"), best["loss_bits"])
 
 
+def going_other_ways(test):
+    """Best weights of an evaluation that the run has left behind are set aside, and the evaluation is not made up."""
+    more = ["--set", "train.updates=24", "--set", "save.every=5", "--set", "optimizer.learning_rate=1e-3"]
+    test.succeeds(*arguments("ways", *more, "--updates", "19"))
+    best = test.report("ways")["best"]
+    test.equal("the best so far", best["update"], 19)
+    error = test.run("train", "--run", "ways", "--resume", "--checkpoint", "15", "--set", "optimizer.learning_rate=1")
+    test.equal("exit code", error.code, 0)
+    test.that("they are in ways/abandoned/weights_best" in error.text()[1], f"a note: {error.text()[1][-500:]}")
+    report, best = test.report("ways"), best_of(evaluations(test, "ways"))
+    test.equal("the best of the lines", report["best"]["update"], best["update"])
+    note = test.path("ways/weights_best/best.json")
+    test.that(not note.exists() or json.loads(note.read_text())["update"] == best["update"], "no weights of another evaluation")
+
+
+def missed(test):
+    """An evaluation that was cut off after the checkpoint of its update is made when the run goes on."""
+    more = ["--set", "train.updates=12"]
+    test.succeeds(*arguments("all", *more))
+    test.succeeds(*arguments("some", *more, "--updates", "6"))
+    lines = test.path("some/eval.jsonl").read_text().splitlines(keepends=True)
+    test.path("some/eval.jsonl").write_text("".join(lines[:-1]))
+    test.succeeds("train", "--run", "some", "--resume", "--updates", "12")
+    keys = ("update", "loss_bits", "units")
+    rows = [[tuple(line[key] for key in keys) for line in evaluations(test, run)] for run in ("all", "some")]
+    test.equal("evaluations", rows[1], rows[0])
+    same_best(test, "some")
+
+
 def off(test):
-    test.succeeds(*arguments("off", "--set", "save.best_weights=false"))
+    report = test.succeeds(*arguments("off", "--set", "save.best_weights=false", "--json"))
+    test.equal("the best in run.json", report["best"]["update"], best_of(evaluations(test, "off"))["update"])
     test.that(not test.path("off/weights_best").exists(), "no best weights")
     test.equal("opened weights", test.run("eval", "config.toml", "--weights", "off").text()[1].count("best of the run"), 0)
 
 
 def main():
     test = Test("best_weights")
-    test.run_parts(stopped, plateau, killed, last_evaluation, rounded, adapter, off)
+    test.run_parts(stopped, plateau, killed, last_evaluation, rounded, adapter, going_other_ways, missed, off)
     test.finish()
 
 

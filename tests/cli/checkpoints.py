@@ -76,7 +76,8 @@ def back(test):
     test.succeeds(*arguments("back", "--set", "save.keep_last=6"))
     error = test.fails(5, "E-CKPT-MISSING", "train", "--run", "back", "--resume", "--checkpoint", "9")
     test.that(error and "1, 2, 3, 4, 5, 6" in error["message"], f"those that are there: {error}")
-    test.fails(5, "E-CKPT-MISSING", "train", "--run", "back", "--resume", "--checkpoint", "best3")
+    for wrong in ("best3", "-1", "03", "1.5"):
+        test.fails(2, "E-USAGE", "train", "--run", "back", "--resume", f"--checkpoint={wrong}")
     test.fails(2, "E-USAGE", *arguments("back", "--checkpoint", "3"))
     test.succeeds("train", "--run", "back", "--resume", "--checkpoint", "3")
     same_end(test, "back")
@@ -235,9 +236,59 @@ def full_disk(test):
     test.that(said.rstrip().endswith("150"), f"the last checkpoint is there: {said[-100:]}")
 
 
+def no_byte(test):
+    """A disk without a single byte left: the lines have their room, and the run goes on."""
+    wide = ["--set", "model.width=256", "--set", "memory.budget=256MiB", "--set", "save.every=10", "--set", "save.keep_last=1",
+            "--set", "train.updates=200"]  # fmt: skip
+    peak = test.succeeds("plan", "config.toml", *wide, "--json")["run_folder"]["peak_bytes"]
+    command = " ".join(["train", "config.toml", *wide, "--run", "small/run", "--json"])
+    script = (
+        f'"$0" {command} & pid=$!\n'
+        "while [ ! -d small/run/checkpoints/20 ] && kill -0 $pid 2>/dev/null; do sleep 0.01; done\n"
+        "cat /dev/zero >small/other 2>/dev/null; sleep 4; rm small/other\n"
+        "wait $pid; code=$?; wc -l <small/run/metrics.jsonl >&2; exit $code"
+    )
+    process = on_a_disk(test, peak + (1 << 20), script)
+    if process is None:
+        return
+    test.equal("exit code", process.returncode, 0)
+    said = process.stderr.decode()
+    test.that("could not be saved" in said, f"a note: {said[-500:]}")
+    test.equal("lines", said.split()[-1], "200")
+
+
+def replaced(test):
+    """Nothing is removed from a folder that took the place of the run's."""
+    process = test.start(*arguments("mine", "--set", "train.updates=100000", "--set", "save.keep_last=1"))
+    test.wait_for_lines(process, "mine", 5)
+    test.path("mine").rename(test.path("moved"))
+    shutil.copytree(test.path("moved"), test.path("mine"), ignore=lambda *_: [], dirs_exist_ok=True)
+    for update in (1, 2, 3):
+        test.path(f"mine/checkpoints/{update}").mkdir(parents=True, exist_ok=True)
+    before = test.checkpoints("mine")
+    shutil.rmtree(test.path("moved"), ignore_errors=True)
+    _, said = process.communicate(timeout=60)
+    test.equal("exit code", process.returncode, 5)
+    test.that(b"removed or replaced" in said, f"the reason: {said[-300:]}")
+    test.equal("checkpoints of the other folder", test.checkpoints("mine"), before)
+
+
+def planted(test):
+    """Links under the folders of a run are refused, and nothing is written through them."""
+    test.succeeds(*arguments("planted", "--updates", "4"))
+    test.write("victim/precious", "precious")
+    for name in ("checkpoints/5", "abandoned", "diverged"):
+        test.path(f"planted/{name}").symlink_to(test.path("victim"))
+        error = test.fails(5, "E-IO-WRITE", "train", "--run", "planted", "--resume")
+        test.that(error and error["where"].endswith(name), f"the link {name}: {error}")
+        test.path(f"planted/{name}").unlink()
+    test.equal("the folder behind it", [path.name for path in test.path("victim").iterdir()], ["precious"])
+
+
 def main():
     test = Test("checkpoints")
     test.run_parts(kept, best, back, damaged, fork, micro_batch, segments, first_format, room, full_disk)
+    test.run_parts(no_byte, replaced, planted)
     test.finish()
 
 

@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
 """Runs that are interrupted, killed and continued have the same bits as an uninterrupted run."""
 
-import json
 import os
 import signal
 import subprocess
