@@ -238,23 +238,23 @@ def full_disk(test):
 
 def no_byte(test):
     """A disk without a single byte left: the lines have their room, and the run goes on."""
-    wide = ["--set", "model.width=256", "--set", "memory.budget=256MiB", "--set", "save.every=10", "--set", "save.keep_last=1",
-            "--set", "train.updates=200"]  # fmt: skip
+    wide = ["--set", "model.width=256", "--set", "memory.budget=256MiB", "--set", "save.every=50", "--set", "save.keep_last=1",
+            "--set", "train.updates=1500"]  # fmt: skip
     peak = test.succeeds("plan", "config.toml", *wide, "--json")["run_folder"]["peak_bytes"]
     command = " ".join(["train", "config.toml", *wide, "--run", "small/run", "--json"])
     script = (
         f'"$0" {command} & pid=$!\n'
-        "while [ ! -d small/run/checkpoints/20 ] && kill -0 $pid 2>/dev/null; do sleep 0.01; done\n"
-        "cat /dev/zero >small/other 2>/dev/null; sleep 4; rm small/other\n"
+        "while [ ! -d small/run/checkpoints/50 ] && kill -0 $pid 2>/dev/null; do sleep 0.01; done\n"
+        "cat /dev/zero >small/other 2>/dev/null; sleep 2; rm small/other\n"
         "wait $pid; code=$?; wc -l <small/run/metrics.jsonl >&2; exit $code"
     )
     process = on_a_disk(test, peak + (1 << 20), script)
     if process is None:
         return
-    test.equal("exit code", process.returncode, 0)
     said = process.stderr.decode()
+    test.equal(f"exit code after {said[-600:]}", process.returncode, 0)
     test.that("could not be saved" in said, f"a note: {said[-500:]}")
-    test.equal("lines", said.split()[-1], "200")
+    test.equal("lines", said.split()[-1], "1500")
 
 
 def replaced(test):
