@@ -114,7 +114,8 @@ const CodeExplanation kExplanations[] = {
     {"E-CKPT-MISSING", "The run has no checkpoint to resume from.",
      "It ended before its first save. A run saves every ten minutes, at the end and when it is interrupted, unless "
      "save.every says otherwise.",
-     "Begin anew, in the same folder, without --resume. If only diverged exists, train.on_divergence = "
+     "Begin anew, without --resume, in the same folder if it has no lines of updates. If only diverged exists, "
+     "train.on_divergence = "
      "\"continue\" goes on from that.",
      "plimsoll train DIR/config.resolved.toml --run DIR --set save.every=2m"},
     {"E-CONFIG-CLASSES", "The data have other classes than the model.",

@@ -37,6 +37,7 @@
 #include "run/place.h"
 #include "session/resume.h"
 #include "train/trainer.h"
+#include "weights/manifest.h"
 
 namespace plimsoll {
 namespace {
@@ -620,7 +621,7 @@ void Session::save(Trainer& trainer) {
   again_at_ = 0;
   remove_surplus(/*another=*/false);
   if (not_written) throw *not_written;
-  emit(Saved{saved_at_, file_bytes(state_file(checkpoint)), saved_time_ - start});
+  emit(Saved{saved_at_, file_bytes(checkpoint / kStateFile) + file_bytes(checkpoint / kManifestFile), saved_time_ - start});
 }
 
 void Session::try_to_save(Trainer& trainer) {

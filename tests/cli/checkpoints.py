@@ -215,14 +215,14 @@ def room(test):
 
 def full_disk(test):
     """A disk that fills up in mid-run costs a save, not the run."""
-    wide = ["--set", "model.width=256", "--set", "memory.budget=256MiB", "--set", "save.every=10", "--set", "save.keep_last=1",
-            "--set", "train.updates=150"]  # fmt: skip
+    wide = ["--set", "model.width=256", "--set", "memory.budget=256MiB", "--set", "save.every=50", "--set", "save.keep_last=1",
+            "--set", "train.updates=1500"]  # fmt: skip
     peak = test.succeeds("plan", "config.toml", *wide, "--json")["run_folder"]["peak_bytes"]
     command = " ".join(["train", "config.toml", *wide, "--run", "small/run", "--json"])
     # Another program takes the disk after the second checkpoint, leaves room for lines alone, and frees it later.
     script = (
         f'"$0" {command} & pid=$!\n'
-        "while [ ! -d small/run/checkpoints/20 ] && kill -0 $pid 2>/dev/null; do sleep 0.01; done\n"
+        "while [ ! -d small/run/checkpoints/50 ] && kill -0 $pid 2>/dev/null; do sleep 0.01; done\n"
         "head -c 1000000000 /dev/zero >small/other 2>/dev/null; truncate -s -262144 small/other\n"
         "while [ ! -s small/run/events.jsonl ] && kill -0 $pid 2>/dev/null; do sleep 0.01; done\n"
         "rm small/other; wait $pid; code=$?; cat small/run/events.jsonl >&2; ls small/run/checkpoints >&2; exit $code"
@@ -233,7 +233,7 @@ def full_disk(test):
     test.equal("exit code", process.returncode, 0)
     said = process.stderr.decode()
     test.that("the training goes on" in said and "NOT_SAVED" in said, f"a note and an event: {said[-600:]}")
-    test.that(said.rstrip().endswith("150"), f"the last checkpoint is there: {said[-100:]}")
+    test.that(said.rstrip().endswith("1500"), f"the last checkpoint is there: {said[-100:]}")
 
 
 def no_byte(test):
