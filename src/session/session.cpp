@@ -453,6 +453,7 @@ void Session::loop(Trainer& trainer, const Plan& plan, const Device& device, boo
     record(trainer, Updated{metrics, trainer.progress(), written_to_disk(device, plan)});
     warn_of_groups(trainer, metrics.loss_scale);
     warn(seen, trainer);
+    follow_folder();  // a folder that is gone ends the run
     if (metrics.update == updates) break;
     if (due(interval, metrics.update)) evaluate(trainer);
     if (save_is_due(metrics.update)) try_to_save(trainer);
@@ -584,6 +585,7 @@ void Session::save_best(Trainer& trainer) {
     trainer.save_weights_to(folder_.best(), {.beside = folder_.weights(), .note = kBestFile, .note_text = best_text(about)});
   } catch (const Error& error) {
     if (error.code != "E-IO-WRITE") throw;
+    follow_folder();
     return emit(NotSaved{best.update, "the best weights", error});
   }
   emit(BestSaved{best, weights_in(folder_.best())});
@@ -626,12 +628,14 @@ void Session::save(Trainer& trainer) {
 
 void Session::try_to_save(Trainer& trainer) {
   constexpr double kPause = 60;  // seconds
-  follow_folder();               // a folder that is gone ends the run
   try {
     save(trainer);
   } catch (const Error& error) {
-    if (error.code != "E-IO-WRITE") throw;
-    again_at_ = seconds_now() + kPause;
+    if (!error.code.starts_with("E-IO-") && error.code != "E-FORMAT-SAFETENSORS") throw;
+    const std::filesystem::path before = folder_.path();
+    follow_folder();
+    const bool moved = folder_.path() != before;  // meanwhile
+    again_at_ = seconds_now() + (moved ? 0 : kPause);
     emit(NotSaved{trainer.progress().updates, "the checkpoint", error});
   }
 }

@@ -41,7 +41,10 @@ struct Trial {
   enum class End : std::uint8_t { ran, no_room, refused, diverged, broken, failed };
   End end() const;
   // The file with the tensors of the last checkpoint.
-  std::filesystem::path checkpoint() const { return state_file(checkpoints_in(folder).back().path); }
+  std::filesystem::path checkpoint() const {
+    const std::vector<KeptCheckpoint> kept = checkpoints_in(folder);
+    return kept.empty() ? folder : state_file(kept.back().path);
+  }
   std::filesystem::path weights() const { return folder / "weights"; }
 };
 
