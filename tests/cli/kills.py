@@ -13,7 +13,7 @@ import time
 
 from _plimsoll import Test
 
-OFTEN = ["--set", "save.every=2", "--set", "train.evaluate_every=3", "--set", "train.updates=60",
+OFTEN = ["--set", "save.every=2", "--set", "train.evaluate_every=3",
          "--set", "optimizer.learning_rate=0.01", "--set", "save.keep_best=1"]  # fmt: skip
 SAME = ("update", "samples", "units", "loss_bits", "grad_norm_bits", "learning_rate")
 
@@ -29,6 +29,8 @@ def files(folder):
 
 def killed(test, name, command, rng):
     """Trains once in one piece, and once with kills."""
+    # A longer run has time for more kills.
+    command = [*command, "--set", f"train.updates={80 * test.arguments.kills if test.arguments.kills > 9 else 60}"]
     begun = time.monotonic()
     whole = test.succeeds(*command, "--run", f"{name}-whole", "--json")
     seconds = time.monotonic() - begun
