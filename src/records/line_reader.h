@@ -15,6 +15,8 @@
 
 namespace plimsoll {
 
+class File;
+
 inline constexpr const char *kMetricsFile = "metrics.jsonl", *kEvaluationsFile = "eval.jsonl", *kEventsFile = "events.jsonl";
 
 // Lines that were left out.
@@ -46,6 +48,8 @@ class LineFollower {
   void poll(const std::function<void(std::string_view)>& see, const std::function<void()>& again);
 
  private:
+  bool is_same(const File& file) const;
+
   std::filesystem::path path_;
   std::uint64_t device_ = 0, inode_ = 0;
   std::int64_t end_ = 0;  // of the seen lines

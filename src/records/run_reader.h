@@ -5,13 +5,13 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/bytes.h"
-#include "records/checkpoints.h"
 #include "records/line_reader.h"
 #include "train/metrics.h"
 
@@ -51,7 +51,8 @@ struct Run {
   std::filesystem::path path;  // the folder
   std::string name;            // its last part
   std::string id;              // empty for runs of earlier versions
-  // "running", "done", "failed" or "interrupted", as run_status() says; empty if run.json cannot be read.
+  // "running", "done", "failed" or "interrupted"; empty if run.json cannot be read. A run that says "running" without a process
+  // is "interrupted": it was killed, or its machine went down.
   std::string status;
   std::int64_t pid = 0;
   std::optional<std::int64_t> exit_code;
@@ -84,6 +85,19 @@ inline constexpr const char* kRunFile = "run.json";
 Run read_run(const std::filesystem::path& folder);
 // The same; E-RUN-MISSING (exit 2) if the folder is no run or its run.json cannot be read.
 Run open_run_records(const std::filesystem::path& folder);
+
+// True if a process trains in the folder, by its lock. `pid` decides on file systems without locks.
+bool is_held(const std::filesystem::path& folder, std::int64_t pid);
+
+// run.json; an empty object if it cannot be read.
+nlohmann::json run_object(const std::filesystem::path& folder);
+
+// The status of read_run().
+std::string run_status(const std::filesystem::path& folder);
+// True if the run ended because its validation loss did not improve.
+bool run_stopped(const std::filesystem::path& folder);
+// True if the run failed because its training diverged.
+bool run_diverged(const std::filesystem::path& folder);
 
 // The folders with a run.json in `folder` and up to `levels` below it, in the order of their paths. Links are not followed,
 // except `folder` itself.
