@@ -203,11 +203,14 @@ Run read_run(const fs::path& folder) {
   fs::path whole = fs::absolute(folder, ignored).lexically_normal();
   if (!whole.has_filename()) whole = whole.parent_path();
   run.name = whole.filename().string();
-  const json object = run_object(folder);
+  json object = run_object(folder);
+  // A process that ends writes its run.json and then gives up the folder: without a process it is read again.
+  const auto left = [&] { return Object(object).text("status") == "running" && !is_held(folder, Object(object).count("pid")); };
+  if (left()) object = run_object(folder);
   const Object facts(object);
   const std::string written = facts.text("status");
   run.pid = facts.count("pid");
-  run.status = written == "running" && !is_held(folder, run.pid) ? "interrupted" : written;
+  run.status = left() ? "interrupted" : written;
   run.id = facts.text("id");
   run.exit_code = facts.whole("exit_code");
   run.error_code = facts.object("error").text("code"), run.error_message = facts.object("error").text("message");
