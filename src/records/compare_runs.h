@@ -10,7 +10,7 @@
 
 namespace plimsoll {
 
-// A fact in which the runs differ. Values are in the order of the runs: TOML or JSON text; absent where a run lacks the fact.
+// A fact in which the runs differ. Values are in the order of the runs: JSON text; absent where a run lacks the fact.
 struct RunDifference {
   std::string key;  // of the configuration, or "data.samples", "base.weights", "machine.processor", "plan.micro_batch"
   std::vector<std::optional<std::string>> values;

@@ -12,6 +12,8 @@
 #include <ctime>
 #include <nlohmann/json.hpp>
 #include <system_error>
+#include <type_traits>
+#include <variant>
 
 #include "base/error.h"
 #include "data/sample_counts.h"
@@ -175,6 +177,20 @@ void take_progress(Run& run) {
   if (run.last->vm_hwm.n > 0) run.measured.process = run.last->vm_hwm;
 }
 
+// The value as JSON; a value of another kind as written.
+std::string value_text(const Setting& setting) {
+  const auto text = [](const auto& value) { return json(value).dump(-1, ' ', false, json::error_handler_t::replace); };
+  return std::visit(
+      [&](const auto& value) -> std::string {
+        if constexpr (std::is_same_v<std::decay_t<decltype(value)>, OtherValue>) {
+          return setting.text;
+        } else {
+          return text(value);
+        }
+      },
+      setting.value);
+}
+
 bool lives(std::int64_t pid) { return pid > 0 && (::kill(static_cast<pid_t>(pid), 0) == 0 || errno == EPERM); }
 
 }  // namespace
@@ -274,7 +290,7 @@ std::vector<fs::path> find_runs(const fs::path& folder, int levels) {
 std::map<std::string, std::string> settings_of_run(const fs::path& folder) {
   std::map<std::string, std::string> all;
   try {
-    for (const Setting& setting : read_settings(folder / "config.resolved.toml")) all[setting.name] = setting.text;
+    for (const Setting& setting : read_settings(folder / "config.resolved.toml")) all[setting.name] = value_text(setting);
   } catch (const std::exception&) {
     all.clear();
   }

@@ -103,7 +103,7 @@ bool run_diverged(const std::filesystem::path& folder);
 // except `folder` itself.
 std::vector<std::filesystem::path> find_runs(const std::filesystem::path& folder, int levels = 3);
 
-// Every key of config.resolved.toml with its value as written there. Empty if it cannot be read.
+// Every key of config.resolved.toml with its value as JSON text. Empty if it cannot be read.
 std::map<std::string, std::string> settings_of_run(const std::filesystem::path& folder);
 
 }  // namespace plimsoll

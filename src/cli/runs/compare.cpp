@@ -1,6 +1,8 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -19,7 +21,7 @@ namespace {
 
 using nlohmann::json;
 
-// Text of TOML or JSON as a value; text that is neither stays text.
+// A text that is no JSON stays text.
 json value_of(const std::optional<std::string>& text) {
   if (!text) return {};
   json value = json::parse(*text, nullptr, /*allow_exceptions=*/false);
@@ -94,6 +96,11 @@ int run_runs_compare(const RunsCompareArguments& arguments) {
   for (const RunDifference& each : comparison.differences) {
     rows.push_back({"  " + each.key});
     for (const auto& value : each.values) rows.back().push_back(shown(each, value));
+    // Bytes of the same size in words.
+    const std::vector<std::string>& row = rows.back();
+    if (std::adjacent_find(row.begin() + 1, row.end(), std::not_equal_to<>()) == row.end()) {
+      for (std::size_t i = 0; i < each.values.size(); ++i) rows.back()[i + 1] = each.values[i].value_or("-");
+    }
   }
   heading("at the end");
   rows.push_back({"  state"});

@@ -26,8 +26,8 @@ constexpr std::array<std::string_view, 14> kKeys{"name", "path",  "id",   "state
                                                  "best", "batch", "rate", "time",  "process", "note",    "begun"};
 
 std::string unquoted(const std::string& text) {
-  const bool quoted = text.size() >= 2 && (text.front() == '"' || text.front() == '\'') && text.back() == text.front();
-  return quoted ? text.substr(1, text.size() - 2) : text;
+  const json value = json::parse(text, nullptr, /*allow_exceptions=*/false);
+  return value.is_string() ? value.get<std::string>() : text;
 }
 
 std::optional<std::string> of_number(std::optional<double> number) {
@@ -157,6 +157,7 @@ std::string table_text(std::vector<std::vector<std::string>> rows, int columns) 
     std::string line = shortened(row[0], widths[0]);
     line.append(widths[0] - characters(line), ' ');
     for (std::size_t i = 1; i < widths.size(); ++i) line += " " + std::string(widths[i] - characters(row[i]), ' ') + row[i];
+    line.erase(line.find_last_not_of(' ') + 1);
     text += line + "\n";
   }
   return text;
