@@ -126,6 +126,12 @@ struct RunsRemoveArguments {
 };
 int run_runs_remove(const RunsRemoveArguments& arguments);
 
+struct ReportArguments {
+  std::vector<std::string> runs;
+  std::string out;  // empty: report.html in the folder of the run
+};
+int run_report(const ReportArguments& arguments);
+
 struct WatchArguments {
   std::string run;
 };

@@ -275,6 +275,11 @@ void remove_options(CLI::App& command, RunsRemoveArguments& a) {
   command.add_flag("--yes", a.yes, "without a question");
 }
 
+void report_options(CLI::App& command, ReportArguments& a) {
+  command.add_option("RUN", a.runs, "the folders of one run or more")->required()->expected(1, 1000);
+  command.add_option("--out", a.out, "the page (default: report.html in the folder of the run)");
+}
+
 void watch_options(CLI::App& command, WatchArguments& a) { command.add_option("RUN", a.run, "the folder of a run")->required(); }
 
 void data_show_options(CLI::App& command, DataShowArguments& a) {
@@ -438,6 +443,7 @@ void add_all(Commands& commands) {
   commands.add("note", "write a note on a run", run_runs_note, note_options, runs);
   commands.add("rm", "remove a run: the files that it wrote, and nothing else", run_runs_remove, remove_options, runs);
   commands.add("watch", "follow a run from another terminal, over stops and resumes, until it is done", run_watch, watch_options);
+  commands.add("report", "a page of a run to look at, or of several over each other: one HTML file", run_report, report_options);
   commands.add("merge", "take an adapter into its base: a folder of weights that needs no adapter", run_merge, merge_options);
   commands.add("export",
                "write a model as a GGUF file for llama.cpp and others, or the records of a run for TensorBoard and others",

@@ -34,9 +34,7 @@ std::map<std::string, Levels> levels_of(const Plan& plan, Phase phase) {
   return owners;
 }
 
-std::size_t greatest(const Levels& levels) {
-  return static_cast<std::size_t>(std::ranges::max_element(levels) - levels.begin());
-}
+std::size_t greatest(const Levels& levels) { return static_cast<std::size_t>(std::ranges::max_element(levels) - levels.begin()); }
 
 // The points of a phase, from its first step on.
 std::vector<std::size_t> points_of(const std::map<std::string, Levels>& owners, const Levels& sum, std::size_t most) {
