@@ -433,6 +433,9 @@ const ConfigKey kKeys[] = {
     {"stop.metric", OnResume::results, "decides on the best weights and on stopping: loss, or accuracy where there are classes",
      "\"loss\"", name_at(PLIMSOLL_FIELD(stop.metric), kStopMetrics)},
 
+    {"records.report", OnResume::free, "writes report.html, a page to look at, into the folder of the run at its end", "true",
+     key_at(PLIMSOLL_FIELD(records.report), flag)},
+
     {"optimizer.name", OnResume::never,
      "adamw, lion (half of its state), sgd, or adafactor (a second moment by rows and columns: next to no state)", "\"adamw\"",
      name_at(PLIMSOLL_FIELD(optimizer.kind), kOptimizers, "optimizer.name")},

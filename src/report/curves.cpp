@@ -61,7 +61,7 @@ LineChart loss_chart(const ReportedRun& reported) {
   LineChart chart;
   chart.id = "loss", chart.title = "Loss", chart.y_name = "nats", chart.x_name = x_name(reported), chart.height = 320;
   chart.may_be_logarithmic = true;
-  chart.lines.push_back({"training, each update", 7, Line::Kind::thin, history.loss.points()});
+  chart.lines.push_back({"training, each update", 0, Line::Kind::thin, history.loss.points()});
   chart.lines.push_back({"training, smoothed", 0, Line::Kind::line, history.smooth.points()});
   chart.lines.push_back({"validation", 1, Line::Kind::with_dots, validation_points(reported)});
   chart.upright = upright_rules(reported);
@@ -112,6 +112,10 @@ std::vector<std::size_t> rows_of(const ReportedRun& reported) {
   return rows;
 }
 
+std::string signed_text(double number) {
+  return std::abs(number) < 100 ? fmt::format("{:+.4f}", number) : (number > 0 ? "+" : "") + number_text(number);
+}
+
 std::string evaluations_html(const ReportedRun& reported) {
   const auto& all = reported.history.evaluations;
   if (all.empty()) return "";
@@ -127,16 +131,15 @@ std::string evaluations_html(const ReportedRun& reported) {
     const Evaluation& each = all[row].evaluation;
     const bool best = reported.run.best && reported.run.best->update == each.update;
     std::vector<std::string> cells{grouped(each.update) + (best ? " <b>best</b>" : ""), number_text(each.loss)};
-    cells.push_back(row > 0 && all[row - 1].evaluation.units == each.units
-                        ? fmt::format("{:+.4f}", each.loss - all[row - 1].evaluation.loss)
-                        : "");
+    cells.push_back(row > 0 && all[row - 1].evaluation.units == each.units ? signed_text(each.loss - all[row - 1].evaluation.loss)
+                                                                           : "");
     if (classes) {
       cells.push_back(each.accuracy ? fmt::format("{:.2f} %", 100 * each.accuracy->top1) : "-");
       cells.push_back(each.accuracy ? fmt::format("{:.2f} %", 100 * each.accuracy->top5) : "-");
     }
     const auto& training = all[row].training;
     cells.push_back(number_text(training));
-    cells.push_back(training ? fmt::format("{:+.4f}", each.loss - *training) : "");
+    cells.push_back(training ? signed_text(each.loss - *training) : "");
     cells.push_back(grouped(each.units));
     cells.push_back(time_text(each.seconds));
     table.row(std::move(cells));
@@ -177,7 +180,7 @@ std::string stability_html(const ReportedRun& reported) {
   const RunHistory& history = reported.history;
   if (history.updates == 0) return "";
   LineChart norm = strip(reported, "norm", "Gradient norm", history.norm, 0);
-  norm.lines[0].kind = Line::Kind::thin;
+  norm.lines[0].kind = Line::Kind::only;
   norm.may_be_logarithmic = true;
   if (const double clip = reported.number("train.gradient_clip").value_or(0); clip > 0) {
     norm.level.push_back({clip, fmt::format("clipped at {:g}", clip), 1});
@@ -187,7 +190,7 @@ std::string stability_html(const ReportedRun& reported) {
     norm.description += " " + norm.notes.back();
   }
   LineChart ratio = strip(reported, "ratio", "Size of an update / size of the parameters", history.ratio, 3);
-  ratio.lines[0].kind = Line::Kind::thin;
+  ratio.lines[0].kind = Line::Kind::only;
   ratio.may_be_logarithmic = true;
   LineChart scale = strip(reported, "scale", "Loss scale", history.scale, 4);
   scale.may_be_logarithmic = true;

@@ -85,6 +85,7 @@ std::string upright_rules(const std::vector<Rule>& rules, const Scale& scale) {
 const char* class_of(Line::Kind kind) {
   switch (kind) {
     case Line::Kind::thin: return "thin";
+    case Line::Kind::only: return "only";
     case Line::Kind::dashed: return "line dashed";
     case Line::Kind::dotted: return "line dotted";
     case Line::Kind::line:
@@ -309,7 +310,7 @@ std::string bar_html(const std::string& id, const std::string& title, const std:
 
 std::string share_bar(double share, int colour) {
   return fmt::format(
-      "<svg class=\"share\" width=\"100%\" height=\"10\" aria-hidden=\"true\"><rect class=\"f{}\" width=\"{}\" "
+      "<svg class=\"share\" height=\"10\" aria-hidden=\"true\"><rect class=\"f{}\" width=\"{}\" "
       "height=\"10\" rx=\"1\"/></svg>",
       colour, percent(std::clamp(share, 0.0, 1.0)));
 }

@@ -15,7 +15,7 @@ namespace plimsoll {
 struct Line {
   std::string name;
   int colour = 0;  // 0 to 7, of the palette
-  enum class Kind { thin, line, dashed, dotted, with_dots } kind = Kind::line;
+  enum class Kind { thin, only, line, dashed, dotted, with_dots } kind = Kind::line;
   std::vector<DataPoint> points;
   bool in_legend = true;
 };

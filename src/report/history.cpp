@@ -88,7 +88,7 @@ RunHistory read_history(const Run& run, double clip) {
     if (history.evaluations.size() < kMostEvaluations) history.evaluations.push_back({evaluation, {}});
   });
   const auto expected = static_cast<double>(run.last ? run.last->update : run.updates);
-  history.half_life = std::clamp(std::round(expected / 60), 3.0, 2000.0);
+  history.half_life = std::clamp(std::round(expected / 100), 2.0, 2000.0);
   Smoothed smoothed(history.half_life);
   Sample seconds;
   std::size_t evaluated = 0;

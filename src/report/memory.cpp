@@ -75,58 +75,78 @@ std::vector<PlannedSeries> shown_phases(const PlanFacts& plan) {
   return shown;
 }
 
-AreaChart timeline_chart(const ReportedRun& reported) {
-  const PlanFacts& plan = reported.plan;
-  double reserve = 0;
-  for (const NamedBytes& item : plan.reserve) reserve += static_cast<double>(item.bytes);
-  AreaChart chart;
-  chart.id = "timeline", chart.title = "Planned memory over the steps", chart.y_name = "process, by owner", chart.height = 300;
+// The layers of the chart, the lowest first, with those owners that have bytes in a phase.
+std::vector<Layer> layers_of(const std::vector<PlannedSeries>& phases, double reserve) {
   std::map<std::string_view, double> peaks;
-  const std::vector<PlannedSeries> phases = shown_phases(plan);
   for (const PlannedSeries& series : phases) {
     for (const auto& [owner, levels] : series.owners) {
       double& peak = peaks[known_owner(owner)];
       peak = std::max(peak, std::ranges::max(levels));
     }
   }
-  if (reserve > 0) chart.layers.push_back({kReserve, kOther, reserve});
+  std::vector<Layer> layers;
+  if (reserve > 0) layers.push_back({kReserve, kOther, reserve});
   for (const Owner& owner : kOwners) {
-    if (peaks.contains(owner.name)) chart.layers.push_back({std::string(owner.name), owner.colour, peaks[owner.name]});
+    if (peaks.contains(owner.name)) layers.push_back({std::string(owner.name), owner.colour, peaks[owner.name]});
   }
-  double most = 0;
-  for (const PlannedSeries& series : phases) {
-    AreaPhase phase{series.phase, {}, std::vector<std::vector<double>>(chart.layers.size()), series.steps.back() + 1};
-    for (const std::size_t point : columns_of(series)) {
-      phase.steps.push_back(series.steps[point]);
-      double sum = reserve;
-      for (std::size_t layer = 0; layer < chart.layers.size(); ++layer) {
-        double bytes = reserve > 0 && layer == 0 ? reserve : 0;
-        for (const auto& [owner, levels] : series.owners) {
-          if (known_owner(owner) == chart.layers[layer].name && (layer > 0 || reserve == 0))
-            bytes += levels[point], sum += levels[point];
-        }
-        phase.levels[layer].push_back(bytes);
+  return layers;
+}
+
+AreaPhase phase_of(const PlannedSeries& series, const std::vector<Layer>& layers, double reserve) {
+  AreaPhase phase{series.phase, {}, std::vector<std::vector<double>>(layers.size()), series.steps.back() + 1};
+  for (const std::size_t point : columns_of(series)) {
+    phase.steps.push_back(series.steps[point]);
+    for (std::size_t layer = 0; layer < layers.size(); ++layer) {
+      double bytes = layers[layer].name == kReserve ? reserve : 0;
+      for (const auto& [owner, levels] : series.owners) {
+        if (known_owner(owner) == layers[layer].name) bytes += levels[point];
       }
-      most = std::max(most, sum);
-    }
-    // The first column begins with its phase.
-    if (!phase.steps.empty()) phase.steps.front() = series.steps.front();
-    chart.phases.push_back(std::move(phase));
-  }
-  if (const auto budget = reported.run.memory; budget && most > 0) {
-    constexpr double kNear = 2.5;
-    if (static_cast<double>(budget->n) < kNear * most) {
-      chart.level.push_back({static_cast<double>(budget->n), "budget " + to_text(*budget), 1});
-    } else {
-      chart.notes.push_back(fmt::format("The budget of {} lies above the picture.", to_text(*budget)));
+      phase.levels[layer].push_back(bytes);
     }
   }
-  if (const auto process = reported.run.measured.process; process && static_cast<double>(process->n) < 2.5 * most) {
-    chart.level.push_back({static_cast<double>(process->n), "touched at most " + to_text(*process), 8});
+  phase.steps.front() = series.steps.front();  // the first column begins with its phase
+  return phase;
+}
+
+void rule_of_arena(AreaChart& chart, const ReportedRun& reported) {
+  const auto touched = reported.run.measured.arena;
+  if (touched) chart.level.push_back({static_cast<double>(touched->n), "touched " + to_text(*touched), 8});
+}
+
+// The process, or its arena alone where that would be a thin line on top of the program and its libraries.
+AreaChart timeline_chart(const ReportedRun& reported) {
+  const PlanFacts& plan = reported.plan;
+  std::int64_t besides = 0, peak = 0;
+  for (const NamedBytes& item : plan.reserve) besides += item.bytes;
+  for (const PlannedPhase& phase : plan.phases) peak = std::max(peak, phase.live.n);
+  const bool arena_alone = besides > peak;
+  const std::int64_t reserve = arena_alone ? 0 : besides;
+  const std::vector<PlannedSeries> phases = shown_phases(plan);
+  AreaChart chart;
+  chart.id = "timeline", chart.title = "Planned memory over the steps", chart.height = 300;
+  chart.y_name = arena_alone ? "arena, by owner" : "process, by owner";
+  chart.layers = layers_of(phases, static_cast<double>(reserve));
+  for (const PlannedSeries& series : phases) chart.phases.push_back(phase_of(series, chart.layers, static_cast<double>(reserve)));
+  constexpr std::int64_t kNear = 3;  // times the peak
+  const auto rule = [&](const std::string& name, std::optional<Bytes> bytes, int colour) {
+    if (!bytes) return;
+    const std::int64_t level = bytes->n - (arena_alone ? besides : 0);
+    if (level > kNear * (peak + reserve)) {
+      chart.notes.push_back(fmt::format("The {} of {} lies above the picture.", name, to_text(*bytes)));
+    } else if (level > 0) {
+      chart.level.push_back({static_cast<double>(level), fmt::format("{} {}", name, to_text(Bytes{level})), colour});
+    }
+  };
+  rule("budget", reported.run.memory, 1);
+  if (arena_alone) {
+    rule_of_arena(chart, reported);
+    chart.notes.push_back(
+        fmt::format("The process needs {} more: the program, its libraries and threads.", to_text(Bytes{besides})));
+  } else {
+    rule("touched at most", reported.run.measured.process, 8);
   }
   chart.description =
-      fmt::format("Planned bytes over the steps of each phase. The peak is {}, with what the process needs besides its arena.",
-                  to_text(Bytes{static_cast<std::int64_t>(most)}));
+      fmt::format("Planned bytes over the steps of each phase. The peak of the arena is {}.", to_text(Bytes{peak}));
   for (const PlannedPhase& phase : plan.phases) chart.description += fmt::format(" {}: {}.", phase.name, to_text(phase.live));
   return chart;
 }
@@ -169,10 +189,18 @@ std::string owners_table(const ReportedRun& reported) {
   for (const auto& [row, colour] : rows) sum += row.bytes;
   std::ranges::stable_sort(rows, std::greater(), [](const auto& row) { return row.first.bytes; });
   Table table(fmt::format("at the peak, in the phase {}", escaped(peak->name)), {"owner", "bytes", "share", ""});
+  constexpr double kLeastShare = 0.001;
+  NamedBytes others{"", 0};
+  int small = 0;
   for (const auto& [row, colour] : rows) {
     const double share = sum > 0 ? static_cast<double>(row.bytes) / static_cast<double>(sum) : 0;
+    if (share < kLeastShare) {
+      others.bytes += row.bytes, ++small;
+      continue;
+    }
     table.row({escaped(row.name), to_text(Bytes{row.bytes}), fmt::format("{:.1f} %", 100 * share), share_bar(share, colour)});
   }
+  if (small > 0) table.row({fmt::format("{} smaller ones", small), to_text(Bytes{others.bytes}), "", ""});
   return table.html();
 }
 
@@ -252,8 +280,8 @@ std::string time_html(const ReportedRun& reported) {
   if (history.updates == 0) return "<p class=\"dim\">No update has been made.</p>\n";
   Table table("", {"", "predicted", "measured"});
   const auto seconds = [](std::optional<double> value) { return value ? time_text(*value) : std::string("-"); };
-  table.row({"an update", seconds(plan.update_seconds),
-             fmt::format("{} (95th percentile {})", time_text(history.median_seconds), time_text(history.slow_seconds))});
+  table.row({"an update, median", seconds(plan.update_seconds), time_text(history.median_seconds)});
+  table.row({"one of 20 takes longer than", "", time_text(history.slow_seconds)});
   if (history.update_seconds > 0) {
     const std::string unit = escaped(reported.units());
     table.row({fmt::format("trained {} a second", unit), plan.tokens_per_second ? short_count(*plan.tokens_per_second) : "-",
@@ -261,11 +289,10 @@ std::string time_html(const ReportedRun& reported) {
     if (history.tokens > 0)
       table.row({fmt::format("all {} a second", unit), "", short_count(history.tokens / history.update_seconds)});
   }
-  table.row({"wait for data", seconds(plan.stall_seconds ? std::optional(0.0) : std::nullopt),
-             history.waits && history.update_seconds > 0
-                 ? fmt::format("{} ({:.1f} % of the updates)", time_text(history.wait_seconds),
-                               100 * history.wait_seconds / history.update_seconds)
-                 : "not recorded"});
+  table.row({"wait for data", "",
+             history.waits && history.update_seconds > 0 ? fmt::format("{} ({:.1f} %)", time_text(history.wait_seconds),
+                                                                       100 * history.wait_seconds / history.update_seconds)
+                                                         : "not recorded"});
   if (history.evaluated_count > 0)
     table.row({"evaluation", seconds(plan.evaluation_seconds), time_text(history.evaluation_seconds)});
   if (plan.save_seconds) table.row({"saving", seconds(plan.save_seconds), "in the rest below"});
@@ -281,7 +308,7 @@ std::string time_html(const ReportedRun& reported) {
   LineChart chart;
   chart.id = "seconds", chart.title = "Seconds of an update", chart.height = 110, chart.from_zero = true;
   chart.y_kind = NumberKind::seconds, chart.may_be_logarithmic = true;
-  chart.lines.push_back({"an update", 0, Line::Kind::thin, history.seconds.points(), false});
+  chart.lines.push_back({"an update", 0, Line::Kind::only, history.seconds.points(), false});
   if (plan.update_seconds) chart.level.push_back({*plan.update_seconds, "predicted", 1});
   chart.description =
       fmt::format("Median {}, 95th percentile {}{}.", time_text(history.median_seconds), time_text(history.slow_seconds),

@@ -99,8 +99,6 @@ PlanFacts facts_of(const json& plan) {
   facts.rate = text_in(member(member(plan, "words"), "rate"));
   facts.update_seconds = number_in(member(predicted, "update_seconds"));
   facts.tokens_per_second = number_in(member(predicted, "tokens_per_second"));
-  facts.stall_seconds = number_in(member(predicted, "stall_seconds"));
-  facts.total_seconds = number_in(member(run, "total_seconds"));
   facts.evaluation_seconds = number_in(member(run, "evaluation_seconds"));
   facts.save_seconds = number_in(member(run, "save_seconds"));
   facts.updates = whole_in(member(run, "updates")), facts.parameters = whole_in(member(run, "parameters"));

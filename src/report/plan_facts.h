@@ -35,7 +35,7 @@ struct PlanFacts {
   bool found = false;
   std::string model, rate;  // the model in words; the unit of a rate: empty for tokens
   std::string tier;         // the name of the first one
-  std::optional<double> update_seconds, tokens_per_second, stall_seconds, total_seconds, evaluation_seconds, save_seconds;
+  std::optional<double> update_seconds, tokens_per_second, evaluation_seconds, save_seconds;
   std::optional<std::int64_t> updates, parameters;
   std::optional<double> epochs;
   std::optional<Bytes> memory, process, floor, knee, ceiling;

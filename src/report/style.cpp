@@ -42,12 +42,12 @@ figcaption{display:flex;flex-wrap:wrap;gap:0 12px;align-items:baseline;margin-bo
 .key{flex:none}
 .plot{display:block;width:calc(100% - 78px);margin:0 14px 0 64px;overflow:visible}
 .bar{display:block;border-radius:4px;margin:6px 0 8px}
-.share{display:block;min-width:70px}
+.share{display:block;width:110px;margin-top:5px}
 .grid{stroke:var(--grid)}
 .tick{fill:var(--dim);font-size:11.5px;font-variant-numeric:tabular-nums}
 .word{font-size:11.5px;font-weight:600;fill:var(--ink);paint-order:stroke;stroke:var(--bg);stroke-width:3px;stroke-linejoin:round}
-.thin,.line,.rule{fill:none;vector-effect:non-scaling-stroke}
-.thin{stroke-width:1;opacity:.42}
+.thin,.only,.line,.rule{fill:none;vector-effect:non-scaling-stroke}
+.thin{stroke-width:1;opacity:.4}.only{stroke-width:1.2;opacity:.9}
 .line{stroke-width:2;stroke-linejoin:round;stroke-linecap:round}
 .rule{stroke-width:1.5;stroke-dasharray:5 4}
 .dashed{stroke-dasharray:7 5}.dotted{stroke-dasharray:1.5 5}
@@ -63,13 +63,17 @@ table{border-collapse:collapse;font-size:14px;font-variant-numeric:tabular-nums}
 caption{text-align:left;color:var(--dim);font-size:13px;padding-bottom:4px}
 th,td{text-align:left;vertical-align:top;padding:4px 22px 4px 0;border-bottom:1px solid var(--grid);font-weight:400}
 thead th{color:var(--dim);font-size:13px;border-color:var(--edge)}
-tbody th{color:var(--dim);min-width:7em}
-.numbers td,.numbers thead th+th{text-align:right;white-space:nowrap}
+th,td{overflow-wrap:normal}
+td,td code,th code{overflow-wrap:anywhere}
+tbody th{color:var(--dim)}
+.numbers tbody th,.numbers td{white-space:nowrap}
+.numbers td,.numbers thead th+th{text-align:right}
 .two{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,420px),1fr));gap:0 40px}
 footer{margin-top:48px;color:var(--dim);font-size:13px}
 @media (max-width:900px){.six{grid-template-columns:repeat(3,1fr)}}
 @media (max-width:520px){body{padding:18px 14px 36px}.six{grid-template-columns:repeat(2,1fr)}.verdict{font-size:16px}
-.plot{width:calc(100% - 64px);margin:0 8px 0 56px}.axis{margin-left:56px}th,td{padding-right:12px}tbody th{min-width:5em}}
+.plot{width:calc(100% - 64px);margin:0 8px 0 56px}.axis{margin-left:56px}th,td{padding-right:12px}.numbers tbody th{white-space:normal}
+.share{width:44px}}
 @media print{:root{color-scheme:light;--bg:#fff;--card:#f3f4f6;--ink:#000;--dim:#444;--grid:#ddd;--edge:#bbb;
 --c0:#0072b2;--c1:#d55e00;--c2:#009e73;--c3:#b8578b;--c4:#e69f00;--c5:#56b4e9;--c6:#c9b400;--c7:#868f99}
 body{max-width:none;padding:0;font-size:12px}nav{display:none}.scroll{overflow:visible}h2{break-after:avoid;margin-top:26px}

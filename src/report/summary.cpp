@@ -77,8 +77,8 @@ Six loss_number(const ReportedRun& reported) {
 Six training_number(const ReportedRun& reported) {
   const std::vector<DataPoint> smooth = reported.history.smooth.points();
   if (smooth.empty()) return {"training loss", "-", ""};
-  return {"training loss, smoothed", number_text(smooth.back().y),
-          fmt::format("{} at the start", number_text(reported.history.loss.points().front().y))};
+  return {"training loss", number_text(smooth.back().y),
+          fmt::format("smoothed; {} at the start", number_text(reported.history.loss.points().front().y))};
 }
 
 Six progress_number(const ReportedRun& reported) {
@@ -97,10 +97,11 @@ Six time_number(const ReportedRun& reported) {
 
 Six speed_number(const ReportedRun& reported) {
   const RunHistory& history = reported.history;
-  if (history.update_seconds <= 0) return {"trained " + reported.units() + " a second", "-", ""};
+  const std::string name = reported.units() + " a second";
+  if (history.update_seconds <= 0) return {name, "-", ""};
   const double all = history.tokens / history.update_seconds;
-  return {"trained " + reported.units() + " a second", short_count(history.trained / history.update_seconds),
-          all > 0 ? short_count(all) + " of all" : ""};
+  return {name, short_count(history.trained / history.update_seconds),
+          all > 0 ? "trained; " + short_count(all) + " of all" : "trained"};
 }
 
 Six memory_number(const ReportedRun& reported) {
