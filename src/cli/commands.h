@@ -89,9 +89,47 @@ int run_merge(const MergeArguments& arguments);
 
 struct ExportArguments {
   std::string weights, adapter, gguf, type;
-  bool json = false;
+  std::string run, tensorboard, csv;  // the records of a run
+  bool follow = false, json = false;
 };
 int run_export(const ExportArguments& arguments);
+// export RUN; one of `tensorboard` and `csv` is not empty.
+int export_records(const ExportArguments& arguments);
+
+struct RunsListArguments {
+  std::vector<std::string> folders, where;
+  std::string sort;
+  bool json = false;
+};
+int run_runs_list(const RunsListArguments& arguments);
+
+struct RunsShowArguments {
+  std::string run;
+  bool json = false;
+};
+int run_runs_show(const RunsShowArguments& arguments);
+
+struct RunsCompareArguments {
+  std::vector<std::string> runs;
+  bool json = false;
+};
+int run_runs_compare(const RunsCompareArguments& arguments);
+
+struct RunsNoteArguments {
+  std::string run, text;
+};
+int run_runs_note(const RunsNoteArguments& arguments);
+
+struct RunsRemoveArguments {
+  std::string run;
+  bool yes = false;
+};
+int run_runs_remove(const RunsRemoveArguments& arguments);
+
+struct WatchArguments {
+  std::string run;
+};
+int run_watch(const WatchArguments& arguments);
 
 struct TokenizeArguments {
   std::string tokenizer, text, file;  // text if file is empty

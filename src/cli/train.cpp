@@ -42,7 +42,7 @@ std::string default_run_name(const Config& config) {
 }
 
 // A run with its folder and its configuration.
-struct Run {
+struct OpenedRun {
   RunFolder folder;
   Config config;
   RunSettings settings;
@@ -58,7 +58,7 @@ void note_end_of_schedule(const Config& config, std::int64_t updates) {
       updates, config.train.updates, rate, rate == 0 ? ", and nothing is learned" : "", updates));
 }
 
-Run open_run(const TrainArguments& arguments) {
+OpenedRun open_run(const TrainArguments& arguments) {
   if (!arguments.resume) {
     RunSettings settings = read_settings_of(with_data(arguments.config));
     Config config = load_settings(settings);
@@ -99,7 +99,7 @@ void say_what_was_there(const RunFolder& folder) {
 
 std::string stopped_by() { return stop_requested() ? stop_reason() : std::string(); }
 
-SessionRequest request_of(const TrainArguments& arguments, Run& run) {
+SessionRequest request_of(const TrainArguments& arguments, OpenedRun& run) {
   SessionRequest request;
   request.settings = std::move(run.settings);
   request.prepare.probe = probe_shape;
@@ -144,7 +144,7 @@ void complete(Error& error, const TrainArguments& arguments, const RunFolder& fo
   complete_advice(error, config);
 }
 
-int train(const TrainArguments& arguments, Run& run) {
+int train(const TrainArguments& arguments, OpenedRun& run) {
   say_what_was_there(run.folder);
   const SessionRequest request = request_of(arguments, run);
   const RunCommands commands(arguments, run.folder, run.config);
@@ -181,7 +181,7 @@ int run_train(const TrainArguments& arguments) {
   if (arguments.force && !arguments.resume) {
     throw config_error("E-USAGE", "--force", "it is given without --resume", "a run that is resumed with other settings");
   }
-  Run run = open_run(arguments);
+  OpenedRun run = open_run(arguments);
   try {
     return train(arguments, run);
   } catch (Error& error) {
