@@ -33,6 +33,7 @@ struct TrainArguments {
   std::string fault;       // train/faults.h
   std::string from;        // a run, or one of its checkpoints
   std::string checkpoint;  // with --resume: an update, "best" or "last"
+  std::string log_format;  // "text" or "json"
   bool resume = false, force = false, audit = false, json = false;
 };
 int run_train(const TrainArguments& arguments);

@@ -26,6 +26,7 @@
 #include "cli/commands.h"
 #include "cli/environment.h"
 #include "cli/failure.h"
+#include "cli/say.h"
 #include "cli/signals.h"
 #include "cli/spelling.h"
 #include "config/config_aliases.h"
@@ -165,6 +166,8 @@ void train_options(CLI::App& command, TrainArguments& a) {
   command.add_flag("--force", a.force,
                    "with --resume: accept changed settings that change the result (seed, data order and format, precision)");
   command.add_flag("--json", a.json, "print run.json at the end");
+  command.add_option("--log-format", a.log_format, "text, or json: progress, events and errors on stderr, one object a line")
+      ->check(CLI::IsMember({"text", "json"}));
   command.add_option("--fault", a.fault, "a defect for verify")->group("");  // hidden
   command.final_callback([&a] {
     if (a.config.file.empty() && !a.resume) throw CLI::RequiredError("CONFIG");
@@ -467,6 +470,16 @@ void add_all(Commands& commands) {
 
 bool wants_json(int argc, char** argv) { return std::find(argv, argv + argc, std::string_view("--json")) != argv + argc; }
 
+bool wants_json_log(int argc, char** argv) {
+  bool wants = false;
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view word = argv[i], next = i + 1 < argc ? argv[i + 1] : "";
+    if (word == "--log-format") wants = next == "json";
+    if (word.starts_with("--log-format=")) wants = word.ends_with("=json");
+  }
+  return wants;
+}
+
 Error usage_error(const std::string& command, std::string message, std::string near) {
   const std::string name = command.empty() ? "plimsoll" : "plimsoll " + command;
   Remedies remedies;
@@ -565,6 +578,7 @@ int main(int argc, char** argv) {
   plimsoll::prepare_environment(argv);
   plimsoll::settle_process();
   plimsoll::ignore_file_size_signal();
+  if (plimsoll::wants_json_log(argc, argv)) plimsoll::log_as_json();
   try {
     plimsoll::limit_kernels();
     return plimsoll::flushed(plimsoll::parse_and_run(argc, argv));

@@ -15,6 +15,12 @@ void say_line(std::string_view line);
 // Writes the text unchanged, with our own control characters. Foreign parts have passed through shown_text().
 void say_marked(std::string_view text) noexcept;
 
+// From here on say_text() and say_line() write JSON objects, one a line: {"event": "note", "time", "text"}.
+void log_as_json();
+bool logs_json();
+// Writes an object as such a line, and adds its time.
+void log_object(const nlohmann::json& object);
+
 // Writes to stdout, without a line end.
 void print_text(std::string_view text);
 void print_marked(std::string_view text);

@@ -15,6 +15,7 @@
 #include "cli/advice.h"
 #include "cli/commands.h"
 #include "cli/environment.h"
+#include "cli/json_log.h"
 #include "cli/plan/plan_text.h"
 #include "cli/run_commands.h"
 #include "cli/say.h"
@@ -150,8 +151,11 @@ int train(const TrainArguments& arguments, OpenedRun& run) {
   const RunCommands commands(arguments, run.folder, run.config);
   RunLines lines(run.folder);
   RunRecord record(run.folder);
-  TrainWatcher watcher(record.report(), commands);
-  Session session(run.config, request, run.folder, {&lines, &record, &watcher});
+  std::optional<TrainWatcher> watcher;
+  std::optional<JsonLog> log;
+  Consumer& shows = logs_json() ? static_cast<Consumer&>(log.emplace(record.report(), run.folder.path()))
+                                : watcher.emplace(record.report(), commands);
+  Session session(run.config, request, run.folder, {&lines, &record, &shows});
   if (const std::optional<Refused> refused = session.run()) return refuse(*refused, arguments.json);
   if (arguments.json) print_json(record.report().to_json());
   return record.report().exit_code;

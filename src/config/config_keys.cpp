@@ -546,7 +546,7 @@ const ConfigKey kKeys[] = {
     {"precision.gradients", OnResume::forced,
      "accumulated gradients: fp32, or bf16 for the matrices of blocks, rounded after each micro-batch", "\"bf16\"",
      precision_at("precision.gradients", PLIMSOLL_FIELD(precision.gradients), kRoundedTypes)},
-    {"precision.optimizer_state", OnResume::never, "fp32, bf16 or 8bit; the narrow ones are rounded at each update", "\"bf16\"",
+    {"precision.optimizer_state", OnResume::results, "fp32, bf16 or 8bit; the narrow ones are rounded at each update", "\"bf16\"",
      precision_at("precision.optimizer_state", PLIMSOLL_FIELD(precision.optimizer_state), kStateTypes)},
     {"precision.rounding", OnResume::results,
      "rounding of stored bf16 and 8-bit numbers: stochastic (keeps small updates on average) or nearest (needs force_nearest)",
