@@ -13,7 +13,7 @@ import time
 from _plimsoll import Test, terminal_pair
 
 FAST = ["--set", "model.dropout=0"]
-SLOW = ["--set", "train.effective_batch=64", "--set", "train.micro_batch=8"]
+SLOW = ["--set", "train.effective_batch=64", "--set", "train.micro_batch=8", "--set", "machine.threads=1"]
 
 
 def train(test, run, *more):
