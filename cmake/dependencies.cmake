@@ -99,6 +99,8 @@ plimsoll_dependency(interface HEADERS interface_id.h)
 pkg_check_modules(ompi IMPORTED_TARGET ompi-c>=4.1)
 if(ompi_FOUND)
   plimsoll_dependency(mpi TARGETS PkgConfig::ompi HEADERS mpi.h IN_HEADERS mpi.h)
+  # Without the bindings for C++, which were removed from MPI.
+  target_compile_definitions(plimsoll_external_mpi INTERFACE OMPI_SKIP_MPICXX)
 else()
   plimsoll_dependency(mpi HEADERS mpi.h IN_HEADERS mpi.h)
 endif()

@@ -124,6 +124,11 @@ void MpiEngine::fail(const Error& error) {
   for_caller_.wait_for(lock, std::chrono::duration<double>(kMostSecondsToTell), [&] { return !tells_; });
 }
 
+bool MpiEngine::failed() {
+  const std::lock_guard lock(mutex_);
+  return error_.has_value();
+}
+
 void MpiEngine::leave() {
   std::unique_lock lock(mutex_);
   leaving_ = true;

@@ -30,6 +30,7 @@ class MpiEngine {
   std::optional<int> wait(std::uint32_t event, double seconds);
   // Tells all other ranks.
   void fail(const Error& error);
+  bool failed();
   Bytes sent() const { return sent_; }
   // Leaves MPI. After a failure, other ranks may be gone: waits a few seconds at most.
   void leave();

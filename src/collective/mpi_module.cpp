@@ -24,9 +24,16 @@ class MpiPeers final : public Peers {
     reserve(1, 2 * static_cast<std::size_t>(count() - 1));
     std::array<char, 64> name{};
     ::gethostname(name.data(), name.size() - 1);
-    for (const auto& each : GatherOf<std::array<char, 64>>(*this, 0).run(name)) hosts_.emplace_back(each.data());
+    for (const auto& each : gather(*this, 0, name)) hosts_.emplace_back(each.data());
   }
-  ~MpiPeers() override { engine_.leave(); }
+  // The end of MPI waits for all ranks, and does not sleep meanwhile: they meet here first.
+  ~MpiPeers() override {
+    try {
+      if (count() > 1 && !engine_.failed()) Gather(*this, 0, 1).run();
+    } catch (const Error&) {  // another rank has reported it
+    }
+    engine_.leave();
+  }
 
   int rank() const override { return engine_.rank(); }
   int count() const override { return engine_.count(); }
