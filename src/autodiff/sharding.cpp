@@ -25,8 +25,8 @@ struct Trained {
   std::vector<NodeId> nodes;    // all of them, in order
   NodeId squares;               // of the gradient
   std::vector<std::int64_t> cuts;
-  ValueId sum, token;           // the gradient after its sum over ranks: the own shard, and all of it
-  std::vector<ValueId> waits;   // results of other nodes that the update reads
+  ValueId sum, token;          // the gradient after its sum over ranks: the own shard, and all of it
+  std::vector<ValueId> waits;  // results of other nodes that the update reads
 };
 
 class Sharding {
@@ -69,9 +69,8 @@ class Sharding {
       for (const ValueId changed : changed_by(node)) {
         const Value& value = graph_.values[changed];
         if (!value.parameter || value.parameter->kind != ParameterKind::trained) continue;
-        const auto gradient = std::ranges::find_if(node.inputs, [&](ValueId input) {
-          return graph_.values[origin_of(graph_, input)].role == Role::accumulator;
-        });
+        const auto gradient = std::ranges::find_if(
+            node.inputs, [&](ValueId input) { return graph_.values[origin_of(graph_, input)].role == Role::accumulator; });
         if (gradient != node.inputs.end()) trained_.push_back({.parameter = changed, .gradient = *gradient, .update = id});
       }
     }
@@ -118,7 +117,8 @@ class Sharding {
     return std::ranges::all_of(each.nodes, [&](NodeId id) { return graph_.nodes[id].op->sharded != nullptr; });
   }
 
-  // Tensors of many tiles first: each rank gets as many tiles, the emptiest ranks the rest. Then whole tensors, the largest first.
+  // Tensors of many tiles first: each rank gets as many tiles, the emptiest ranks the rest. Then whole tensors, the largest
+  // first.
   void cut() {
     std::vector<std::int64_t> load(static_cast<std::size_t>(ranks_), 0);
     std::vector<Trained*> whole;
@@ -354,8 +354,8 @@ class Sharding {
   // True if a node outside of all updates reads a value.
   bool is_read(ValueId value, NodeId by) const {
     return std::ranges::any_of(update_, [&](NodeId id) {
-      const bool of_update =
-          std::ranges::any_of(trained_, [&](const Trained& each) { return std::ranges::find(each.nodes, id) != each.nodes.end(); });
+      const bool of_update = std::ranges::any_of(
+          trained_, [&](const Trained& each) { return std::ranges::find(each.nodes, id) != each.nodes.end(); });
       const std::vector<ValueId>& inputs = graph_.nodes[id].inputs;
       return id != by && !of_update && std::ranges::find(inputs, value) != inputs.end();
     });
@@ -370,8 +370,9 @@ class Sharding {
   // State that belongs to no parameter, such as averages of statistics, is on one rank.
   void give_to_one(NodeId id) {
     const std::vector<ValueId> changed = changed_by(graph_.nodes[id]);
-    const bool state =
-        !changed.empty() && std::ranges::all_of(changed, [&](ValueId value) { return graph_.values[value].role == Role::optimizer_state; });
+    const bool state = !changed.empty() && std::ranges::all_of(changed, [&](ValueId value) {
+      return graph_.values[value].role == Role::optimizer_state;
+    });
     if (!state || own() == least_) return;
     for (const ValueId value : changed) forget(value);
     absent(id, {});
@@ -406,7 +407,6 @@ class Sharding {
       }
     }
   }
-
 
   Graph& graph_;
   GraphBuilder builder_;

@@ -37,6 +37,13 @@ struct TrainArguments {
 };
 int run_train(const TrainArguments& arguments);
 
+struct LaunchArguments {
+  int count = 1;                   // ranks
+  std::string hosts;               // a file with a host per line; empty: this host
+  std::vector<std::string> words;  // the command and its options
+};
+int run_launch(const LaunchArguments& arguments);
+
 struct VerifyArguments {
   ConfigArguments config;
   std::string folder;

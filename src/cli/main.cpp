@@ -26,6 +26,7 @@
 #include "cli/commands.h"
 #include "cli/environment.h"
 #include "cli/failure.h"
+#include "cli/ranks.h"
 #include "cli/signals.h"
 #include "cli/spelling.h"
 #include "config/config_aliases.h"
@@ -169,6 +170,15 @@ void train_options(CLI::App& command, TrainArguments& a) {
   command.final_callback([&a] {
     if (a.config.file.empty() && !a.resume) throw CLI::RequiredError("CONFIG");
   });
+}
+
+void launch_options(CLI::App& command, LaunchArguments& a) {
+  constexpr int kMostRanks = 4096;
+  command.add_option("-n", a.count, "the number of processes")->required()->check(CLI::Range(1, kMostRanks));
+  command.add_option("--hosts", a.hosts, "a file with a host per line, as mpirun's --hostfile (default: this host)");
+  command.prefix_command();
+  command.footer("train ... or machine ... comes after these options.");
+  command.callback([&command, &a] { a.words = command.remaining(); });
 }
 
 void verify_options(CLI::App& command, VerifyArguments& a) {
@@ -372,6 +382,7 @@ void add_all(Commands& commands) {
   commands.add("plan", "show the memory and time that a training needs, by phase and kind of tensor, without training", run_plan,
                plan_options);
   commands.add("train", "plan, then train exactly by that plan", run_train, train_options);
+  commands.add("launch", "start a training as several processes: plimsoll launch -n 2 train CONFIG", run_launch, launch_options);
   commands.add("verify", "prove gradients, batches, plans and precision on this model and data; exit 7 if a check fails",
                run_verify, verify_options);
   commands.add("eval", "the loss of weights on data.validation, or on data.train where there is none", run_eval, eval_options);
@@ -455,6 +466,8 @@ int parse_and_run(int argc, char** argv) {
     throw usage_error(used.empty() ? "" : used[0]->get_name(), error.what(), used.empty() ? "" : nearest_option(*used[0]));
   }
   const Command& command = commands.parsed();
+  const std::string name = command.app->get_name();
+  if (name != "train" && name != "machine" && name != "launch") refuse_ranks(name);
   try {
     return command.run();
   } catch (Error& error) {

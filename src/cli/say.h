@@ -15,6 +15,9 @@ void say_line(std::string_view line);
 // Writes the text unchanged, with our own control characters. Foreign parts have passed through shown_text().
 void say_marked(std::string_view text) noexcept;
 
+// Drops all output from here on: that of a rank other than the first.
+void keep_silent();
+
 // Writes to stdout, without a line end.
 void print_text(std::string_view text);
 void print_marked(std::string_view text);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <span>
 #include <type_traits>
@@ -39,7 +40,7 @@ class GatherOf {
   GatherOf(Peers& peers, std::uint32_t event) : gather_(peers, event, sizeof(Record)), all_(peers.count()) {}
 
   // The records of all ranks, by rank.
-  std::span<const Record> run(const Record& mine) {
+  std::span<const Record> run(const Record& mine) & {
     std::memcpy(gather_.mine().data(), &mine, sizeof mine);
     gather_.run();
     for (std::size_t i = 0; i < all_.size(); ++i) {
@@ -52,5 +53,13 @@ class GatherOf {
   Gather gather_;
   std::vector<Record> all_;
 };
+
+// The same once.
+template <class Record>
+std::vector<Record> gather(Peers& peers, std::uint32_t event, const Record& mine) {
+  GatherOf<Record> gather(peers, event);
+  const std::span<const Record> all = gather.run(mine);
+  return {all.begin(), all.end()};
+}
 
 }  // namespace plimsoll

@@ -66,7 +66,8 @@ std::vector<ValueType> infer_squares(const Attributes&, TypeSpan inputs) {
 std::vector<ValueType> infer_parts(const Attributes& any, TypeSpan inputs) {
   const auto& a = any.as<PartsAttributes>();
   for (std::size_t i = 0; i < a.begins.size(); ++i) {
-    if (a.begins[i] < 0 || a.begins[i] + a.counts.at(i) > inputs[0].shape.elements()) fail("add_parts", "a part leaves the value");
+    if (a.begins[i] < 0 || a.begins[i] + a.counts.at(i) > inputs[0].shape.elements())
+      fail("add_parts", "a part leaves the value");
   }
   return {{DType::f64, Shape{1}}};
 }

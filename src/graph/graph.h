@@ -115,10 +115,10 @@ struct Value {
   std::uint8_t tier = 0;           // tier of a persistent value; 0: the tier of the kernels
   NodeId producer;                 // invalid for persistent values and for inputs of a section
   std::optional<ParameterInfo> parameter;
-  ValueId clone_of;    // the forward value recomputed by this one
-  ValueId version_of;  // the persistent value updated to this version
-  ValueId replica_of;  // the same value of the last micro-batch of the group
-  ValueId copy_of;     // the persistent value on another tier, copied here temporarily
+  ValueId clone_of;            // the forward value recomputed by this one
+  ValueId version_of;          // the persistent value updated to this version
+  ValueId replica_of;          // the same value of the last micro-batch of the group
+  ValueId copy_of;             // the persistent value on another tier, copied here temporarily
   std::optional<Shard> shard;  // of a persistent value that is a part of a tensor
 
   bool persistent() const { return !section.has_value(); }

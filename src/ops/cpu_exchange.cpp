@@ -106,9 +106,12 @@ std::unique_ptr<Kernel> bind_nothing(const KernelRequest& request) {
 }  // namespace
 
 CpuKernels exchange_cpu_kernels() {
-  return {{&kSumShards, choose_sum_shards, bind_sum_shards}, {&kSumAll, choose_sum_all, bind_sum_all},
-          {&kGatherValues, nullptr, bind_gather_values},     {&kGatherShards, nullptr, bind_gather_shards},
-          {&kTileSquares, nullptr, bind_squares},            {&kAddParts, nullptr, bind_parts},
+  return {{&kSumShards, choose_sum_shards, bind_sum_shards},
+          {&kSumAll, choose_sum_all, bind_sum_all},
+          {&kGatherValues, nullptr, bind_gather_values},
+          {&kGatherShards, nullptr, bind_gather_shards},
+          {&kTileSquares, nullptr, bind_squares},
+          {&kAddParts, nullptr, bind_parts},
           {&kNothing, nullptr, bind_nothing}};
 }
 

@@ -296,7 +296,9 @@ PlanningInput planning_input(const Config& config, const std::filesystem::path& 
     input.facts = assumed_facts(config, input.assumed, cache);
     if (say && place.tells_assumed) say("note: " + assumed_text(input.assumed));
   }
+  input.facts.share = place.share;
   input.request.ragged = input.facts.ragged;
+  input.request.ranks = place.share.ranks;
   input.cache = cache;
   input.machine = place.machine ? *place.machine : calibrated_machine(config.threads, cache, place.probe, say, place.repeat);
   if (!place.machine && config.device == DeviceChoice::cuda) input.machine = cuda_machine(input.machine, cache, say);
@@ -306,6 +308,10 @@ PlanningInput planning_input(const Config& config, const std::filesystem::path& 
     add_disk_tier(input.machine.machine, *config.memory.disk, transfers_for(config), cache, say);
   }
   if (simulated) limit_links(input.machine.machine, config.links);
+  if (place.peers.n > 0) {
+    input.machine.machine.reserve.peers = place.peers;
+    input.machine.machine.hash = machine_hash(input.machine.machine);
+  }
   input.request.beyond = rooms_beyond(input.budget, has_host(input.machine.machine));
   check_host_memory(input, say);
   const bool elsewhere = place.machine || config.device == DeviceChoice::cuda;

@@ -81,8 +81,7 @@ struct SaveState {
   std::vector<Operand> reads;
 };
 
-using Instruction =
-    std::variant<RunKernel, Feed, Fetch, StartCopy, WaitCopy, StartExchange, WaitExchange, LoadState, SaveState>;
+using Instruction = std::variant<RunKernel, Feed, Fetch, StartCopy, WaitCopy, StartExchange, WaitExchange, LoadState, SaveState>;
 
 struct Program {
   Bytes arena;

@@ -67,7 +67,8 @@ class Verifier {
     }
     for (const auto& [event, exchange] : exchanges_) {
       const auto touches = [&](const StartExchange::Part& part) { return overlap(operand, part.memory); };
-      if (std::ranges::any_of(exchange->receives, touches) || (use == Use::writes && std::ranges::any_of(exchange->sends, touches))) {
+      if (std::ranges::any_of(exchange->receives, touches) ||
+          (use == Use::writes && std::ranges::any_of(exchange->sends, touches))) {
         fail(fmt::format("{} is a part of exchange {}, which nothing has waited for", range_text(operand), event));
       }
     }

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "formats/atomic_file.h"
+#include "weights/checkpoint.h"
 #include "weights/manifest.h"
 
 namespace plimsoll {
@@ -21,6 +22,14 @@ std::int64_t update_of(const std::string& name) {
   std::int64_t update = 0;
   const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), update);
   return error == std::errc{} && end == name.data() + name.size() && std::to_string(update) == name ? update : 0;
+}
+
+std::int64_t update_in(const fs::path& checkpoint) {
+  try {
+    return read_progress(checkpoint).updates;
+  } catch (const Error&) {
+    return 0;
+  }
 }
 
 }  // namespace
@@ -53,12 +62,12 @@ fs::path find_checkpoint(const fs::path& named) {
 std::vector<KeptCheckpoint> checkpoints_in(const fs::path& run) {
   std::vector<KeptCheckpoint> all;
   std::error_code ignored;
-  if (fs::is_regular_file(run / kFirstFormat, ignored)) all.push_back({0, run / kFirstFormat});
+  if (fs::is_regular_file(run / kFirstFormat, ignored)) all.push_back({update_in(run / kFirstFormat), run / kFirstFormat});
   for (const auto& entry : fs::directory_iterator(run / kFolder, ignored)) {
     const std::int64_t update = update_of(entry.path().filename().string());
     if (update > 0 && entry.symlink_status(ignored).type() == fs::file_type::directory) all.push_back({update, entry.path()});
   }
-  std::ranges::sort(all, {}, &KeptCheckpoint::update);
+  std::ranges::stable_sort(all, {}, &KeptCheckpoint::update);
   return all;
 }
 

@@ -12,10 +12,10 @@
 namespace plimsoll {
 
 struct KeptCheckpoint {
-  std::int64_t update = 0;  // 0 for format 1, which is older than all others
+  std::int64_t update = 0;  // 0 for a file of format 1 that cannot be read
   std::filesystem::path path;
 };
-// Oldest first. Nothing of it has been read.
+// Oldest first. Folders have not been read; a file of format 1 has.
 std::vector<KeptCheckpoint> checkpoints_in(const std::filesystem::path& run);
 // The checkpoint that a user names: RUN (its newest), RUN/UPDATE, or the folder itself. E-CKPT-MISSING.
 std::filesystem::path find_checkpoint(const std::filesystem::path& named);

@@ -84,13 +84,6 @@ constexpr Bytes kMostReserved{64 << 20};  // of the disk, for lines
 
 bool due(std::int64_t every, std::int64_t update) { return every > 0 && update % every == 0; }
 
-// A new run with the settings of the run in `folder`.
-Remedy new_run(const RunFolder& folder, const std::filesystem::path& run, const Changes& changes) {
-  Changes all{{"command.run", run.string()}};
-  all.insert(all.end(), changes.begin(), changes.end());
-  return Remedy::of_command("train " + shell_quoted((folder.path() / "config.resolved.toml").string()), std::move(all));
-}
-
 }  // namespace
 
 Session::Session(Config& config, const SessionRequest& request, RunFolder& folder, std::vector<Consumer*> consumers)
@@ -98,8 +91,10 @@ Session::Session(Config& config, const SessionRequest& request, RunFolder& folde
       request_(request),
       folder_(folder),
       consumers_(std::move(consumers)),
+      remedies_(config, folder),
       watch_(divergence_watch(config)),
-      improvement_(config) {}
+      improvement_(config),
+      saves_(config, folder, improvement_, [this](const Event& event) { emit(event); }) {}
 
 Session::~Session() = default;
 
@@ -112,7 +107,7 @@ void Session::record(Trainer& trainer, const Event& event) {
     emit(event);
   } catch (const std::exception&) {
     try {
-      save(trainer);
+      saves_.save(trainer);
     } catch (const std::exception&) {  // from the same disk; the first error is the one to report
     }
     throw;
@@ -130,7 +125,11 @@ void Session::tell_failure(const Error& error) {
 }
 
 std::optional<Refused> Session::run() {
-  if (request_.resumes) find_checkpoint();
+  if (request_.resumes) {
+    resumed_ = find_checkpoint(config_, folder_, {request_.checkpoint, request_.forced});
+    for (const std::string& note : resumed_->notes) emit(Said{note});
+    reached_ = resumed_->progress;
+  }
   if (!request_.from.empty()) parent_ = read_progress(request_.from);
   if (std::optional<Refused> refused = prepare()) return refused;
   try {
@@ -142,125 +141,6 @@ std::optional<Refused> Session::run() {
   }
   emit(Ended{});
   return {};
-}
-
-// Finds the checkpoint. A diverged run that continues takes its diverged state if that is later.
-void Session::find_checkpoint() {
-  std::error_code ignored;
-  const std::vector<KeptCheckpoint> kept = checkpoints_in(folder_.path());
-  const bool diverged = std::filesystem::exists(folder_.diverged(), ignored);
-  if (kept.empty() && !(diverged && config_.train.on_divergence == OnDivergence::proceed)) {
-    if (diverged) throw no_checkpoint("the only checkpoint is that of the diverged state", {go_on(), slower(0)});
-    throw no_checkpoint("there is no checkpoint: nothing of this run has been saved",
-                        {run_diverged(folder_.path()) ? slower(0) : again()});
-  }
-  if (!kept.empty()) {
-    checkpoint_ = chosen(kept).path;
-    goes_back_ = checkpoint_ != kept.back().path;
-    try {
-      resumed_ = read_progress(checkpoint_);
-    } catch (Error& error) {
-      offer_older(error);
-      throw;
-    }
-  }
-  if (diverged && request_.checkpoint.empty() && config_.train.on_divergence == OnDivergence::proceed) {
-    const Progress then = read_progress(folder_.diverged());
-    if (!resumed_ || then.updates > resumed_->updates) {
-      resumed_ = then;
-      checkpoint_ = folder_.diverged();
-      emit(Said{fmt::format("note: the run continues from {}, at update {}", checkpoint_.string(), then.updates)});
-    }
-  }
-  for (const std::string& line : check_resumed_batch(config_, *resumed_, checkpoint_)) emit(Said{"note: " + line});
-  for (const std::string& line : check_resumed_origin(config_, *resumed_, folder_.path(), request_.forced)) {
-    emit(Said{"note: " + line});
-    model_changed_ = true;
-  }
-  reached_ = *resumed_;
-  check_stopped();
-}
-
-const KeptCheckpoint& Session::chosen(const std::vector<KeptCheckpoint>& kept) const {
-  const std::string& name = request_.checkpoint;
-  if (name.empty() || name == "last") return kept.back();
-  std::string update = name;
-  if (name == "best") {
-    ImprovementWatch watch(config_);
-    folder_.read_evaluations([&](const Evaluation& evaluation) { watch.see(evaluation); });
-    if (!watch.best()) throw no_checkpoint("no evaluation of this run has been recorded", {resume()});
-    update = std::to_string(watch.best()->update);
-  }
-  std::string there;
-  for (const KeptCheckpoint& each : kept) {
-    if (each.update > 0 && std::to_string(each.update) == update) return each;
-    if (each.update > 0) there += fmt::format("{}{}", there.empty() ? "" : ", ", each.update);
-  }
-  throw no_checkpoint(
-      fmt::format("there is no checkpoint of update {}; there are those of {}", update, there.empty() ? "none" : there),
-      {resume({{"command.checkpoint", kept.back().update > 0 ? std::to_string(kept.back().update) : "last"}})});
-}
-
-void Session::offer_older(Error& error) const {
-  if (error.kind == ErrorKind::internal ||
-      (!error.code.starts_with("E-CKPT-") && !error.code.starts_with("E-FORMAT-") && !error.code.starts_with("E-IO-")))
-    return;
-  if (error.code == "E-CKPT-FROZEN" || !error.where.starts_with(checkpoint_.string())) return;
-  const KeptCheckpoint* older = nullptr;
-  const std::vector<KeptCheckpoint> kept = checkpoints_in(folder_.path());
-  for (const KeptCheckpoint& each : kept) {
-    if (each.path == checkpoint_) break;
-    if (each.update > 0) older = &each;
-  }
-  if (older == nullptr) return;
-  error.expected += fmt::format("; the checkpoint of update {} is older", older->update);
-  error.remedies = {resume({{"command.checkpoint", older->update}})};
-}
-
-void Session::check_stopped() const {
-  if (!run_stopped(folder_.path())) return;
-  ImprovementWatch watch(config_);
-  folder_.read_evaluations([&](const Evaluation& evaluation) {
-    if (evaluation.update <= resumed_->updates) watch.see(evaluation);
-  });
-  if (!watch.stops()) return;
-  throw config_error("E-RUN-STOPPED", folder_.path().string(),
-                     fmt::format("it ended at update {} because its evaluations did not improve; the best is {}",
-                                 resumed_->updates, best_summary(*watch.best())),
-                     "another [stop], with which the run goes on",
-                     {resume({{"stop.patience", watch.stalled() + in_updates(config_.stop.patience, run_length(config_))}})});
-}
-
-Error Session::no_checkpoint(std::string message, Remedies remedies) const {
-  return data_error("E-CKPT-MISSING", folder_.checkpoint().string(), std::move(message), "a run that was saved or interrupted",
-                    std::move(remedies));
-}
-
-Remedy Session::resume(const Changes& changes) const {
-  Changes all{{"command.run", folder_.path().string()}, {"command.resume"}};
-  all.insert(all.end(), changes.begin(), changes.end());
-  return Remedy::of_command("train CONFIG", std::move(all));
-}
-
-Remedy Session::begin_beside(const Changes& changes) const {
-  return new_run(folder_, new_folder_beside(folder_.path()), changes);
-}
-
-Remedy Session::again() const { return folder_.has_updates() ? begin_beside({}) : new_run(folder_, folder_.path(), {}); }
-
-Remedy Session::other_data() const {
-  const std::vector<std::filesystem::path>& names = config_.data.train.names;
-  const std::string data = names.size() == 1 ? names.front().string() : config_key("data.train").text(config_);
-  Changes changes{{"data.train", data}};
-  if (!config_.data.labels.empty()) changes.emplace_back("data.labels", config_key("data.labels").text(config_));
-  if (has_weights(folder_.weights())) changes.emplace_back("model.init", std::filesystem::absolute(folder_.weights()).string());
-  return begin_beside(changes);
-}
-
-Remedy Session::slower(std::int64_t good_updates) const {
-  const double tried = config_.optimizer.learning_rate, usual = usual_learning_rate(config_.optimizer.kind);
-  const Change rate("optimizer.learning_rate", fmt::format("{:g}", tried > 1000 * usual ? usual : tried / 10));
-  return saved_at_ >= 0 && saved_at_ <= good_updates ? resume({rate}) : begin_beside({rate});
 }
 
 std::optional<Refused> Session::prepare() {
@@ -276,7 +156,7 @@ std::optional<Refused> Session::prepare() {
   if (parent_ && parent_->micro_batch * parent_->accumulation == config_.train.effective_batch) {
     options.micro_batch = config_.train.micro_batch.value_or(parent_->micro_batch);
   }
-  if (resumed_) options.micro_batch = config_.train.micro_batch.value_or(resumed_->micro_batch);
+  if (resumed_) options.micro_batch = config_.train.micro_batch.value_or(resumed_->progress.micro_batch);
   auto prepared = prepare_training(config_, options, [&](const std::string& line) { emit(Said{line}); });
   if (auto* refused = std::get_if<Refused>(&prepared)) return std::move(*refused);
   prepared_ = std::get<Prepared>(std::move(prepared));
@@ -284,12 +164,12 @@ std::optional<Refused> Session::prepare() {
   if (ModelConfig& model = config_.model.config; config_.model.init.empty()) {
     model = with_vocabulary(model, facts_of(model).vocab, prepared_.data.train->is_bytes());
   }
-  if (resumed_ && resumed_->data_hash != prepared_.data_hash) {
+  if (resumed_ && resumed_->progress.data_hash != prepared_.data_hash) {
     throw config_error("E-RESUME-DATA", folder_.path().string(),
                        facts_of(config_.model.config).vocab == 0
                            ? "the training data are not those of this run"
                            : "the training data, or the tokens that template and tokenizer make of it, are not those of this run",
-                       "the same file as before", {other_data()});
+                       "the same file as before", {remedies_.other_data()});
   }
   return {};
 }
@@ -309,7 +189,7 @@ void Session::train() {
   layout_text_ = layout_text(plan.graph, layout);
   RunRoom room = room_of_run(plan.graph, config_, layout);
   room.again = has_weights(folder_.weights());
-  if (goes_back_) room.until = resumed_->updates;
+  if (resumed_ && resumed_->goes_back) room.until = resumed_->progress.updates;
   check_room_for(plan, room);
   const std::optional<ParentRun> parent =
       parent_ ? std::optional(ParentRun{run_of_checkpoint(request_.from), parent_->updates}) : std::nullopt;
@@ -339,17 +219,17 @@ void Session::train() {
   }
   make_wrong(trainer);
   try {
-    trainer.load(resumed_ ? &checkpoint_ : parent_ ? &request_.from : nullptr);
+    trainer.load(resumed_ ? &resumed_->path : parent_ ? &request_.from : nullptr);
   } catch (Error& error) {
-    if (resumed_) offer_older(error);
+    if (resumed_) offer_older(error, resumed_->path, folder_, remedies_);
     throw;
   }
   trainer.progress().config_hash = config_hash(config_);
   if (parent_) trainer.fork(/*same_order=*/parent_->data_hash == prepared_.data_hash && parent_->seed == config_.seed);
   trainer.keep_layout(layout);
   if (resumed_) begin();  // the folder stays as it is until the checkpoint has been read
-  if (model_changed_) take_config(config_.model.init, folder_.weights());
-  if (resumed_ && checkpoint_ != folder_.diverged()) saved_at_ = resumed_->updates;
+  if (resumed_ && resumed_->model_changed) take_config(config_.model.init, folder_.weights());
+  if (resumed_ && resumed_->path != folder_.diverged()) saves_.has(resumed_->progress.updates);
   trainer.progress().data_hash = prepared_.data_hash;
   emit(Loaded{written_to_disk(place.device(), plan)});
   try {
@@ -381,20 +261,20 @@ void Session::check_room_for(const Plan& plan, const RunRoom& room) const {
 }
 
 void Session::begin() {
-  if (goes_back_) {
-    const std::filesystem::path aside = folder_.set_aside(resumed_->updates);
-    emit(Said{fmt::format("note: the run goes back to update {}; its later lines and checkpoints are in {}", resumed_->updates,
-                          aside.string())});
+  if (resumed_ && resumed_->goes_back) {
+    const std::filesystem::path aside = folder_.set_aside(resumed_->progress.updates);
+    emit(Said{fmt::format("note: the run goes back to update {}; its later lines and checkpoints are in {}",
+                          resumed_->progress.updates, aside.string())});
   }
   emit(Begins{config_, request_.settings, prepared_.plan_text, layout_text_});
-  emit(Continues{resumed_ ? resumed_->updates : 0});
-  folder_.reserve_lines(std::min(metrics_bytes(request_.updates - (resumed_ ? resumed_->updates : 0)), kMostReserved));
+  emit(Continues{resumed_ ? resumed_->progress.updates : 0});
+  folder_.reserve_lines(std::min(metrics_bytes(request_.updates - (resumed_ ? resumed_->progress.updates : 0)), kMostReserved));
   recall();
   emit(Begun{reached_, improvement_.best()});
 }
 
 void Session::recall() {
-  const std::int64_t updates = resumed_ ? resumed_->updates : 0;
+  const std::int64_t updates = resumed_ ? resumed_->progress.updates : 0;
   folder_.read_metrics([&](const Metrics& metrics) {
     if (metrics.update <= updates) watch_.see(metrics.update, metrics.loss, metrics.grad_norm);
   });
@@ -437,12 +317,11 @@ void Session::make_wrong(Trainer& trainer) {
 void Session::loop(Trainer& trainer, const Plan& plan, const Device& device, bool validation) {
   const std::int64_t updates = request_.updates;
   const std::int64_t interval = validation ? evaluation_interval(config_) : 0;
-  keeps_best_ = keeps_best_weights(config_);
   emit(LoopBegins{updates, promised(plan), validation});
   trainer.scale_rate(improvement_.rate_factor());
-  if (resumed_) take_up_best(trainer);
+  if (resumed_) saves_.take_up_best(trainer, resumed_->progress.micro_batch);
   trainer.on_overflow([&](const Overflow& overflow) { record(trainer, Overflowed{overflow}); });
-  saved_time_ = seconds_now();
+  saves_.begin();
   // An evaluation that failed, or was cut off, after the checkpoint of its update.
   const std::int64_t reached = trainer.progress().updates;
   if (reached > 0 && reached < updates && due(interval, reached) && improvement_.last_update() != reached) evaluate(trainer);
@@ -453,42 +332,16 @@ void Session::loop(Trainer& trainer, const Plan& plan, const Device& device, boo
     record(trainer, Updated{metrics, trainer.progress(), written_to_disk(device, plan)});
     warn_of_groups(trainer, metrics.loss_scale);
     warn(seen, trainer);
-    follow_folder();  // a folder that is gone ends the run
+    saves_.follow_folder();  // a folder that is gone ends the run
     if (metrics.update == updates) break;
     if (due(interval, metrics.update)) evaluate(trainer);
-    if (save_is_due(metrics.update)) try_to_save(trainer);
+    if (saves_.is_due(metrics.update)) saves_.try_to_save(trainer);
   }
   const bool done = trainer.progress().updates >= updates || improvement_.stops();
   if (trainer.progress().updates == 0 && !done) throw stopped_while_planning();
-  save(trainer);
+  saves_.save(trainer);
   if (done && validation && evaluated_at_ != trainer.progress().updates) evaluate(trainer);
   emit(LoopEnded{});
-}
-
-// The best weights of a resumed run belong to an evaluation that its records contain. Others are set aside: the run was killed
-// after that evaluation, or went back.
-void Session::take_up_best(Trainer& trainer) {
-  const std::optional<BestWeights> there = read_best(folder_.best());
-  const std::optional<Evaluation>& best = improvement_.best();
-  const bool same = there && best && there->evaluation.update == best->update && there->evaluation.units == best->units &&
-                    bits_hex(there->evaluation.loss) == bits_hex(best->loss);
-  if (there && !(same && keeps_best_)) {
-    emit(Said{fmt::format("note: the best weights so far ({}) are not those of this part of the run any more; they are in {}",
-                          best_summary(there->evaluation), folder_.set_best_aside().string())});
-  }
-  if (keeps_best_ && !same && best && best->update == trainer.progress().updates) save_best(trainer);
-}
-
-// Keeps the state of a training that has diverged. Returns words for the error.
-std::string Session::keep_diverged(Trainer& trainer) {
-  try {
-    follow_folder();
-    folder_.make_folder("diverged");
-    trainer.save_checkpoint_to(folder_.path() / "diverged");
-    return fmt::format("; the state is in {}", (folder_.path() / "diverged").string());
-  } catch (const Error& error) {
-    return fmt::format("; the state could not be saved ({})", error.message);
-  }
 }
 
 // If no loss scale helps, the weights are still finite: they are saved, and the checkpoint stays as it was.
@@ -499,10 +352,10 @@ Metrics Session::next_update(Trainer& trainer) {
     return metrics;
   } catch (Error& error) {
     if (trainer.lost_data() && error.kind != ErrorKind::internal) keep_learned(trainer, error);
-    if (error.code == "E-DIVERGED") error.remedies = {slower(trainer.progress().updates)};
+    if (error.code == "E-DIVERGED") error.remedies = {remedies_.slower(trainer.progress().updates)};
     if (error.code != "E-SCALE-FLOOR") throw;
-    error.remedies = {begin_beside({{"precision.compute", "bf16"}}), slower(trainer.progress().updates)};
-    error.expected += keep_diverged(trainer);
+    error.remedies = {remedies_.begin_beside({{"precision.compute", "bf16"}}), remedies_.slower(trainer.progress().updates)};
+    error.expected += saves_.keep_diverged(trainer);
     throw;
   }
 }
@@ -511,14 +364,14 @@ Metrics Session::next_update(Trainer& trainer) {
 void Session::keep_learned(Trainer& trainer, Error& error) {
   if (trainer.progress().updates > 0) {
     try {
-      save(trainer);
+      saves_.save(trainer);
     } catch (const std::exception&) {  // the first error is the one to report
       return;
     }
   }
   // Repaired data have another hash.
   if (error.code != "E-DATA-CHANGED" && error.code != "E-IO-READ") return;
-  error.remedies = {trainer.progress().updates > 0 ? resume() : again()};
+  error.remedies = {trainer.progress().updates > 0 ? remedies_.resume() : remedies_.again()};
   error.remedies.front().note = fmt::format("after {} is restored to its state at the start of the run", error.where);
 }
 
@@ -540,10 +393,10 @@ void Session::warn(const DivergenceWatch::Seen& seen, Trainer& trainer) {
     emit(Diverging{*seen.divergence});
     return;
   }
-  const std::string kept = keep_diverged(trainer);
+  const std::string kept = saves_.keep_diverged(trainer);
   throw Error(ErrorKind::user, ExitCode::diverged, "E-DIVERGED", fmt::format("update {}", trainer.progress().updates),
               fmt::format("{}: {}", seen.divergence->reason, seen.divergence->text), "a loss that falls" + kept,
-              {slower(trainer.progress().updates - DivergenceWatch::kMostInARow), go_on()});
+              {remedies_.slower(trainer.progress().updates - DivergenceWatch::kMostInARow), remedies_.go_on()});
 }
 
 void Session::evaluate(Trainer& trainer) {
@@ -562,11 +415,8 @@ void Session::evaluate(Trainer& trainer) {
     const double factor = improvement_.rate_factor();
     const bool better = improvement_.see(evaluation);
     emit(Evaluated{evaluation, improvement_.best()});
-    if (better && keeps_best_) save_best(trainer);
-    if (improvement_.ranks(evaluation.update)) {
-      try_to_save(trainer);
-      remove_surplus(/*another=*/false);
-    }
+    if (better) saves_.save_best(trainer);
+    saves_.keep_ranked(trainer);
     trainer.scale_rate(improvement_.rate_factor());
     if (improvement_.rate_factor() < factor) emit(RateFell{evaluation.update, trainer.learning_rate()});
     if (const auto rise = validation_.see(evaluation.update, evaluation.loss)) emit(ValidationRises{evaluation.update, *rise});
@@ -576,92 +426,10 @@ void Session::evaluate(Trainer& trainer) {
   }
 }
 
-// A full disk does not end the run: the older best weights stay.
-void Session::save_best(Trainer& trainer) {
-  const Evaluation& best = *improvement_.best();
-  follow_folder();
-  const BestWeights about{best, trainer.progress().micro_batch, trainer.rounds_weights()};
-  try {
-    trainer.save_weights_to(folder_.best(), {.beside = folder_.weights(), .note = kBestFile, .note_text = best_text(about)});
-  } catch (const Error& error) {
-    if (error.code != "E-IO-WRITE") throw;
-    follow_folder();
-    return emit(NotSaved{best.update, "the best weights", error});
-  }
-  emit(BestSaved{best, weights_in(folder_.best())});
-}
-
-void Session::follow_folder() {
-  if (folder_.follow())
-    emit(Said{fmt::format("note: the folder of the run is now {}; the run continues there", folder_.path().string())});
-}
-
-void Session::save(Trainer& trainer) {
-  if (saved_at_ == trainer.progress().updates) return;
-  follow_folder();
-  std::optional<Error> not_written;  // a failed event must not cost the progress
-  try {
-    emit(Saving{});
-  } catch (const Error& error) {
-    not_written = error;
-  }
-  const double start = seconds_now();
-  remove_surplus(/*another=*/true);
-  folder_.make_folder("checkpoints");
-  const std::filesystem::path checkpoint = checkpoint_path(folder_.path(), trainer.progress().updates);
-  trainer.save_checkpoint_to(checkpoint);
-  try {
-    read_back(checkpoint);
-  } catch (const Error& error) {
-    folder_.follow();
-    remove_checkpoint(checkpoint_path(folder_.path(), trainer.progress().updates));
-    throw data_error("E-IO-WRITE", error.where, "the new checkpoint cannot be read back: " + error.message,
-                     "a disk that keeps what is written");
-  }
-  saved_at_ = trainer.progress().updates;
-  saved_time_ = seconds_now();
-  again_at_ = 0;
-  remove_surplus(/*another=*/false);
-  if (not_written) throw *not_written;
-  emit(Saved{saved_at_, file_bytes(checkpoint / kStateFile) + file_bytes(checkpoint / kManifestFile), saved_time_ - start});
-}
-
-void Session::try_to_save(Trainer& trainer) {
-  constexpr double kPause = 60;  // seconds
-  try {
-    save(trainer);
-  } catch (const Error& error) {
-    if (!error.code.starts_with("E-IO-") && error.code != "E-FORMAT-SAFETENSORS") throw;
-    const std::filesystem::path before = folder_.path();
-    follow_folder();
-    const bool moved = folder_.path() != before;  // meanwhile
-    again_at_ = seconds_now() + (moved ? 0 : kPause);
-    emit(NotSaved{trainer.progress().updates, "the checkpoint", error});
-  }
-}
-
-void Session::remove_surplus(bool another) {
-  follow_folder();
-  const std::vector<KeptCheckpoint> kept = checkpoints_in(folder_.path());
-  std::vector<std::int64_t> updates;
-  for (const KeptCheckpoint& each : kept) updates.push_back(each.update);
-  for (const std::int64_t update : surplus(retention_of(config_), updates, improvement_.ranking(), another)) {
-    remove_checkpoint(std::ranges::find(kept, update, &KeptCheckpoint::update)->path);
-  }
-}
-
-bool Session::save_is_due(std::int64_t update) const {
-  const SaveInterval every = config_.save.every;
-  if (again_at_ > 0) return seconds_now() >= again_at_;
-  if (retention_of(config_).keeps(update)) return true;
-  if (every.seconds == 0) return due(every.updates, update);
-  return seconds_now() - saved_time_ >= static_cast<double>(every.seconds);
-}
-
 void Session::finish(Trainer& trainer, const Plan& plan, const Device& device, Audit* audit) {
   const bool all = trainer.progress().updates >= request_.updates, no_improvement = !all && improvement_.stops();
   const std::string stopped_by = all || no_improvement ? "" : request_.stopped_by();
-  follow_folder();
+  saves_.follow_folder();
   trainer.save_weights_to(folder_.weights());
   // The averages have the same companion files as the weights.
   if (config_.optimizer.ema_half_life) trainer.save_weights_to(folder_.averages(), {true, folder_.weights()});

@@ -12,8 +12,10 @@
 #include "config/config.h"
 #include "config/run_settings.h"
 #include "prepare/prepare.h"
-#include "records/checkpoints.h"
 #include "session/events.h"
+#include "session/find_checkpoint.h"
+#include "session/run_remedies.h"
+#include "session/run_saves.h"
 #include "train/divergence.h"
 #include "train/group_watch.h"
 #include "train/improvement.h"
@@ -58,13 +60,6 @@ class Session {
   // Emits an event of an update. If a consumer fails, the checkpoint is saved before the run ends.
   void record(Trainer& trainer, const Event& event);
 
-  void find_checkpoint();
-  const KeptCheckpoint& chosen(const std::vector<KeptCheckpoint>& kept) const;
-  // Adds the newest older checkpoint to an error about the one to resume from.
-  void offer_older(Error& error) const;
-  // E-RUN-STOPPED if the run ended for lack of improvement, and would again.
-  void check_stopped() const;
-  Error no_checkpoint(std::string message, Remedies remedies) const;
   std::optional<Refused> prepare();
   void train();
   // The layout of the folder from which the run began.
@@ -81,55 +76,24 @@ class Session {
   void warn_of_groups(Trainer& trainer, std::optional<double> loss_scale);
   void warn(const DivergenceWatch::Seen& seen, Trainer& trainer);
   void evaluate(Trainer& trainer);
-  // Saves the weights as those of the best evaluation.
-  void save_best(Trainer& trainer);
-  // Called before each save; reports a folder that was moved.
-  void follow_folder();
-  void save(Trainer& trainer);
-  // The same, but a full disk does not end the run: the save is tried again.
-  void try_to_save(Trainer& trainer);
-  // Removes checkpoints that are not to be kept. `another`: one more is about to be written.
-  void remove_surplus(bool another);
-  void take_up_best(Trainer& trainer);
-  std::string keep_diverged(Trainer& trainer);
-  bool save_is_due(std::int64_t update) const;
   void finish(Trainer& trainer, const Plan& plan, const Device& device, Audit* audit);
   Bytes promised(const Plan& plan) const;
-
-  // Resumes from the checkpoint of this run. The command line adds CONFIG and its options.
-  Remedy resume(const Changes& changes = {}) const;
-  // Resumes in spite of the divergence.
-  Remedy go_on() const { return resume({{"train.on_divergence", "continue"}}); }
-  // The settings of this run with changes, in a new folder next to it.
-  Remedy begin_beside(const Changes& changes) const;
-  // Runs again in the same folder, unless it has records of updates.
-  Remedy again() const;
-  // A new run on the present data, from the saved weights of this one.
-  Remedy other_data() const;
-  // A lower learning rate: from the last checkpoint if it has at most `good_updates`, else from the start in another folder. A
-  // checkpoint of later updates, with rising loss, has diverged itself.
-  Remedy slower(std::int64_t good_updates) const;
 
   Config& config_;
   const SessionRequest& request_;
   RunFolder& folder_;
   std::vector<Consumer*> consumers_;
-  std::filesystem::path checkpoint_;  // the checkpoint to resume from
-  bool goes_back_ = false;            // there are later ones
-  std::optional<Progress> parent_;    // of the checkpoint in request_.from
-  std::optional<Progress> resumed_;
+  RunRemedies remedies_;
+  std::optional<Progress> parent_;  // of the checkpoint in request_.from
+  std::optional<ResumedFrom> resumed_;
   Prepared prepared_;
   std::string layout_text_;
-  Progress reached_;            // after the last update, or from the checkpoint
-  bool model_changed_ = false;  // since the run began, and permitted
-  std::int64_t saved_at_ = -1;  // updates of the checkpoint in the folder; -1: none
-  double saved_time_ = 0;       // seconds_now() at the last save, or at the start of updates
-  double again_at_ = 0;         // seconds_now() of another attempt at a save that failed; 0: none
+  Progress reached_;  // after the last update, or from the checkpoint
   DivergenceWatch watch_;
   ValidationWatch validation_;
   ImprovementWatch improvement_;
+  RunSaves saves_;
   std::int64_t evaluated_at_ = -1;  // update of the last evaluation in this process
-  bool keeps_best_ = false;
   std::optional<GroupWatch> groups_;
   bool told_unstable_ = false, told_divergence_ = false;
 };

@@ -48,7 +48,8 @@ std::vector<double> totals_of(const Executor& executor, const Pass& pass, bool r
 // Numbers that a trainer sums over ranks after a window.
 std::size_t summed_numbers(const Executor& executor, const TrainingGraph& model) {
   const auto count = [&](ValueId value) { return static_cast<std::size_t>(executor.view(value).shape.elements()); };
-  return model.training.loss_totals.size() + count(model.training.report) + (model.underflow ? count(model.underflow->report) : 0);
+  return model.training.loss_totals.size() + count(model.training.report) +
+         (model.underflow ? count(model.underflow->report) : 0);
 }
 
 // Losses, and counts of right classes.
@@ -453,8 +454,7 @@ EvaluationResult Trainer::evaluate_now(const OnEvaluated& on_evaluated) {
   enter(phase_of(model_.evaluate.value().section));
   prefetcher_->discard();  // the staging buffers hold training data that was read ahead; it is read again later
   const EvaluationResult result = evaluate(executor_, *data_.validation, progress_.micro_batch, config_.train.evaluate_samples,
-                                           model_.evaluate.value(), model_.staging[0], on_evaluated,
-                                           ranks_ ? &*ranks_ : nullptr);
+                                           model_.evaluate.value(), model_.staging[0], on_evaluated, ranks_ ? &*ranks_ : nullptr);
   rewind();
   return result;
 }

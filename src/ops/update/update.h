@@ -26,12 +26,12 @@ struct ClipOperands {
 };
 
 // The attributes of an update determine its inputs. `first` is the element of the tensor with which the operands begin, a
-// multiple of kNormTile; present only where a part of it draws noise. An update changes the first ones: the parameter, its states and, if average_blend is
-// not 0, an average of the parameter. The average begins as the parameter; each update moves it by average_blend towards the
-// parameter. States are fp32, bf16 or `coded`: 8 bits, each state with its scales, one fp32 for kCodedBlock elements. Numbers
-// other than fp32 are rounded at random to one of their two neighbours (by `rounding` and the number of the update), so that
-// nothing is lost on average. Without a key (zeros), an explicit setting, they are rounded to the nearest. All arithmetic is
-// fp32.
+// multiple of kNormTile; present only where a part of it draws noise. An update changes the first ones: the parameter, its states
+// and, if average_blend is not 0, an average of the parameter. The average begins as the parameter; each update moves it by
+// average_blend towards the parameter. States are fp32, bf16 or `coded`: 8 bits, each state with its scales, one fp32 for
+// kCodedBlock elements. Numbers other than fp32 are rounded at random to one of their two neighbours (by `rounding` and the
+// number of the update), so that nothing is lost on average. Without a key (zeros), an explicit setting, they are rounded to the
+// nearest. All arithmetic is fp32.
 
 inline constexpr std::int64_t kCodedBlock = 256;
 
