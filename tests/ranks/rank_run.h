@@ -61,6 +61,7 @@ struct Trained {
   EvaluationResult evaluated;
   std::string parameters, audit;
   Bytes state, sent, planned_sent;
+  std::size_t summed = 0;  // numbers that the trainer sums over ranks
 };
 
 inline Machine one_thread() {
@@ -99,6 +100,7 @@ inline Trained train_rank(const RankTask& task, RankShare share, Peers* peers) {
     const Value& value = plan.graph.values[ValueId{i}];
     if (value.persistent() && value.role == Role::optimizer_state) result.state += value.bytes();
   }
+  result.summed = model.micro.losses.size() + kReported * model.training.reported.size();
   Session session(task.config, std::move(model), plan, *task.data, task.watch, peers);
   Gradients gradients(plan.graph, session.program());
   gradients.of(session.executor());
@@ -149,6 +151,7 @@ class TakingTurns : public Peers {
     }
     turn_.lock();
   }
+  void limit(double seconds) override { peers_.limit(seconds); }
   void fail(const Error& error) override { peers_.fail(error); }
   Bytes sent() const override { return peers_.sent(); }
 
