@@ -80,16 +80,19 @@ struct RankTask {
   std::int64_t group = 1;
   Residency residency = {};
   Watch watch = Watch::nothing;
-  // Changes of a rank before its first update, for negative controls.
-  std::function<void(int, TrainingGraph&)> change = {};
+  // Faults for negative controls: of the session of a rank before its first update; noise of the graph that differs by rank.
+  std::function<void(int, Session&)> fault = {};
+  bool noise_by_rank = false;
 };
 
 inline Trained train_rank(const RankTask& task, RankShare share, Peers* peers) {
   DataFacts facts = task.facts;
   facts.share = share;
-  const Plan plan =
-      plan_with(task.config, task.micro, {task.mode}, 1, facts, task.residency, task.group, one_thread());
-  TrainingGraph model = build_training_graph(task.config, facts, task.micro);
+  Config of_graph = task.config;
+  if (task.noise_by_rank) of_graph.seed += share.rank;
+  const Plan plan = plan_with(of_graph, task.micro, {task.mode}, 1, facts, task.residency, task.group, one_thread());
+  EXPECT_EQ(plan.stored[1].n > 0, task.residency.active());
+  TrainingGraph model = build_training_graph(of_graph, facts, task.micro);
   Trained result;
   for (const NodeId id : plan.graph.order) {
     const Node& node = plan.graph.nodes[id];
@@ -106,6 +109,7 @@ inline Trained train_rank(const RankTask& task, RankShare share, Peers* peers) {
   gradients.of(session.executor());
   session.watch(gradients);
   session.trainer().load(nullptr);
+  if (task.fault) task.fault(share.rank, session);
   for (int update = 0; update < task.updates; ++update) {
     const Bytes before = peers == nullptr ? Bytes{} : peers->sent();
     const Metrics metrics = session.trainer().update();

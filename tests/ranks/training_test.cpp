@@ -3,6 +3,10 @@
 #include <fmt/core.h>
 #include <gtest/gtest.h>
 
+#include <memory>
+
+#include "config/config_keys.h"
+#include "data/image_files.h"
 #include "ranks/rank_run.h"
 
 namespace plimsoll {
@@ -201,6 +205,104 @@ TEST(RankTraining, TakesAdapters) {
       const std::vector<Trained> ranks = train_ranks(task, 2);
       expect_same_training(ranks, train_alone(task));
       for (const Trained& rank : ranks) EXPECT_EQ(rank.audit, "");
+    }
+  }
+}
+
+// The window has 7 micro-batches: 4 of rank 0, 3 of rank 1.
+TEST(RankTraining, ShowsWrongSums) {
+  const TokenData data(4001, 600, 200);
+  RankTask task = tied_task(tied_config(7), data);
+  task.updates = 1;
+  const Trained alone = train_alone(task);
+  const auto error = [&](const RankTask& wrong) { return worst_error(joined(train_ranks(wrong, 2)), alone.gradients); };
+  EXPECT_LT(error(task), 1e-5);
+
+  RankTask means = task;  // each rank's mean, and then the mean of both
+  means.fault = [](int rank, Session& session) {
+    const double own = rank == 0 ? 4 : 3;
+    session.trainer().make_wrong({.weights = std::vector<double>(4, 7 / (2 * own))});
+  };
+  EXPECT_GT(error(means), 1e-3) << "a mean of means";
+
+  RankTask absent = task;
+  absent.fault = [](int rank, Session& session) {
+    if (rank == 1) session.trainer().make_wrong({.weights = std::vector<double>(4, 0.0)});
+  };
+  EXPECT_GT(error(absent), 1e-2) << "a rank that is left out";
+
+  RankTask noise = task;
+  noise.noise_by_rank = true;
+  EXPECT_GT(error(noise), 1e-3) << "noise that depends on the rank";
+}
+
+// Clears the rows that lookups added before they join the tied table's gradient.
+class LosesTiedRows : public RunObserver {
+ public:
+  LosesTiedRows(const Graph& graph, const Executor& executor) : graph_(graph), executor_(executor) {}
+  void before(const Instruction& instruction, bool) override {
+    const auto* run = std::get_if<RunKernel>(&instruction);
+    if (run == nullptr || graph_.nodes[run->node].section != Section::update) return;
+    for (const Operand& input : run->inputs) {
+      if (!input.value.valid() || !graph_.values[input.value].name.text().ends_with(".grad.rows")) continue;
+      std::ranges::fill(executor_.view(input.value).as<float>(), 0.0F);
+      ++cleared;
+    }
+  }
+  void after(const Instruction&, bool) override {}
+  int cleared = 0;
+
+ private:
+  const Graph& graph_;
+  const Executor& executor_;
+};
+
+TEST(RankTraining, ShowsALostTiedSum) {
+  const TokenData data(4001, 600, 200);
+  RankTask task = tied_task(tied_config(4), data);
+  task.updates = 1;
+  const Trained alone = train_alone(task);
+  std::vector<std::unique_ptr<LosesTiedRows>> faults(2);
+  task.fault = [&](int rank, Session& session) {
+    if (rank == 0) return;
+    faults[1] = std::make_unique<LosesTiedRows>(session.graph(), session.executor());
+    session.watch(*faults[1]);
+  };
+  EXPECT_GT(worst_error(joined(train_ranks(task, 2)), alone.gradients), 1e-3);
+  ASSERT_NE(faults[1], nullptr);
+  EXPECT_GT(faults[1]->cleared, 0);
+}
+
+// Batch statistics of a window are pooled over the groups of all ranks.
+TEST(RankTraining, PoolsStatistics) {
+  constexpr std::int64_t kSize = 8, kClasses = 4, kImages = 60;
+  const ScratchFolder folder;
+  std::string images = idx_header({kImages, kSize, kSize});
+  for (std::int64_t i = 0; i < kImages; ++i) {
+    for (std::int64_t at = 0; at < kSize * kSize; ++at) images += static_cast<char>((i * 37 + at * (i % kClasses + 1) * 11) % 251);
+  }
+  write_raw(folder / "images", images);
+  write_raw(folder / "labels", idx_labels(kImages, kClasses));
+  write_raw(folder / "run.toml",
+            "[model]\nkind = 'resnet'\nlayer = 'basic'\nstem = 'cifar'\nstem_width = 8\ndepths = [1, 1]\nwidths = [8, 16]\n"
+            "channels = 1\nclasses = 4\n[data]\nformat = 'idx'\ntrain = 'images'\nlabels = 'labels'\nvalidation = '30%'\n"
+            "[norm]\nstat_batch = 2\n[optimizer]\nlearning_rate = 1e-3\n[train]\neffective_batch = 10\n");
+  const Config config = load_config(folder / "run.toml");
+  const DataFiles files = open_data(config, folder / "cache");
+  for (const double half_life : {0.0, 2.0}) {
+    RankTask task{.config = config, .data = &files, .facts = facts_of(config, files, {}), .micro = 2, .updates = 5};
+    task.watch = Watch::audit;
+    if (half_life > 0) task.config = with_changes(config, std::vector<Change>{{"optimizer.ema_half_life", "20samples"}});
+    const Trained alone = train_alone(task);
+    for (const int ranks : {2, 3}) {
+      const std::vector<Trained> all = train_ranks(task, ranks);
+      expect_same_training(all, alone);
+      for (const Trained& rank : all) {
+        EXPECT_EQ(rank.audit, "");
+        EXPECT_EQ(rank.statistics, all.front().statistics);
+        EXPECT_LT(worst_error(rank.statistics, alone.statistics), 1e-4);
+      }
+      EXPECT_GE(alone.statistics.size(), 6u);
     }
   }
 }

@@ -66,7 +66,7 @@ class Session {
   // `model`: the graph that was planned.
   Session(const Config& config, TrainingGraph model, const Plan& plan, const DataFiles& data, Watch watch = Watch::nothing,
           Peers* peers = nullptr)
-      : model_(std::move(model)), program_(lower(plan)), arena_(plan.arena, watch == Watch::audit ? kBeyond : Bytes{0}) {
+      : graph_(plan.graph), model_(std::move(model)), program_(lower(plan)), arena_(plan.arena, watch == Watch::audit ? kBeyond : Bytes{0}) {
     cpu::set_thread_count(plan.threads);
     stores_.emplace(program_, plan, std::filesystem::temp_directory_path());
     device_.emplace(arena_, stores_->all());
@@ -85,6 +85,7 @@ class Session {
 
   Trainer& trainer() { return *trainer_; }
   const Executor& executor() const { return *executor_; }
+  const Graph& graph() const { return graph_; }
   void watch(RunObserver& observer) { executor_->add_observer(observer); }
   Audit& audit() { return *audit_; }
   const Program& program() const { return program_; }
@@ -115,6 +116,7 @@ class Session {
   }
 
  private:
+  const Graph& graph_;
   TrainingGraph model_;
   Program program_;
   Arena arena_;
