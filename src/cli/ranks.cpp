@@ -27,8 +27,6 @@
 namespace plimsoll {
 namespace {
 
-constexpr std::uint32_t kEvent = 0;  // the program of a training takes events later
-
 using Text = std::array<char, 96>;
 
 Text text_of(const std::string& text) {

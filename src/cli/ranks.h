@@ -1,12 +1,15 @@
 // This process as one of several that train together.
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
 #include "base/bytes.h"
 #include "collective/peers.h"
+#include "collective/together.h"
 #include "config/config.h"
 
 namespace plimsoll {
@@ -34,12 +37,27 @@ class Ranks {
   void compare(const Config& config, const std::string& options) const;
   // E-RANK-DEVICE (exit 2) for a device other than the processor.
   void check_device(const Config& config) const;
+  // Runs the work on the first rank of each host, then on the others there, which find the files that it makes. The first rank of
+  // all comes before.
+  template <class Work>
+  auto in_turn(const Work& work) const {
+    std::optional<decltype(work())> result;
+    if (peers_ == nullptr) return work();
+    for (const int turn : {0, 1, 2}) {
+      together(*peers_, kEvent, [&] {
+        if (turn == (first() ? 0 : first_of_host_ ? 1 : 2)) result = work();
+      });
+    }
+    return *std::move(result);
+  }
   // The text of the first rank on all.
   std::string of_first(std::string text) const;
   // E-RANK-FOLDER (exit 2) if a rank does not see the file that the first one writes into the folder.
   void check_folder(const std::string& folder) const;
 
  private:
+  static constexpr std::uint32_t kEvent = 0;  // the program of a training takes events later
+
   void share_host();
   void measure(Bytes before);
 

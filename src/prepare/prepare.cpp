@@ -164,8 +164,9 @@ std::string preparation(const Config& config, const PrepareOptions& options, con
 
 std::string preparation_for_others(const std::string& text) {
   json result = json::parse(text);
+  if (!result.contains("record")) return {};
   result["plan"] = "";
-  if (result.contains("record")) result["record"].erase("offsets");
+  result["record"].erase("offsets");
   return result.dump();
 }
 

@@ -61,7 +61,7 @@ std::variant<Prepared, Refused> prepare_training(const Config& config, const Pre
 // The same in two steps, for several ranks: the first rank prepares, and all read the text.
 std::string preparation(const Config& config, const PrepareOptions& options, const Say& say);
 std::variant<Prepared, Refused> read_preparation(const Config& config, const PrepareOptions& options, const std::string& text);
-// The part of the first rank's text that the others need.
+// The part of the first rank's text that the others need; empty for a refusal.
 std::string preparation_for_others(const std::string& text);
 // The text of another rank: it opens the data on its own host, and lays its plan out by the decisions of the first.
 // E-RANK-MISMATCH (exit 2) if its data differ.

@@ -101,7 +101,7 @@ struct Program {
 // The program of a plan: one instruction per step of the timeline, and those of transfers.
 Program lower(const Plan& plan);
 
-// What the exchanges of a program need of Peers::reserve: numbers of events and of parts at once. The last event is no
+// The room that the exchanges of a program need (Peers::reserve): numbers of events and of parts at once. The last event is no
 // program's; the trainer has it for sums of its own.
 struct ExchangeDemand {
   std::uint32_t events = 0;

@@ -37,6 +37,14 @@ struct ParentRun {
   std::int64_t update = 0;
 };
 
+// The measurements of one of several ranks.
+struct RankReport {
+  int rank = 0;
+  std::string host;
+  std::int64_t pid = 0;
+  Bytes process_hwm, arena, sent;
+};
+
 struct RunReport {
   std::string command, status = "running";
   int exit_code = 0;
@@ -49,6 +57,7 @@ struct RunReport {
   SampleCounts data;    // of the training data
   Bytes measured_arena, process_hwm;
   WrittenReport written;
+  std::vector<RankReport> ranks;  // empty in a process that trains alone
 
   // A segment of the run begins. `earlier`: the segments before it, as JSON.
   void begin(const Progress& from, std::string earlier);
