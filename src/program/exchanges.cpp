@@ -59,9 +59,14 @@ class Exchanges {
     StartExchange start;
     start.node = whole_.node;
     start.event = static_cast<std::uint32_t>(number % 2);
+    start.holds = whole_.inputs;
+    start.room = whole_.scratch;
+    start.begins = number == 0;
     return start;
   }
-  void wait(std::int64_t number) { to_.push_back(WaitExchange{whole_.node, static_cast<std::uint32_t>(number % 2)}); }
+  void wait(std::int64_t number) {
+    to_.push_back(WaitExchange{whole_.node, static_cast<std::uint32_t>(number % 2), whole_.inputs, whole_.scratch});
+  }
 
   // The place of the numbers of another rank in a chunk's staging.
   std::int64_t slot(std::int64_t rank) const { return rank < a_.rank ? rank : rank - 1; }

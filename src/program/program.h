@@ -63,10 +63,16 @@ struct StartExchange {
   NodeId node;
   std::vector<Part> sends, receives;
   std::uint32_t event = 0;
+  // Held from the first exchange of the node to its last: its inputs, and the staging of received numbers (bytes 0: none).
+  std::vector<Operand> holds;
+  Operand room;
+  bool begins = false;  // the first exchange of the node
 };
 struct WaitExchange {
   NodeId node;
   std::uint32_t event = 0;
+  std::vector<Operand> holds;
+  Operand room;
 };
 struct LoadState {
   std::vector<Operand> writes;

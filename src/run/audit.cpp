@@ -249,7 +249,8 @@ void Audit::before(const Instruction& instruction, bool window_start) {
         for (std::size_t i = 0; !kernel.range.first() && i < outputs.size(); ++i) {
           if (!graph_.values[outputs[i]].version_of.valid()) read(kernel.outputs[i]);
         }
-        if (!kernel.range.first()) record(kernel.scratch, false);
+        const bool received = graph_.nodes[kernel.node].op->exchange != Exchange::none;
+        if (!kernel.range.first() || received) record(kernel.scratch, false);
         if (kernel.scratch.bytes.n > 0) plant_sentinel(kernel);
       },
       [&](const StartCopy& copy) {
@@ -263,9 +264,15 @@ void Audit::before(const Instruction& instruction, bool window_start) {
       },
       [&](const StartExchange& exchange) {
         for (const auto& part : exchange.sends) read(part.memory);
+        for (const Operand& held : exchange.holds) record(held, false);
+        if (!exchange.begins) record(exchange.room, false);
         exchanges_.emplace(exchange.event, &exchange);
       },
-      [&](const WaitExchange& wait) { exchanges_.erase(wait.event); }, [&](const Fetch& fetch) { read_all(fetch.reads); },
+      [&](const WaitExchange& wait) {
+        for (const Operand& held : wait.holds) record(held, false);
+        record(wait.room, false);
+        exchanges_.erase(wait.event);
+      }, [&](const Fetch& fetch) { read_all(fetch.reads); },
       [&](const SaveState& save) { read_all(save.reads); },
       // The rings of a section end with it; the ring of early updates continues in the update.
       [&](const Feed& feed) {
@@ -301,6 +308,7 @@ void Audit::after(const Instruction& instruction, bool) {
       },
       [&](const Feed& feed) { write_all(feed.writes); }, [&](const LoadState& load) { write_all(load.writes); },
       [&](const StartExchange& exchange) {
+        if (exchange.begins) record(exchange.room, true);
         for (const auto& part : exchange.receives) write(part.memory);
       },
       [](const WaitExchange&) {}, [](const WaitCopy&) {}, [](const Fetch&) {}, [](const SaveState&) {});
