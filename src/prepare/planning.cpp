@@ -254,8 +254,9 @@ namespace {
 // Ranks hold parts of the averages, and none of them could write these as weights.
 void check_ranks(const Config& config, RankShare share) {
   if (share.ranks == 1 || !config.optimizer.ema_half_life) return;
-  throw config_error("E-CONFIG-CONFLICT", "optimizer.ema_half_life", fmt::format("averages of weights with {} ranks", share.ranks),
-                     "one process, or no averages", {Change("optimizer.ema_half_life", "none")});
+  throw config_error("E-CONFIG-CONFLICT", "optimizer.ema_half_life",
+                     fmt::format("averages of weights with {} ranks", share.ranks), "one process, or no averages",
+                     {Change("optimizer.ema_half_life", "none")});
 }
 
 // A model of a folder has as many classes as the data, unless its head is new. The reader refuses labels past the classes.
