@@ -19,6 +19,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/shell.h"
 #include "base/stop_signals.h"
 #include "cli/commands.h"
 #include "cli/ranks.h"
@@ -102,17 +103,18 @@ class Output {
 
 // The rank that a signal ended, from the words of mpirun.
 struct Ended {
-  int rank = -1, pid = 0, signal = 0;
+  int rank = -1, signal = 0;
   std::string host;
 };
 Ended ended_in(const std::string& text) {
   Ended ended;
   std::array<char, 256> host{};
+  int pid = 0;
   std::string line = text;
   std::ranges::replace(line, '\n', ' ');
   const std::size_t at = line.find("process rank ");
   if (at != std::string::npos && std::sscanf(line.c_str() + at, "process rank %d with PID %d on node %255s exited on signal %d",
-                                             &ended.rank, &ended.pid, host.data(), &ended.signal) == 4) {
+                                             &ended.rank, &pid, host.data(), &ended.signal) == 4) {
     ended.host = host.data();
   } else {
     ended.rank = -1;
@@ -120,15 +122,20 @@ Ended ended_in(const std::string& text) {
   return ended;
 }
 
-Error lost(const Ended& ended) {
+Remedy resumed(const LaunchArguments& arguments) {
+  const auto run = std::ranges::find(arguments.words, "--run");
+  const bool named = run != arguments.words.end() && run + 1 != arguments.words.end();
+  return fmt::format("plimsoll launch -n {} train --run {} --resume", arguments.count, named ? shell_quoted(*(run + 1)) : "DIR");
+}
+
+Error lost(const Ended& ended, const LaunchArguments& arguments) {
   return {ErrorKind::environment,
           ExitCode::interrupted,
           "E-RANK-LOST",
           fmt::format("rank {} on {}", ended.rank, ended.host),
-          fmt::format("its process {} was ended by signal {} ({}), and the others with it", ended.pid, ended.signal,
-                      strsignal(ended.signal)),
+          fmt::format("its process was ended by signal {} ({}), and the others with it", ended.signal, strsignal(ended.signal)),
           "ranks that last to the end; the run can be resumed from its last checkpoint",
-          {"plimsoll launch -n N train --run DIR --resume"}};
+          {resumed(arguments)}};
 }
 
 Error no_mpirun() {
@@ -255,7 +262,7 @@ int run_launch(const LaunchArguments& arguments) {
   }
   if (job.stopped()) throw interrupted();
   if (code == kNotFound) throw no_mpirun();
-  if (const Ended ended = ended_in(job.held()); ended.rank >= 0) throw lost(ended);
+  if (const Ended ended = ended_in(job.held()); ended.rank >= 0) throw lost(ended, arguments);
   throw not_started(job.held(), code);
 }
 

@@ -16,6 +16,7 @@
 #include "base/hash.h"
 #include "cli/environment.h"
 #include "cli/say.h"
+#include "cli/spelling.h"
 #include "collective/broadcast.h"
 #include "collective/gather.h"
 #include "collective/launcher.h"
@@ -93,6 +94,7 @@ Ranks Ranks::join() {
     return ranks;
   }
   if (peers.rank() != 0) keep_silent();
+  spell_for_ranks(peers.count());
   peers.reserve(kEvent + 1, 2 * static_cast<std::size_t>(peers.count() - 1));
   ranks.measure(before);
   ranks.share_host();
@@ -140,6 +142,13 @@ void Ranks::share_host() {
     if (rank < peers_->rank() && of.host == mine.host) first_of_host_ = false;
   }
   plimsoll::share_host(share);
+}
+
+void Ranks::tell(const Error& error) const {
+  if (peers_ == nullptr) return;
+  const bool first_is_lost = error.code == "E-RANK-LOST" && (error.where == "rank 0" || error.where.ends_with("(rank 0)"));
+  if (first_is_lost && peers_->rank() == 1) keep_silent(false);
+  peers_->fail(error);
 }
 
 void Ranks::compare(const Config& config, const std::string& options) const {

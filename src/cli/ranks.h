@@ -50,6 +50,8 @@ class Ranks {
     }
     return *std::move(result);
   }
+  // Ends all ranks with this error. The first rank reports it; the second one if the first is lost.
+  void tell(const Error& error) const;
   // The text of the first rank on all.
   std::string of_first(std::string text) const;
   // E-RANK-FOLDER (exit 2) if a rank does not see the file that the first one writes into the folder.
@@ -72,10 +74,10 @@ int as_rank(const Ranks& ranks, const Work& work) {
   try {
     return work();
   } catch (const Error& error) {
-    if (ranks.peers() != nullptr) ranks.peers()->fail(error);
+    ranks.tell(error);
     throw;
   } catch (const std::exception& error) {
-    if (ranks.peers() != nullptr) ranks.peers()->fail(internal_error("plimsoll", error.what()));
+    ranks.tell(internal_error("plimsoll", error.what()));
     throw;
   }
 }

@@ -57,7 +57,7 @@ void say_line(std::string_view line) {
   say_text(std::string(line) + "\n");
 }
 
-void keep_silent() { silent = true; }
+void keep_silent(bool now) { silent = now; }
 
 void print_marked(std::string_view text) {
   if (!silent) fmt::print("{}", text);

@@ -16,7 +16,7 @@ void say_line(std::string_view line);
 void say_marked(std::string_view text) noexcept;
 
 // Drops all output from here on: that of a rank other than the first.
-void keep_silent();
+void keep_silent(bool silent = true);
 
 // Writes to stdout, without a line end.
 void print_text(std::string_view text);

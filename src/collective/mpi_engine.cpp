@@ -17,7 +17,7 @@
 namespace plimsoll {
 namespace {
 
-constexpr double kMostSecondsToTell = 2, kMostSecondsToLeave = 5;
+constexpr double kMostSecondsToTell = 1, kMostSecondsToLeave = 2;
 
 // Signals are for the thread that trains: threads inherit the mask.
 class BlockedSignals {

@@ -251,6 +251,14 @@ std::optional<Bytes> planning_memory(const Config& config, const PlanningPlace& 
 
 namespace {
 
+// Ranks hold parts of the averages, and none of them could write these as weights.
+void check_ranks(const Config& config, RankShare share) {
+  if (share.ranks == 1 || !config.optimizer.ema_half_life) return;
+  throw config_error("E-CONFIG-CONFLICT", "optimizer.ema_half_life",
+                     fmt::format("averages of weights with {} ranks", share.ranks), "one process, or no averages",
+                     {Change("optimizer.ema_half_life", "none")});
+}
+
 // A model of a folder has as many classes as the data, unless its head is new. The reader refuses labels past the classes.
 void check_classes(const Config& config, const DataSet& data) {
   const ModelFacts facts = facts_of(config.model.config);
@@ -267,6 +275,7 @@ void check_classes(const Config& config, const DataSet& data) {
 PlanningInput planning_input(const Config& config, const std::filesystem::path& cache,
                              const std::function<void(const std::string&)>& say, const PlanningPlace& place) {
   PlanningInput input;
+  check_ranks(config, place.share);
   if (place.begins) check_model_files(config);
   tell_other_vocabulary(config, say);
   input.request = plan_request(config);

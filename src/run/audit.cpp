@@ -272,8 +272,8 @@ void Audit::before(const Instruction& instruction, bool window_start) {
         for (const Operand& held : wait.holds) record(held, false);
         record(wait.room, false);
         exchanges_.erase(wait.event);
-      }, [&](const Fetch& fetch) { read_all(fetch.reads); },
-      [&](const SaveState& save) { read_all(save.reads); },
+      },
+      [&](const Fetch& fetch) { read_all(fetch.reads); }, [&](const SaveState& save) { read_all(save.reads); },
       // The rings of a section end with it; the ring of early updates continues in the update.
       [&](const Feed& feed) {
         if (feed.section != Section::update) rings_.clear();

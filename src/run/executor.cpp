@@ -149,7 +149,14 @@ void Executor::run(const Instruction& instruction, const Bound* bound, bool wind
         name_failure(instruction, [&] { peers_->start(exchange.event, {bound->sends, bound->receives}); });
       },
       [&](const WaitExchange& exchange) {
-        if (peers_ != nullptr) name_failure(instruction, [&] { peers_->wait(exchange.event); });
+        if (peers_ == nullptr) return;
+        try {
+          peers_->wait(exchange.event);
+        } catch (const Error& error) {
+          // The error of another rank has a place of its own.
+          if (error.code != "E-RANK-LOST") throw;
+          name_failure(instruction, [] { throw; });
+        }
       },
       [&](const Feed& feed) {
         work(feed.section);

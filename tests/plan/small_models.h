@@ -156,8 +156,8 @@ inline Plan plan_with(const Config& config, std::int64_t micro_batch, const std:
   decisions.replays = replays_of_blocks(graph, layers, all);
   const bool gpu = machine.backend == Backend::cuda;
   OpCatalogue catalogue(machine.rates, {}, gpu ? kCudaKernels : kCpuKernels);
-  return build_plan(graph, find_units(graph), decisions, plan_request(config, facts.ragged, facts.share.ranks), machine, catalogue,
-                    nullptr);
+  return build_plan(graph, find_units(graph), decisions, plan_request(config, facts.ragged, facts.share.ranks), machine,
+                    catalogue, nullptr);
 }
 
 }  // namespace plimsoll

@@ -55,8 +55,8 @@ class Gradients : public RunObserver {
 
 struct Trained {
   std::vector<double> losses, norms;
-  std::vector<std::vector<double>> reports;  // by update
-  std::map<std::string, std::vector<double>> gradients;  // of the first update
+  std::vector<std::vector<double>> reports;               // by update
+  std::map<std::string, std::vector<double>> gradients;   // of the first update
   std::map<std::string, std::vector<double>> statistics;  // at the end
   EvaluationResult evaluated;
   std::string parameters, audit;

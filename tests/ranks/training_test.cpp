@@ -1,5 +1,5 @@
-// Ranks train like one process with the same micro-batch: gradients, losses, norms, evaluation and statistics. Wrong ways to share
-// the work fail the same comparison.
+// Ranks train like one process with the same micro-batch: gradients, losses, norms, evaluation and statistics. Wrong ways to
+// share the work fail the same comparison.
 #include <fmt/core.h>
 #include <gtest/gtest.h>
 
@@ -279,7 +279,8 @@ TEST(RankTraining, PoolsStatistics) {
   const ScratchFolder folder;
   std::string images = idx_header({kImages, kSize, kSize});
   for (std::int64_t i = 0; i < kImages; ++i) {
-    for (std::int64_t at = 0; at < kSize * kSize; ++at) images += static_cast<char>((i * 37 + at * (i % kClasses + 1) * 11) % 251);
+    for (std::int64_t at = 0; at < kSize * kSize; ++at)
+      images += static_cast<char>((i * 37 + at * (i % kClasses + 1) * 11) % 251);
   }
   write_raw(folder / "images", images);
   write_raw(folder / "labels", idx_labels(kImages, kClasses));

@@ -66,7 +66,10 @@ class Session {
   // `model`: the graph that was planned.
   Session(const Config& config, TrainingGraph model, const Plan& plan, const DataFiles& data, Watch watch = Watch::nothing,
           Peers* peers = nullptr)
-      : graph_(plan.graph), model_(std::move(model)), program_(lower(plan)), arena_(plan.arena, watch == Watch::audit ? kBeyond : Bytes{0}) {
+      : graph_(plan.graph),
+        model_(std::move(model)),
+        program_(lower(plan)),
+        arena_(plan.arena, watch == Watch::audit ? kBeyond : Bytes{0}) {
     cpu::set_thread_count(plan.threads);
     stores_.emplace(program_, plan, std::filesystem::temp_directory_path());
     device_.emplace(arena_, stores_->all());
