@@ -22,6 +22,7 @@ struct PlanArguments {
   std::string machine, out, svg, instance, solve;
   std::vector<std::string> at;    // budgets that the frontier shows
   std::vector<std::string> diff;  // two plan files to compare; nothing is planned
+  int ranks = 1, rank = -1;       // processes that train together, and the one to show; -1: the fullest
   bool values = false, frontier = false, json = false;
 };
 int run_plan(const PlanArguments& arguments);

@@ -121,6 +121,8 @@ void add_diff(CLI::App& command, PlanArguments& a) {
   });
 }
 
+constexpr int kMostRanks = 4096;
+
 void plan_options(CLI::App& command, PlanArguments& a) {
   add_config(command, a.config);
   add_device(command, a.config);
@@ -128,6 +130,12 @@ void plan_options(CLI::App& command, PlanArguments& a) {
   command.add_option("--machine", a.machine,
                      "plan for the machine of this file (machines/*, or the output of `machine --json`), or for `sim`");
   command.add_option("--out", a.out, "write the plan here, for train --plan");
+  CLI::Option* ranks =
+      command.add_option("--ranks", a.ranks, "plan for this many processes that train together (plimsoll launch)")
+          ->check(CLI::Range(1, kMostRanks));
+  command.add_option("--rank", a.rank, "show the plan of this rank, counted from 0 (default: the fullest)")
+      ->needs(ranks)
+      ->check(CLI::Range(0, kMostRanks - 1));
   command.add_flag("--values", a.values, "list every tensor of the plan; with --out, only in that file");
   CLI::Option* frontier =
       command.add_flag("--frontier", a.frontier, "show update time against the budget, as a table and a plot");
@@ -173,7 +181,6 @@ void train_options(CLI::App& command, TrainArguments& a) {
 }
 
 void launch_options(CLI::App& command, LaunchArguments& a) {
-  constexpr int kMostRanks = 4096;
   command.add_option("-n", a.count, "the number of processes")->required()->check(CLI::Range(1, kMostRanks));
   command.add_option("--hosts", a.hosts, "a file with a host per line, as mpirun's --hostfile (default: this host)");
   command.prefix_command();

@@ -29,6 +29,7 @@
 #include "plan/search/resting.h"
 #include "prepare/alternatives.h"
 #include "prepare/bytes_written.h"
+#include "prepare/rank_plans.h"
 #include "prepare/requests.h"
 #include "prepare/run_length.h"
 #include "weights/model_source.h"
@@ -306,6 +307,7 @@ PlanningInput planning_input(const Config& config, const std::filesystem::path& 
     if (say && place.tells_assumed) say("note: " + assumed_text(input.assumed));
   }
   input.facts.share = place.share;
+  if (place.share.rank < 0) input.facts.share.rank = fullest_rank(config, input.facts);
   input.request.ragged = input.facts.ragged;
   input.request.ranks = place.share.ranks;
   input.cache = cache;
@@ -353,7 +355,8 @@ PlanningResult plan_with_extras(const Config& config, const PlanningInput& input
   const Bytes resident = anonymous_resident();
   OpCatalogue catalogue = catalogue_of(input.machine);
   auto space = std::make_unique<PlanSpace>(source_of(config, input.facts), input.request, input.machine.machine, catalogue);
-  auto best = space->best(input.budget);
+  RankPlans plans = best_for_ranks(config, input, *space);
+  auto& best = plans.best;
   const Spent spent{extras.work, space->effort().work, anonymous_resident() - resident};
   const PlanContext context{input.budget,          config_hash(config), precision_names(config),
                             seconds_now() - start, stat_batch(config),  pixels_of(config)};
@@ -361,6 +364,7 @@ PlanningResult plan_with_extras(const Config& config, const PlanningInput& input
   json object;
   if (Plan* plan = std::get_if<Plan>(&best)) {
     object = to_json(*plan, context, extras.values);
+    add_ranks(object, plans.ranks, *plan);
     object["run"] = run_json(config, input, *plan);
     if (input.epoch) object["epoch"] = epoch_json(*input.epoch, *input.data.train, config.model.context);
     if (const auto& recurring = input.recurring) {
