@@ -37,7 +37,7 @@ class BlockedSignals {
 
 // Transports that take no memory of their own for each peer, unless the user chose others. A thread of MPI that waits yields.
 void choose_transports() {
-  ::setenv("OMPI_MCA_pml", "ob1", 0);
+  ::setenv("OMPI_MCA_pml", "^ucx,cm", 0);
   ::setenv("OMPI_MCA_btl", "self,vader,tcp", 0);
   ::setenv("OMPI_MCA_osc", "^ucx", 0);
   ::setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);

@@ -94,7 +94,7 @@ enum class StopMetric : std::uint8_t { loss, accuracy };
 // Several processes that train together.
 struct ParallelSettings {
   std::optional<std::int64_t> zero;  // stage of ZeRO, 1 to 3; absent: the planner's choice
-  std::int64_t fail_after = 600;  // seconds without an answer of another rank
+  std::int64_t fail_after = 600;     // seconds without an answer of another rank
 
   friend bool operator==(const ParallelSettings&, const ParallelSettings&) = default;
 };

@@ -148,8 +148,9 @@ def refusals(test):
     test.succeeds(*launch(2, *SMALL, "--run", "there"))
     error = test.fails(2, "E-RUN-EXISTS", *launch(2, *SMALL, "--run", "there"))
     test.that(error and any("launch -n 2 train" in each for each in error["try"]), f"advice starts as many: {error}")
-    small = test.run(*launch(2, "config.toml", "--memory", "20MiB", "--run", "small", "--json"))
-    test.equal("a budget that is too small", (small.code, (small.json() or {}).get("status")), (3, "infeasible"))
+    small = test.run(*launch(2, *SMALL, "--memory", "20MiB", "--run", "small", "--json"))
+    status = (small.json() or {}).get("status")
+    test.equal(f"a budget that is too small ({small.err[-300:]!r})", (small.code, status), (3, "infeasible"))
     # A launcher of another MPI, and a step of Slurm without PMIx.
     for variables in ({"PMI_SIZE": "2", "PMI_RANK": "0"}, {"SLURM_STEP_NUM_TASKS": "2"}):
         result = test.run("train", *SMALL, "--run", "foreign", environment={**os.environ, **variables})

@@ -596,8 +596,8 @@ TEST_F(ConfigTest, DotsAreCountedOutsideOfTextAndPerKey) {
 
 TEST_F(ConfigTest, TheStageOfZeroHasOtherNames) {
   EXPECT_EQ(small().parallel.zero, std::nullopt);
-  for (const char* set : {"parallel.zero=1", "zero_stage=0", "zero_stage=1", "sharding_strategy=NO_SHARD",
-                          "fsdp_sharding_strategy=no_shard"}) {
+  for (const char* set :
+       {"parallel.zero=1", "zero_stage=0", "zero_stage=1", "sharding_strategy=NO_SHARD", "fsdp_sharding_strategy=no_shard"}) {
     EXPECT_EQ(small({set}).parallel.zero, 1) << set;
   }
   EXPECT_EQ(small({"parallel.zero=auto"}).parallel.zero, std::nullopt);
