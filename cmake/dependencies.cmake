@@ -94,6 +94,7 @@ plimsoll_dependency(dl TARGETS ${CMAKE_DL_LIBS} HEADERS dlfcn.h)
 
 # The header that cmake/options.cmake writes: an id of the headers that program and CUDA module share.
 plimsoll_dependency(interface HEADERS interface_id.h)
+# The header that cmake/commit.cmake writes.
 plimsoll_dependency(commit HEADERS commit.h)
 
 # CUDA's headers, which only nvcc reads: all else compiles kernels for a GPU over device/cuda/emulation.
