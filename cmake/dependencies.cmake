@@ -94,6 +94,8 @@ plimsoll_dependency(dl TARGETS ${CMAKE_DL_LIBS} HEADERS dlfcn.h)
 
 # The header that cmake/options.cmake writes: an id of the headers that program and CUDA module share.
 plimsoll_dependency(interface HEADERS interface_id.h)
+# The header that cmake/commit.cmake writes.
+plimsoll_dependency(commit HEADERS commit.h)
 
 # Open MPI: the messages of processes that train together; optional, in a module of its own.
 pkg_check_modules(ompi IMPORTED_TARGET ompi-c>=4.1)

@@ -516,8 +516,9 @@ const CodeExplanation kExplanations[] = {
     {"E-RUN-EXISTS", "The run folder already holds a run.",
      "Nothing that was saved is overwritten. A folder of a run that saved nothing is trained into again.",
      "Give another folder, or continue the run in this one.", "plimsoll train CONFIG --run DIR --resume"},
-    {"E-RUN-MISSING", "There is no run to resume.", "--resume names a folder in which no run was started.",
-     "Check the path, or start a run there without --resume.", "plimsoll train CONFIG --run DIR"},
+    {"E-RUN-MISSING", "The folder holds no run.",
+     "--resume, runs, watch and export take the folder of a run. In this one no run was started, or its run.json cannot be read.",
+     "Look for the folder of the run, or start a run there without --resume.", "plimsoll runs ls"},
     {"E-RUN-ROOM", "The folder of the run has no room for its files; nothing was started.",
      "A run keeps a checkpoint and writes the next one next to it before it replaces it. Weights come at the end, and averages "
      "with optimizer.ema_half_life. They too are complete before they replace older files. Files of the same run in the folder "

@@ -101,8 +101,9 @@ struct RunReport {
   PerTier<std::optional<TierUse>> measured_tiers_;
   std::vector<Tier> tiers_;
   std::string method_ = "resident";
-  Bytes warm_, grown_;  // resident after warm-up, and later growth
+  Bytes warm_, grown_;  // resident after warm-up, and later growth, looked at ten times a second
   std::int64_t noted_ = 0;
+  double counted_at_ = 0;  // seconds_now() of the last count of resident pages
   Progress progress_;
   std::string earlier_segments_ = "[]", begun_, ended_;
   std::int64_t from_update_ = 0;

@@ -4,7 +4,16 @@ import json
 import signal
 
 SETTINGS = ["--set", "model.dropout=0", "--set", "machine.threads=1", "--set", "train.effective_batch=32"]
-SETTINGS += ["--set", "train.updates=160", "--set", "save.every=20", "--set", "train.evaluate_every=10", "--set", "save.keep_last=9"]
+SETTINGS += [
+    "--set",
+    "train.updates=160",
+    "--set",
+    "save.every=20",
+    "--set",
+    "train.evaluate_every=10",
+    "--set",
+    "save.keep_last=9",
+]
 KILLS = (30, 75, 110)  # updates
 
 TAGS = {

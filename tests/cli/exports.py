@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Exports of a run that was killed and resumed three times, and went back: event files and tables, at once, followed, repeated."""
+"""Event files and tables of a run that was killed and resumed three times, and went back: at once, followed, repeated."""
 
 import csv
 import struct
@@ -74,7 +74,10 @@ def scalars(file, checked):
 
 
 def as_float(values):
-    return {tag: {step: struct.unpack("<f", struct.pack("<f", value))[0] for step, value in steps.items()} for tag, steps in values.items()}
+    return {
+        tag: {step: struct.unpack("<f", struct.pack("<f", value))[0] for step, value in steps.items()}
+        for tag, steps in values.items()
+    }
 
 
 def same_events(test, folder, wanted):
@@ -93,7 +96,9 @@ def same_tables(test, folder, wanted):
             test.equal(f"{key} in {part}", {int(row["update"]): float(row[key]) for row in rows}, values[tag])
         test.equal(f"rows of {part}", len(rows), len(values["train/loss"]))
         rows = list(csv.DictReader((part / "evaluations.csv").open()))
-        test.equal(f"evaluations of {part}", {int(row["update"]): float(row["loss"]) for row in rows}, values["eval/loss"])
+        test.equal(
+            f"evaluations of {part}", {int(row["update"]): float(row["loss"]) for row in rows}, values["eval/loss"]
+        )
 
 
 def same(test, kind, wanted):
@@ -102,7 +107,10 @@ def same(test, kind, wanted):
 
 
 def start(test, kind):
-    return [test.start("export", "run", "--follow", to, f"{kind}-{name}") for to, name in (("--tensorboard", "tb"), ("--csv", "csv"))]
+    return [
+        test.start("export", "run", "--follow", to, f"{kind}-{name}")
+        for to, name in (("--tensorboard", "tb"), ("--csv", "csv"))
+    ]
 
 
 def exports(test):
@@ -115,7 +123,9 @@ def exports(test):
     before = {path: path.read_bytes() for path in test.path("once-tb").iterdir()}
     for process in start(test, "once"):
         process.communicate(timeout=60)
-    test.that({path: path.read_bytes() for path in test.path("once-tb").iterdir()} == before, "a repeated export adds nothing")
+    test.that(
+        {path: path.read_bytes() for path in test.path("once-tb").iterdir()} == before, "a repeated export adds nothing"
+    )
     same(test, "once", wanted)
 
 
@@ -141,7 +151,18 @@ def follows(test):
 
 def goes_back(test):
     before = {path.name: path.read_bytes() for path in test.path("followed-tb").iterdir()}
-    run = ["train", "--run", "run", "--resume", "--checkpoint", "60", "--set", "optimizer.learning_rate=3e-3", "--updates", "100"]
+    run = [
+        "train",
+        "--run",
+        "run",
+        "--resume",
+        "--checkpoint",
+        "60",
+        "--set",
+        "optimizer.learning_rate=3e-3",
+        "--updates",
+        "100",
+    ]
     test.succeeds(*run)
     wanted = parts_of(test.path("run"))
     test.equal("parts", [len(part["train/loss"]) for part in wanted], [160, 40])
@@ -152,7 +173,11 @@ def goes_back(test):
         same(test, kind, wanted)
     for name, content in before.items():
         test.that((test.path("followed-tb") / name).read_bytes() == content, "the first part stays as it was")
-    test.equal("the lines that it left", [line["update"] for line in lines_of(test.path("run/abandoned/1/metrics.jsonl"))], [*range(61, 161)])
+    test.equal(
+        "the lines that it left",
+        [line["update"] for line in lines_of(test.path("run/abandoned/1/metrics.jsonl"))],
+        [*range(61, 161)],
+    )
 
 
 def refusals(test):

@@ -25,7 +25,10 @@ def digest(folder, leave_out=()):
     found = {}
     for path in sorted(folder.rglob("*")):
         if path.is_file() and path.name not in leave_out:
-            found[str(path.relative_to(folder))] = (hashlib.sha256(path.read_bytes()).hexdigest(), path.stat().st_mtime_ns)
+            found[str(path.relative_to(folder))] = (
+                hashlib.sha256(path.read_bytes()).hexdigest(),
+                path.stat().st_mtime_ns,
+            )
     return found
 
 
@@ -45,7 +48,9 @@ def lists(test):
     test.equal("rate", [run["learning_rate"] for run in found["runs"]], [0.001, 0.003])
     text = test.succeeds("runs", "ls", "runs")
     test.that(all(len(line) <= 80 for line in text.splitlines()), f"it fits 80 columns: {text}")
-    test.equal("header", text.split()[:9], ["run", "state", "updates", "loss", "best", "batch", "rate", "time", "process"])
+    test.equal(
+        "header", text.split()[:9], ["run", "state", "updates", "loss", "best", "batch", "rate", "time", "process"]
+    )
 
     def names(*arguments):
         return [run["name"] for run in test.succeeds("runs", "ls", *arguments, "--json")["runs"]]
@@ -82,9 +87,15 @@ def records(test):
     test.equal("hash", data["hashes"]["train"], report["data_hash"])
     for name in ("metrics.jsonl", "eval.jsonl"):
         times = [json.loads(line)["time"] for line in (test.path("recorded") / name).read_text().splitlines()]
-        test.that(begun - 1 <= times[0] and times == sorted(times) and times[-1] <= time.time() + 1, f"times of {name}: {times}")
+        test.that(
+            begun - 1 <= times[0] and times == sorted(times) and times[-1] <= time.time() + 1,
+            f"times of {name}: {times}",
+        )
     lines = test.lines("recorded")
-    test.that(all(0 <= line["wait_seconds"] <= line["seconds"] + 1e-6 for line in lines), "an update waits no longer than it takes")
+    test.that(
+        all(0 <= line["wait_seconds"] <= line["seconds"] + 1e-6 for line in lines),
+        "an update waits no longer than it takes",
+    )
     test.that(all(line["tokens"] >= line["units"] > 0 for line in lines), "all tokens and trained ones")
 
     again = test.succeeds("train", "--run", "recorded", "--resume", "--updates", "8", "--json")
@@ -107,7 +118,10 @@ def compares(test):
     train(test, "small", "--set", "train.evaluate_every=2", "--set", "train.micro_batch=4")
     keys = [each["key"] for each in test.succeeds("runs", "compare", "one", "small", "--json")["differences"]]
     follows = {"train.micro_batch", "train.accumulation"}
-    test.that(all(key in follows or key.startswith("plan.") for key in keys) and "plan.micro_batch" in keys, f"what follows: {keys}")
+    test.that(
+        all(key in follows or key.startswith("plan.") for key in keys) and "plan.micro_batch" in keys,
+        f"what follows: {keys}",
+    )
 
     train(test, "fewer", "--set", "train.evaluate_every=2", "--set", "train.evaluate_samples=4")
     train(test, "other", "--set", "train.evaluate_every=2", "--set", "data.validation=train.txt")
@@ -133,7 +147,9 @@ def notes_and_removal(test):
 
     result = test.run("runs", "rm", "removed", stdin=b"n\n")
     test.equal("exit code of no", result.code, 0)
-    test.that("its-fork" in result.text()[1] and "mine.txt" in result.text()[1], f"forks and what stays: {result.text()[1]}")
+    test.that(
+        "its-fork" in result.text()[1] and "mine.txt" in result.text()[1], f"forks and what stays: {result.text()[1]}"
+    )
     test.that(test.path("removed/run.json").exists(), "no is no")
     test.equal("exit code without an answer", test.run("runs", "rm", "removed").code, 2)
     test.equal("exit code of yes", test.run("runs", "rm", "removed", stdin=b"y\n").code, 0)
@@ -145,10 +161,15 @@ def notes_and_removal(test):
     test.wait_for_lines(process, "held", 2)
     result = test.run("runs", "rm", "held", "--yes")
     test.equal("exit code for a run that is held", result.code, 2)
-    test.that("E-RUN-BUSY" in result.text()[1] and str(process.pid) in result.text()[1], f"it names the process: {result.text()[1]}")
+    test.that(
+        "E-RUN-BUSY" in result.text()[1] and str(process.pid) in result.text()[1],
+        f"it names the process: {result.text()[1]}",
+    )
     state = test.succeeds("runs", "ls", "held", "--json")["runs"][0]
     test.equal("state of a live run", state["status"], "running")
-    test.that(state["updates"] >= 2 and state["loss"] is not None and state["process_bytes"] > 0, f"its progress: {state}")
+    test.that(
+        state["updates"] >= 2 and state["loss"] is not None and state["process_bytes"] > 0, f"its progress: {state}"
+    )
     process.kill()
     process.wait()
     test.equal("state of a dead one", test.succeeds("runs", "ls", "held", "--json")["runs"][0]["status"], "interrupted")
@@ -190,19 +211,33 @@ def watches(test):
     test.fails(2, "E-RUN-MISSING", "runs", "show", "nothing")
     test.equal("exit code without a run", test.run("watch", "nothing").code, 2)
 
-    failed = test.run("train", "config.toml", "--run", "failed", *FAST, "--set", "optimizer.learning_rate=1e30", "--set", "train.updates=60")
+    failed = test.run(
+        "train",
+        "config.toml",
+        "--run",
+        "failed",
+        *FAST,
+        "--set",
+        "optimizer.learning_rate=1e30",
+        "--set",
+        "train.updates=60",
+    )
     test.equal("watch ends with the code of a failed run", test.run("watch", "failed").code, failed.code)
 
     pair = terminal_pair()
     if pair:
-        process = subprocess.Popen([test.binary, "watch", "watched"], cwd=test.folder, stdin=pair[1], stdout=pair[1], stderr=pair[1])
+        process = subprocess.Popen(
+            [test.binary, "watch", "watched"], cwd=test.folder, stdin=pair[1], stdout=pair[1], stderr=pair[1]
+        )
         os.close(pair[1])
         test.equal("exit code on a terminal", process.wait(timeout=30), 0)
         os.close(pair[0])
 
 
 def logs_in_json(test):
-    result = test.run("train", "config.toml", "--run", "logged", *FAST, "--set", "train.evaluate_every=2", "--log-format", "json")
+    result = test.run(
+        "train", "config.toml", "--run", "logged", *FAST, "--set", "train.evaluate_every=2", "--log-format", "json"
+    )
     lines = [json.loads(line) for line in result.text()[1].splitlines()]
     events = [line["event"] for line in lines]
     for event in ("planned", "begun", "progress", "evaluation", "saved", "finished"):
@@ -218,7 +253,9 @@ def logs_in_json(test):
     test.equal("exit code of a refusal", result.code, 3)
     for line in result.text()[1].splitlines():
         json.loads(line)
-    process = test.start("train", "config.toml", "--run", "stopped", *FAST, *SLOW, "--set", "train.updates=5000", "--log-format", "json")
+    process = test.start(
+        "train", "config.toml", "--run", "stopped", *FAST, *SLOW, "--set", "train.updates=5000", "--log-format", "json"
+    )
     test.wait_for_lines(process, "stopped", 2)
     process.send_signal(signal.SIGTERM)
     said = process.communicate(timeout=60)[1].decode()
@@ -254,7 +291,15 @@ def hostile(test):
         "numbers": '{"status":"done","updates":1e400,"exit_code":99999999999999999999,"seconds":1e308}',
     }.items():
         (root / name).mkdir()
-        for file in ("run.json", "metrics.jsonl", "eval.jsonl", "events.jsonl", "config.resolved.toml", "plan.json", "note.txt"):
+        for file in (
+            "run.json",
+            "metrics.jsonl",
+            "eval.jsonl",
+            "events.jsonl",
+            "config.resolved.toml",
+            "plan.json",
+            "note.txt",
+        ):
             (root / name / file).write_text(text)
     (root / "loop").symlink_to("loop")
     (root / "up").symlink_to("..")
@@ -272,14 +317,25 @@ def hostile(test):
     found = test.succeeds("runs", "ls", "hostile", "--json")
     test.equal("runs", len(found["runs"]), 13)
     for folder in sorted(root.iterdir()):
-        for arguments in (["show"], ["show", "--json"], ["compare", test.path("good")], ["compare", test.path("good"), "--json"]):
+        for arguments in (
+            ["show"],
+            ["show", "--json"],
+            ["compare", test.path("good")],
+            ["compare", test.path("good"), "--json"],
+        ):
             result = test.run("runs", arguments[0], folder, *arguments[1:])
             test.that(result.code in (0, 2), f"{arguments} of {folder.name!r} ends with {result.code}")
             out = "".join(result.text())
-            test.that(not set(out) & set("\x1b\x07\u202e"), f"{arguments} of {folder.name!r} shows control characters: {out!r}")
+            test.that(
+                not set(out) & set("\x1b\x07\u202e"),
+                f"{arguments} of {folder.name!r} shows control characters: {out!r}",
+            )
         for to in ("--csv", "--tensorboard"):
             result = test.run("export", folder, to, test.path("exports") / folder.name[:40])
-            test.that(result.code in (0, 2), f"export {to} of {folder.name!r} ends with {result.code}: {result.text()[1][-300:]}")
+            test.that(
+                result.code in (0, 2),
+                f"export {to} of {folder.name!r} ends with {result.code}: {result.text()[1][-300:]}",
+            )
     test.equal("files after all of this", digest(root), before)
 
 
