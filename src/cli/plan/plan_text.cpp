@@ -96,7 +96,8 @@ std::string batch_text(const json& plan) {
     const std::string norm = stat_batch(batch) > 0 ? fmt::format("; ghost BN({})", stat_batch(batch)) : "";
     const std::size_t ranks = plan.contains("ranks") ? plan.at("ranks").size() : 1;
     const std::string shared = ranks > 1 ? fmt::format(", {} on each of {} ranks", accumulation, ranks) : "";
-    return fmt::format("{} = {} x {}{}{}{}", effective, micro, ranks > 1 ? effective / micro : accumulation, shared, together, norm);
+    return fmt::format("{} = {} x {}{}{}{}", effective, micro, ranks > 1 ? effective / micro : accumulation, shared, together,
+                       norm);
   }
   return fmt::format("{} sample{} in about {} row{}, {} at a time", effective, effective == 1 ? "" : "s",
                      batch.at("rows").get<std::int64_t>(), batch.at("rows") == 1 ? "" : "s", micro);
@@ -524,8 +525,8 @@ std::string fitting(const json& plan) {
                       chunks_text(plan), precision_text(plan.at("precision")), plan.at("threads").get<int>());
   text += pin_text(plan) + cheap_text(plan.at("decisions"));
   text += time_text(plan) + measured_text(plan) + floors_text(plan) + "\n";
-  text += phase_table(predicted) + "\n" + process_table(predicted, plan.at("decisions")) + ranks_text(plan) + run_folder_text(plan) +
-          written_text(plan) + "\n" + bounds_table(plan.at("bounds"), predicted);
+  text += phase_table(predicted) + "\n" + process_table(predicted, plan.at("decisions")) + ranks_text(plan) +
+          run_folder_text(plan) + written_text(plan) + "\n" + bounds_table(plan.at("bounds"), predicted);
   return text;
 }
 
