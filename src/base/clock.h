@@ -1,4 +1,4 @@
-// Clocks: elapsed seconds, and processor seconds of this process.
+// Clocks: elapsed seconds, the time of day, and processor seconds of this process.
 #pragma once
 
 #include <chrono>
@@ -7,6 +7,11 @@
 namespace plimsoll {
 
 inline double seconds_now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+// UTC seconds since 1970.
+inline double utc_seconds_now() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
 
 inline double cpu_seconds_now() {
   timespec time{};

@@ -34,6 +34,7 @@ struct TrainArguments {
   std::string fault;       // train/faults.h
   std::string from;        // a run, or one of its checkpoints
   std::string checkpoint;  // with --resume: an update, "best" or "last"
+  std::string log_format;  // "text" or "json"
   bool resume = false, force = false, audit = false, json = false;
 };
 int run_train(const TrainArguments& arguments);
@@ -97,9 +98,53 @@ int run_merge(const MergeArguments& arguments);
 
 struct ExportArguments {
   std::string weights, adapter, gguf, type;
-  bool json = false;
+  std::string run, tensorboard, csv;  // the records of a run
+  bool follow = false, json = false;
 };
 int run_export(const ExportArguments& arguments);
+// export RUN; one of `tensorboard` and `csv` is not empty.
+int export_records(const ExportArguments& arguments);
+
+struct RunsListArguments {
+  std::vector<std::string> folders, where;
+  std::string sort;
+  bool json = false;
+};
+int run_runs_list(const RunsListArguments& arguments);
+
+struct RunsShowArguments {
+  std::string run;
+  bool json = false;
+};
+int run_runs_show(const RunsShowArguments& arguments);
+
+struct RunsCompareArguments {
+  std::vector<std::string> runs;
+  bool json = false;
+};
+int run_runs_compare(const RunsCompareArguments& arguments);
+
+struct RunsNoteArguments {
+  std::string run, text;
+};
+int run_runs_note(const RunsNoteArguments& arguments);
+
+struct RunsRemoveArguments {
+  std::string run;
+  bool yes = false;
+};
+int run_runs_remove(const RunsRemoveArguments& arguments);
+
+struct ReportArguments {
+  std::vector<std::string> runs;
+  std::string out;  // empty: report.html in the folder of the run
+};
+int run_report(const ReportArguments& arguments);
+
+struct WatchArguments {
+  std::string run;
+};
+int run_watch(const WatchArguments& arguments);
 
 struct TokenizeArguments {
   std::string tokenizer, text, file;  // text if file is empty

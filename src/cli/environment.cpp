@@ -44,6 +44,11 @@ std::filesystem::path named_cache_folder() {
   return temporary_folder() / "plimsoll-cache";
 }
 
+int columns_of(int fd) {
+  winsize size{};
+  return ::ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+}
+
 }  // namespace
 
 void hold_standard_streams() {
@@ -83,10 +88,8 @@ std::filesystem::path cache_folder() {
 std::string environment_variable(const char* name) { return variable(name); }
 
 bool live_terminal() { return isatty(STDERR_FILENO) == 1 && variable("TERM") != "dumb"; }
-int terminal_columns() {
-  winsize size{};
-  return ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
-}
+int terminal_columns() { return columns_of(STDERR_FILENO); }
+int output_columns() { return columns_of(STDOUT_FILENO); }
 
 bool colour_allowed() { return live_terminal() && variable("NO_COLOR").empty(); }
 bool output_is_terminal() { return isatty(STDOUT_FILENO) == 1; }

@@ -31,7 +31,8 @@ bool colour_allowed();
 bool output_is_terminal();
 // The same for stdout.
 bool colour_allowed_in_output();
-// Columns of the terminal of stderr; 80 if they are unknown.
+// Columns of the terminal of stderr, and of stdout; 80 if they are unknown.
 int terminal_columns();
+int output_columns();
 
 }  // namespace plimsoll

@@ -27,6 +27,7 @@ const GgufStorage* type_named(const std::string& name) {
 }  // namespace
 
 int run_export(const ExportArguments& arguments) {
+  if (!arguments.run.empty()) return export_records(arguments);
   GgufExport request;
   request.type = type_named(arguments.type);
   request.out = output_file(arguments.gguf);

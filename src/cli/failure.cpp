@@ -42,12 +42,15 @@ int report_failure(const Error& error, bool json) {
   const std::vector<Error> others = list != nullptr ? list->others : std::vector<Error>();
   for (const Error& other : others) text += text_of(other);
   // A closed or full stream takes no report; the exit code remains.
-  say_marked(text);
-  if (json) {
+  if (!logs_json()) say_marked(text);
+  if (json || logs_json()) {
     nlohmann::json object = object_of(error);
     object["schema"] = "plimsoll.error/1";
     for (const Error& other : others) object["others"].push_back(object_of(other));
-    print_json(object);
+    if (json) print_json(object);
+    object["event"] = "error";
+    object.erase("schema");
+    if (logs_json()) log_object(object);
   }
   return static_cast<int>(error.exit);
 }

@@ -1,5 +1,5 @@
 // The report of a failure: code, place, facts, expectation and remedies, on stderr; with --json also as one object on
-// stdout, with further errors in "others".
+// stdout, with further errors in "others". With a log in JSON, stderr gets that object instead of the text.
 #pragma once
 
 #include "base/error.h"

@@ -27,6 +27,7 @@
 #include "cli/environment.h"
 #include "cli/failure.h"
 #include "cli/ranks.h"
+#include "cli/say.h"
 #include "cli/signals.h"
 #include "cli/spelling.h"
 #include "config/config_aliases.h"
@@ -174,6 +175,8 @@ void train_options(CLI::App& command, TrainArguments& a) {
   command.add_flag("--force", a.force,
                    "with --resume: accept changed settings that change the result (seed, data order and format, precision)");
   command.add_flag("--json", a.json, "print run.json at the end");
+  command.add_option("--log-format", a.log_format, "text, or json: progress, events and errors on stderr, one object a line")
+      ->check(CLI::IsMember({"text", "json"}));
   command.add_option("--fault", a.fault, "a defect for verify")->group("");  // hidden
   command.final_callback([&a] {
     if (a.config.file.empty() && !a.resume) throw CLI::RequiredError("CONFIG");
@@ -213,14 +216,22 @@ void tokenize_options(CLI::App& command, TokenizeArguments& a) {
   });
 }
 
-void add_weights(CLI::App& command, std::string& weights, std::string& adapter) {
-  CLI::Option* model = command.add_option("--weights", weights, "a folder of weights, a GGUF file, or the folder of a run");
-  CLI::Option* with = command.add_option(
-      "--adapter", adapter,
-      "a folder of an adapter, or of its run; it names its base; --weights gives the new place of a moved base");
-  command.final_callback([model, with] {
-    if (model->count() + with->count() == 0) throw CLI::RequiredError("--weights or --adapter");
+struct WeightsOptions {
+  CLI::Option *weights, *adapter;
+
+  bool given() const { return weights->count() + adapter->count() > 0; }
+};
+
+WeightsOptions add_weights(CLI::App& command, std::string& weights, std::string& adapter) {
+  const WeightsOptions options{
+      command.add_option("--weights", weights, "a folder of weights, a GGUF file, or the folder of a run"),
+      command.add_option(
+          "--adapter", adapter,
+          "a folder of an adapter, or of its run; it names its base; --weights gives the new place of a moved base")};
+  command.final_callback([options] {
+    if (!options.given()) throw CLI::RequiredError("--weights or --adapter");
   });
+  return options;
 }
 
 void merge_options(CLI::App& command, MergeArguments& a) {
@@ -232,14 +243,64 @@ void merge_options(CLI::App& command, MergeArguments& a) {
 }
 
 void export_options(CLI::App& command, ExportArguments& a) {
-  add_weights(command, a.weights, a.adapter);
-  command.add_option("--gguf", a.gguf, "the file; with --adapter it holds the adapter alone")->required();
-  command
-      .add_option("--type", a.type,
-                  "the type of matrices: " + written_gguf_formats() +
-                      "; vectors and position embeddings are F32 (an adapter in F32 loses nothing)")
-      ->required();
+  CLI::Option* run = command.add_option("RUN", a.run, "the folder of a run whose records are written for other programs");
+  CLI::Option* board =
+      command.add_option("--tensorboard", a.tensorboard, "with RUN: TensorBoard's event files in this folder")->needs(run);
+  CLI::Option* csv =
+      command.add_option("--csv", a.csv, "with RUN: metrics.csv, evaluations.csv and events.csv in this folder")->needs(run);
+  command.add_flag("--follow", a.follow, "with RUN: go on while the run lives, and after its resumes, until it is done")
+      ->needs(run);
+  const WeightsOptions weights = add_weights(command, a.weights, a.adapter);
+  CLI::Option* gguf = command.add_option("--gguf", a.gguf, "the file; with --adapter it holds the adapter alone");
+  CLI::Option* type = command.add_option("--type", a.type,
+                                         "the type of matrices: " + written_gguf_formats() +
+                                             "; vectors and position embeddings are F32 (an adapter in F32 loses nothing)");
+  command.final_callback([=] {
+    if (run->count() > 0) {
+      if (board->count() + csv->count() != 1) throw CLI::RequiredError("one of --tensorboard and --csv");
+      for (const CLI::Option* other : {weights.weights, weights.adapter, gguf, type}) {
+        if (other->count() > 0) throw CLI::ExcludesError("RUN", other->get_name());
+      }
+    } else {
+      if (!weights.given()) throw CLI::RequiredError("RUN, --weights or --adapter");
+      if (gguf->count() == 0) throw CLI::RequiredError("--gguf");
+      if (type->count() == 0) throw CLI::RequiredError("--type");
+    }
+  });
 }
+
+void list_options(CLI::App& command, RunsListArguments& a) {
+  command.add_option("FOLDER", a.folders, "folders with runs up to three levels down (default: this one)");
+  command
+      .add_option("--where", a.where, "only runs with this fact or setting: state=done, optimizer.name=adamw; may be repeated")
+      ->allow_extra_args(false);
+  command.add_option("--sort", a.sort, "by a fact or setting; --sort=-KEY: the largest first");
+}
+
+void show_options(CLI::App& command, RunsShowArguments& a) {
+  command.add_option("RUN", a.run, "the folder of a run")->required();
+}
+
+void compare_options(CLI::App& command, RunsCompareArguments& a) {
+  command.add_option("RUN", a.runs, "the folders of two runs or more")->required()->expected(2, 1000);
+}
+
+void note_options(CLI::App& command, RunsNoteArguments& a) {
+  command.add_option("RUN", a.run, "the folder of a run")->required();
+  command.add_option("TEXT", a.text, "the note, in the place of an earlier one; \"\" removes it")->required();
+}
+
+void remove_options(CLI::App& command, RunsRemoveArguments& a) {
+  command.add_option("RUN", a.run, "the folder of a run")->required();
+  command.add_flag("--yes", a.yes, "without a question");
+}
+
+void report_options(CLI::App& command, ReportArguments& a) {
+  command.add_option("RUN", a.runs, "the folders of one run or more")->required()->expected(1, 1000);
+  command.add_option("--out", a.out, "the page (default: report.html in the folder of the run)");
+}
+
+void watch_options(CLI::App& command, WatchArguments& a) { command.add_option("RUN", a.run, "the folder of a run")->required(); }
 
 void data_show_options(CLI::App& command, DataShowArguments& a) {
   add_config(command, a.config)->required();
@@ -395,8 +456,19 @@ void add_all(Commands& commands) {
   commands.add("eval", "the loss of weights on data.validation, or on data.train where there is none", run_eval, eval_options);
   commands.add("generate", "continue a text, or talk", run_generate, generate_options);
   commands.add("forward", "compute the logits of given tokens", run_forward, forward_options);
+  CLI::App* runs = commands.add_group("runs", "list, compare, note and remove runs");
+  commands.add("ls", "the runs in a folder, with their state and losses", run_runs_list, list_options, runs);
+  commands.add("show", "all facts of a run", run_runs_show, show_options, runs);
+  commands.add("compare", "the settings, data, machine and plan in which runs differ, and their figures", run_runs_compare,
+               compare_options, runs);
+  commands.add("note", "write a note on a run", run_runs_note, note_options, runs);
+  commands.add("rm", "remove a run: the files that it wrote, and nothing else", run_runs_remove, remove_options, runs);
+  commands.add("watch", "follow a run from another terminal, over stops and resumes, until it is done", run_watch, watch_options);
+  commands.add("report", "a page of a run to look at, or of several over each other: one HTML file", run_report, report_options);
   commands.add("merge", "take an adapter into its base: a folder of weights that needs no adapter", run_merge, merge_options);
-  commands.add("export", "write a model, or an adapter, as a GGUF file for llama.cpp and others", run_export, export_options);
+  commands.add("export",
+               "write a model as a GGUF file for llama.cpp and others, or the records of a run for TensorBoard and others",
+               run_export, export_options);
   commands.add("tokenize", "the tokens of a text, or the text of tokens, by the tokenizer of a folder", run_tokenize,
                tokenize_options);
   commands.add("show", "rendered samples, with the tokens that are trained on marked", run_data_show, data_show_options,
@@ -415,6 +487,16 @@ void add_all(Commands& commands) {
 }
 
 bool wants_json(int argc, char** argv) { return std::find(argv, argv + argc, std::string_view("--json")) != argv + argc; }
+
+bool wants_json_log(int argc, char** argv) {
+  bool wants = false;
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view word = argv[i], next = i + 1 < argc ? argv[i + 1] : "";
+    if (word == "--log-format") wants = next == "json";
+    if (word.starts_with("--log-format=")) wants = word.ends_with("=json");
+  }
+  return wants;
+}
 
 Error usage_error(const std::string& command, std::string message, std::string near) {
   const std::string name = command.empty() ? "plimsoll" : "plimsoll " + command;
@@ -449,7 +531,8 @@ std::string nearest_option(const CLI::App& command) {
 void let_last_win(CLI::App& app) {
   for (CLI::App* command : app.get_subcommands({})) {
     for (CLI::Option* option : command->get_options()) {
-      if (option->get_items_expected_max() == 1 && option->get_name() != "--set" && option->get_name() != "--at") {
+      if (option->get_items_expected_max() == 1 && option->get_name() != "--set" && option->get_name() != "--at" &&
+          option->get_name() != "--where") {
         option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
       }
     }
@@ -515,6 +598,7 @@ int main(int argc, char** argv) {
   plimsoll::prepare_environment(argv);
   plimsoll::settle_process();
   plimsoll::ignore_file_size_signal();
+  if (plimsoll::wants_json_log(argc, argv)) plimsoll::log_as_json();
   try {
     plimsoll::limit_kernels();
     return plimsoll::flushed(plimsoll::parse_and_run(argc, argv));

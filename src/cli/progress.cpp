@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "base/clock.h"
@@ -88,6 +89,30 @@ double RemainingTime::after(std::int64_t update, double update_seconds) const {
     saves += static_cast<double>(due(save_every.updates));
   }
   return seconds + save_seconds * saves;
+}
+
+RemainingTime planned_time(const Config& config, const nlohmann::json& plan) {
+  RemainingTime remaining;
+  remaining.evaluate_every = evaluation_interval(config);
+  remaining.save_every = config.save.every;
+  if (!plan.contains("run")) return remaining;
+  const nlohmann::json& run = plan.at("run");
+  const auto each = [&](const char* seconds, const char* count) {
+    const double times = run.at(count).get<double>();
+    return run.at(seconds).is_null() || times == 0 ? 0 : run.at(seconds).get<double>() / times;
+  };
+  remaining.evaluation_seconds = each("evaluation_seconds", "evaluations");
+  remaining.save_seconds = each("save_seconds", "saves");
+  return remaining;
+}
+
+bool PlainPace::due(std::int64_t update, std::int64_t updates) {
+  const double time = seconds_now();
+  const bool soon = time - last_shown_ < kPlainInterval || update - last_update_ < updates / kMostPlainLines;
+  if (last_update_ > 0 && update != updates && soon) return false;
+  last_shown_ = time;
+  last_update_ = update;
+  return true;
 }
 
 std::string EvaluationProgress::next(std::int64_t done, std::int64_t samples) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
 
@@ -35,6 +36,19 @@ struct RemainingTime {
 
   // The remaining seconds after an update, before the evaluation and save of that update.
   double after(std::int64_t update, double update_seconds) const;
+};
+
+// The planned duration of evaluations and saves. A plan that was replayed does not have it.
+RemainingTime planned_time(const Config& config, const nlohmann::json& plan);
+
+// The pace of a log: the first update, the last one, and at most one per ten seconds and per hundredth of the run.
+class PlainPace {
+ public:
+  bool due(std::int64_t update, std::int64_t updates);
+
+ private:
+  double last_shown_ = 0;
+  std::int64_t last_update_ = 0;
 };
 
 // "850 ms", "12 s", "3m05s", "2h07m".

@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "base/clock.h"
 #include "cli/environment.h"
 #include "cli/shown_text.h"
 #include "cli/signals.h"
@@ -34,6 +35,13 @@ void print_dump(const Json& object) {
   print_marked("\n");
 }
 
+bool json_log = false;
+
+void log_note(std::string_view text) noexcept {
+  while (text.ends_with('\n')) text.remove_suffix(1);
+  if (!text.empty()) log_object({{"event", "note"}, {"text", text}});
+}
+
 }  // namespace
 
 // stderr is unbuffered, so output of other code keeps its order.
@@ -49,10 +57,24 @@ void say_marked(std::string_view text) noexcept {
   }
 }
 
-void say_text(std::string_view text) noexcept { put_shown(text, ShownAs::block, say_marked); }
+void say_text(std::string_view text) noexcept {
+  if (logs_json()) return log_note(text);
+  put_shown(text, ShownAs::block, say_marked);
+}
+
+void log_as_json() { json_log = true; }
+
+bool logs_json() { return json_log; }
+
+void log_object(const nlohmann::json& object) {
+  nlohmann::json line = object;
+  line["time"] = utc_seconds_now();
+  say_marked(line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+}
 
 // Removes the live line, even if another process has drawn it.
 void say_line(std::string_view line) {
+  if (logs_json()) return log_note(line);
   if (live_terminal()) say_marked("\r\033[K");
   say_text(std::string(line) + "\n");
 }

@@ -15,6 +15,11 @@ void say_line(std::string_view line);
 // Writes the text unchanged, with our own control characters. Foreign parts have passed through shown_text().
 void say_marked(std::string_view text) noexcept;
 
+// From here on say_text() and say_line() write JSON objects, one a line: {"event": "note", "time", "text"}.
+void log_as_json();
+bool logs_json();
+// Writes an object as such a line, and adds its time.
+void log_object(const nlohmann::json& object);
 // Drops all output from here on: that of a rank other than the first.
 void keep_silent(bool silent = true);
 

@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "base/stop_signals.h"
+#include "cli/say.h"
 
 namespace plimsoll {
 namespace {
@@ -37,7 +38,11 @@ void request(int signal) {
 
 // Every call in here is async-signal-safe.
 void on_signal(int signal) {
-  constexpr std::string_view kText = "\nstopping at the next update boundary; once more ends at once, unsaved\n";
+  constexpr std::string_view kPlain = "\nstopping at the next update boundary; once more ends at once, unsaved\n";
+  constexpr std::string_view kObject =
+      R"({"event":"note","text":"stopping at the next update boundary; once more ends at once, unsaved"})"
+      "\n";
+  const std::string_view text = logs_json() ? kObject : kPlain;
   const int error = errno;
   const bool from_user = signal == SIGINT || signal == SIGTERM || signal == SIGQUIT;
   const bool first = stopped_by.load() == 0;
@@ -47,7 +52,7 @@ void on_signal(int signal) {
     ::signal(signal, SIG_DFL);
     ::raise(signal);  // delivered when this handler returns
   } else if ((first || (from_user && before == 0)) && signal != SIGPIPE && announces && ::getpid() == trainer_process.load()) {
-    [[maybe_unused]] const ssize_t ignored = ::write(STDERR_FILENO, kText.data(), kText.size());
+    [[maybe_unused]] const ssize_t ignored = ::write(STDERR_FILENO, text.data(), text.size());
   }
   errno = error;
 }

@@ -15,6 +15,7 @@
 #include "cli/advice.h"
 #include "cli/commands.h"
 #include "cli/environment.h"
+#include "cli/json_log.h"
 #include "cli/plan/plan_text.h"
 #include "cli/ranks.h"
 #include "cli/run_commands.h"
@@ -43,7 +44,7 @@ std::string default_run_name(const Config& config) {
 }
 
 // A run with its folder and its configuration.
-struct Run {
+struct OpenedRun {
   RunFolder folder;
   Config config;
   RunSettings settings;
@@ -78,7 +79,7 @@ RunFolder open_folder(const TrainArguments& arguments, const Config& config, con
   return folder;
 }
 
-Run open_run(const TrainArguments& arguments, const Ranks& ranks) {
+OpenedRun open_run(const TrainArguments& arguments, const Ranks& ranks) {
   if (!arguments.resume) {
     RunSettings settings = read_settings_of(ranks.in_turn([&] { return with_data(arguments.config); }));
     Config config = load_settings(settings);
@@ -122,7 +123,7 @@ void say_what_was_there(const RunFolder& folder) {
 
 std::string stopped_by() { return stop_requested() ? stop_reason() : std::string(); }
 
-SessionRequest request_of(const TrainArguments& arguments, Run& run, const Ranks& ranks) {
+SessionRequest request_of(const TrainArguments& arguments, OpenedRun& run, const Ranks& ranks) {
   SessionRequest request;
   request.settings = std::move(run.settings);
   request.prepare.probe = probe_shape;
@@ -179,17 +180,20 @@ struct ResultOfRank final : Consumer {
   int exit_code = 0;
 };
 
-int train(const TrainArguments& arguments, Run& run, const Ranks& ranks) {
+int train(const TrainArguments& arguments, OpenedRun& run, const Ranks& ranks) {
   say_what_was_there(run.folder);
   const SessionRequest request = request_of(arguments, run, ranks);
   const RunCommands commands(arguments, run.folder, run.config);
   RunLines lines(run.folder);
   RunRecord record(run.folder);
-  TrainWatcher watcher(record.report(), commands);
+  std::optional<TrainWatcher> watcher;
+  std::optional<JsonLog> log;
+  Consumer& shows = logs_json() ? static_cast<Consumer&>(log.emplace(record.report(), run.folder.path()))
+                                : watcher.emplace(record.report(), commands);
   // The other ranks record nothing but the end.
   ResultOfRank result;
   const std::vector<Consumer*> consumers =
-      ranks.first() ? std::vector<Consumer*>{&lines, &record, &watcher} : std::vector<Consumer*>{&result};
+      ranks.first() ? std::vector<Consumer*>{&lines, &record, &shows} : std::vector<Consumer*>{&result};
   Session session(run.config, request, run.folder, consumers);
   if (const std::optional<Refused> refused = session.run()) {
     return ranks.first() ? refuse(*refused, arguments.json) : static_cast<int>(ExitCode::does_not_fit);
@@ -225,7 +229,7 @@ int run_train(const TrainArguments& arguments) {
   }
   const Ranks ranks = Ranks::join();
   return as_rank(ranks, [&] {
-    Run run = open_run(arguments, ranks);
+    OpenedRun run = open_run(arguments, ranks);
     try {
       return train(arguments, run, ranks);
     } catch (Error& error) {

@@ -27,24 +27,13 @@ void TrainWatcher::show(const Overflow& overflow) {
                   overflow.skipped ? "its samples are left out (events.jsonl)" : "again with half of it"));
 }
 
-// The planned seconds of an evaluation and of a save, used until the first ones have been measured. A replayed plan does not
-// contain them.
 void TrainWatcher::plan(const Planned& planned) {
   patience_.reset();
   announce_stops();
   const nlohmann::json plan = nlohmann::json::parse(planned.plan_text);
   say_text(plan_summary(plan));
-  remaining_.evaluate_every = evaluation_interval(planned.config);
-  remaining_.save_every = planned.config.save.every;
+  remaining_ = planned_time(planned.config, plan);
   if (plan.contains("words")) rate_ = plan.at("words").at("rate");
-  if (!plan.contains("run")) return;
-  const nlohmann::json& run = plan.at("run");
-  const auto each = [&](const char* seconds, const char* count) {
-    const double times = run.at(count).get<double>();
-    return run.at(seconds).is_null() || times == 0 ? 0 : run.at(seconds).get<double>() / times;
-  };
-  remaining_.evaluation_seconds = each("evaluation_seconds", "evaluations");
-  remaining_.save_seconds = each("save_seconds", "saves");
 }
 
 void TrainWatcher::show(const Updated& updated) {

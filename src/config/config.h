@@ -186,6 +186,12 @@ struct PrecisionSettings {
 // The name in configurations and plans: "fp32", "bf16", "8bit".
 std::string_view precision_name(DType dtype);
 
+struct RecordSettings {
+  bool report = true;  // the page of the run is written at its end
+
+  friend bool operator==(const RecordSettings&, const RecordSettings&) = default;
+};
+
 struct Config {
   std::int64_t seed = 1;
   ModelSettings model;
@@ -197,6 +203,7 @@ struct Config {
   TrainSettings train;
   SaveSettings save;
   StopSettings stop;
+  RecordSettings records;
   OptimizerChoice optimizer;
   Schedule schedule;
   PlanSettings plan;

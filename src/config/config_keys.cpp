@@ -455,6 +455,9 @@ const ConfigKey kKeys[] = {
     {"stop.metric", OnResume::results, "decides on the best weights and on stopping: loss, or accuracy where there are classes",
      "\"loss\"", name_at(PLIMSOLL_FIELD(stop.metric), kStopMetrics)},
 
+    {"records.report", OnResume::free, "writes report.html, a page to look at, into the folder of the run at its end", "true",
+     key_at(PLIMSOLL_FIELD(records.report), flag)},
+
     {"optimizer.name", OnResume::never,
      "adamw, lion (half of its state), sgd, or adafactor (a second moment by rows and columns: next to no state)", "\"adamw\"",
      name_at(PLIMSOLL_FIELD(optimizer.kind), kOptimizers, "optimizer.name")},
@@ -565,7 +568,7 @@ const ConfigKey kKeys[] = {
     {"precision.gradients", OnResume::forced,
      "accumulated gradients: fp32, or bf16 for the matrices of blocks, rounded after each micro-batch", "\"bf16\"",
      precision_at("precision.gradients", PLIMSOLL_FIELD(precision.gradients), kRoundedTypes)},
-    {"precision.optimizer_state", OnResume::never, "fp32, bf16 or 8bit; the narrow ones are rounded at each update", "\"bf16\"",
+    {"precision.optimizer_state", OnResume::results, "fp32, bf16 or 8bit; the narrow ones are rounded at each update", "\"bf16\"",
      precision_at("precision.optimizer_state", PLIMSOLL_FIELD(precision.optimizer_state), kStateTypes)},
     {"precision.rounding", OnResume::results,
      "rounding of stored bf16 and 8-bit numbers: stochastic (keeps small updates on average) or nearest (needs force_nearest)",

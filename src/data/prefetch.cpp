@@ -8,6 +8,8 @@
 #include <cstring>
 #include <utility>
 
+#include "base/clock.h"
+
 namespace plimsoll {
 Prefetcher::Prefetcher(const SampleSource& source, std::string name, std::int64_t rows,
                        std::array<std::span<std::byte>, kDepth> staging)
@@ -94,7 +96,12 @@ void Prefetcher::submit(std::span<const PlacedSample> samples) {
 Prefetcher::Slot& Prefetcher::wait_for_oldest() {
   ensure(pending() > 0, "Prefetcher::take", "nothing was submitted");
   std::unique_lock lock(mutex_);
-  done_.wait(lock, [this] { return read_ > taken_; });
+  const auto is_read = [this] { return read_ > taken_; };
+  if (!is_read()) {
+    const double start = seconds_now();
+    done_.wait(lock, is_read);
+    waited_ += seconds_now() - start;
+  }
   return slot(taken_);
 }
 

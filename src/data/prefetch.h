@@ -40,6 +40,8 @@ class Prefetcher {
   // Waits for the oldest submitted micro-batch and fills the fields of a pass with it. Throws its error; the next micro-batch is
   // not affected.
   void take(std::span<const FieldBuffer> fields);
+  // Seconds for which take() has waited so far.
+  double waited() const { return waited_; }
   // Waits for all pending micro-batches and drops them, for a move to another position.
   void discard();
 
@@ -62,6 +64,7 @@ class Prefetcher {
   std::array<Slot, kDepth> slots_;
   std::int64_t submitted_ = 0;  // written by the consumer under the mutex
   std::int64_t taken_ = 0;      // used by the consumer only
+  double waited_ = 0;           // likewise
   std::int64_t read_ = 0;       // written by the thread under the mutex
   bool stop_ = false;
   std::mutex mutex_;

@@ -10,7 +10,7 @@ namespace plimsoll {
 namespace {
 
 // Lines of metrics.jsonl, eval.jsonl and events.jsonl, and the other records.
-constexpr Bytes kUpdateLine{448}, kEvaluationLine{256}, kRecords{512 << 10};
+constexpr Bytes kUpdateLine{512}, kEvaluationLine{256}, kRecords{512 << 10};
 
 }  // namespace
 

@@ -26,12 +26,13 @@
 #include "formats/tokenizer_folder.h"
 #include "formats/weight_files.h"
 #include "records/best_weights.h"
+#include "records/line_reader.h"
 #include "records/update_lines.h"
 
 namespace plimsoll {
 namespace {
 
-constexpr const char *kMetrics = "metrics.jsonl", *kEvaluations = "eval.jsonl", *kEvents = "events.jsonl";
+constexpr const char *kMetrics = kMetricsFile, *kEvaluations = kEvaluationsFile, *kEvents = kEventsFile;
 
 Error cannot_write(const std::filesystem::path& path, const std::string& why) {
   return data_error("E-IO-WRITE", path.string(), "it cannot be written: " + why, "a folder that exists or can be created");
@@ -65,15 +66,6 @@ Error already_holds_run(const RunFolder& folder) {
   const std::string which = status.empty() ? "" : fmt::format(" ({})", status);
   return config_error("E-RUN-EXISTS", folder.path().string(), "it already holds a run" + which, expected,
                       {Remedy::of_command("train CONFIG", std::move(changes))});
-}
-
-// The contents of run.json; an empty object if it cannot be read.
-nlohmann::json read_run(const std::filesystem::path& run) {
-  try {
-    return read_json_object(run / "run.json", JsonLimits{}, "E-IO-READ");
-  } catch (const std::exception&) {
-    return nlohmann::json::object();
-  }
 }
 
 std::string status_in(const nlohmann::json& run) {
@@ -135,16 +127,6 @@ Remedies elsewhere(const std::filesystem::path& run) {
   return {Change("command.run", (room ? beside : new_folder_beside(here)).string())};
 }
 
-std::optional<Metrics> metrics_from(const nlohmann::json& object) {
-  const auto is_number = [&](const char* key) { return object.contains(key) && object[key].is_number(); };
-  if (!is_number("update") || !is_number("loss") || !is_number("grad_norm")) return {};
-  Metrics metrics;
-  metrics.update = object["update"];
-  metrics.loss = object["loss"];
-  metrics.grad_norm = object["grad_norm"];
-  return metrics;
-}
-
 }  // namespace
 
 std::filesystem::path RunFolder::checkpoint() const {
@@ -161,27 +143,6 @@ bool RunFolder::has_updates() const {
   std::error_code none;
   const std::uintmax_t size = std::filesystem::file_size(path_ / kMetrics, none);
   return !none && size > 0;
-}
-
-std::string run_status(const std::filesystem::path& run) {
-  const std::string status = status_in(read_run(run));
-  if (status != "running") return status;
-  const int fd = ::open(run.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  const bool held = fd < 0 || ::flock(fd, LOCK_SH | LOCK_NB) != 0;
-  if (fd >= 0) close(fd);
-  return held ? status : "interrupted";
-}
-
-bool run_diverged(const std::filesystem::path& run) {
-  const nlohmann::json object = read_run(run);
-  const auto code = object.find("exit_code");
-  return code != object.end() && *code == static_cast<int>(ExitCode::diverged);
-}
-
-bool run_stopped(const std::filesystem::path& run) {
-  const nlohmann::json object = read_run(run);
-  const auto stopped = object.find("stopped");
-  return stopped != object.end() && stopped->is_string();
 }
 
 RunFolder RunFolder::open(const std::filesystem::path& path, bool resume) {
@@ -242,9 +203,13 @@ void RunFolder::create(const std::filesystem::path& whole) {
 // the process. Some file systems have no locks; then there is none.
 void RunFolder::lock(bool resume) {
   lock_ = ::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (lock_ < 0 || ::flock(lock_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return;
+  constexpr int kTries = 20;  // a command that looks at the run holds the lock for a moment (is_held)
+  for (int i = 0; i < kTries; ++i) {
+    if (lock_ < 0 || ::flock(lock_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return;
+    ::usleep(10'000);
+  }
   const bool holds_run = std::exchange(begun_, true);  // the other process's run: nothing here may be removed
-  const std::optional<std::int64_t> pid = pid_in(read_run(path_));
+  const std::optional<std::int64_t> pid = pid_in(run_object(path_));
   const std::string who = pid ? fmt::format("process {} is training in it", *pid) : "another process is about to train in it";
   if (holds_run && !resume) {
     throw config_error("E-RUN-EXISTS", path_.string(), "it already holds a run: " + who,
@@ -258,7 +223,7 @@ void RunFolder::lock(bool resume) {
 
 // The lock proves that no other process runs it. Later writes report a folder that cannot be written.
 void RunFolder::mark_interrupted() {
-  nlohmann::json run = read_run(path_);
+  nlohmann::json run = run_object(path_);
   const bool held = lock_ >= 0 && ::flock(lock_, LOCK_EX | LOCK_NB) == 0;
   if (!held || status_in(run) != "running") return;
   ended_process_ = pid_in(run).value_or(0);
@@ -269,9 +234,7 @@ void RunFolder::mark_interrupted() {
   if (run.contains("segments") && run["segments"].is_array() && !run["segments"].empty() && run["segments"].back().is_object()) {
     nlohmann::json& last = run["segments"].back();
     last["exit_code"] = run["exit_code"], last["code"] = "E-INTERRUPTED";
-    for_each_line(path_ / kMetrics, [&](const nlohmann::json& line) {
-      if (line.contains("update") && line["update"].is_number_integer()) last["last_update"] = line["update"];
-    });
+    if (const std::optional<Metrics> line = last_metrics(path_)) last["last_update"] = line->update;
   }
   try {
     write_run(run);
@@ -368,7 +331,7 @@ void RunFolder::write_run(const nlohmann::json& run) {
 }
 
 nlohmann::json RunFolder::segments() const {
-  const nlohmann::json run = read_run(path_);
+  const nlohmann::json run = run_object(path_);
   const auto found = run.find("segments");
   return found != run.end() && found->is_array() ? *found : nlohmann::json::array();
 }
@@ -397,20 +360,20 @@ void RunFolder::append_line(int& fd, const char* name, std::string_view line) co
 }
 
 void RunFolder::read_metrics(const std::function<void(const Metrics&)>& see) const {
-  for_each_line(path_ / kMetrics, [&](const nlohmann::json& object) {
-    if (const std::optional<Metrics> metrics = metrics_from(object)) see(*metrics);
+  plimsoll::read_metrics(path_, [&](const Metrics& metrics) {
+    if (std::isfinite(metrics.loss) && std::isfinite(metrics.grad_norm)) see(metrics);
   });
 }
 
 void RunFolder::open_events(std::int64_t updates) { cut_lines(path_ / kEvents, updates, PerUpdate::any); }
 
-void RunFolder::read_events(const std::function<void(const nlohmann::json&)>& see) const { for_each_line(path_ / kEvents, see); }
+void RunFolder::read_events(const std::function<void(const nlohmann::json&)>& see) const { plimsoll::read_events(path_, see); }
 
 void RunFolder::append_event(const nlohmann::json& event) { append_line(events_, kEvents, event.dump() + "\n"); }
 
 void RunFolder::open_evaluations(std::int64_t updates) {
   cut_lines(path_ / kEvaluations, updates, PerUpdate::one);
-  for_each_line(path_ / kEvaluations, [&](const nlohmann::json& object) { evaluated_ = object.value("update", evaluated_); });
+  read_evaluations([&](const Evaluation& evaluation) { evaluated_ = evaluation.update; });
 }
 
 void RunFolder::append(const Evaluation& evaluation) {
@@ -420,9 +383,10 @@ void RunFolder::append(const Evaluation& evaluation) {
     cut_lines(path_ / kEvaluations, evaluation.update - 1, PerUpdate::one);
   }
   std::array<char, 32> loss;
-  std::string line = fmt::format("{{\"update\":{},\"samples\":{},\"loss\":{},\"loss_bits\":\"{}\",\"units\":{},\"seconds\":{}",
-                                 evaluation.update, evaluation.samples, number_text(evaluation.loss, loss),
-                                 bits_hex(evaluation.loss), evaluation.units, evaluation.seconds);
+  std::string line =
+      fmt::format("{{\"update\":{},\"samples\":{},\"loss\":{},\"loss_bits\":\"{}\",\"units\":{},\"seconds\":{},\"time\":{:.3f}",
+                  evaluation.update, evaluation.samples, number_text(evaluation.loss, loss), bits_hex(evaluation.loss),
+                  evaluation.units, evaluation.seconds, evaluation.time);
   if (const auto& accuracy = evaluation.accuracy) {
     line += fmt::format(",\"accuracy\":{},\"accuracy_top5\":{}", accuracy->top1, accuracy->top5);
   }
@@ -431,9 +395,7 @@ void RunFolder::append(const Evaluation& evaluation) {
 }
 
 void RunFolder::read_evaluations(const std::function<void(const Evaluation&)>& see) const {
-  for_each_line(path_ / kEvaluations, [&](const nlohmann::json& object) {
-    if (const std::optional<Evaluation> evaluation = evaluation_from(object)) see(*evaluation);
-  });
+  plimsoll::read_evaluations(path_, see);
 }
 
 std::filesystem::path RunFolder::set_aside(std::int64_t updates) {
@@ -488,7 +450,7 @@ void RunFolder::sync() const {
 
 void RunFolder::append(const Metrics& metrics) {
   std::array<char, 32> loss, grad_norm, ratio;
-  std::array<char, 736> line;
+  std::array<char, 800> line;
   char* end = line.data();
   const auto add = [&]<class... A>(fmt::format_string<A...> text, A&&... values) {
     end = fmt::format_to_n(end, static_cast<std::size_t>(line.end() - end), text, std::forward<A>(values)...).out;
@@ -505,6 +467,8 @@ void RunFolder::append(const Metrics& metrics) {
   add("\"update_ratio\":{},", number_text(metrics.update_ratio, ratio));
   if (metrics.underflow) add("\"underflow\":{:.4g},", *metrics.underflow);
   if (metrics.spike) add("\"spike\":true,");
+  if (metrics.wait_seconds) add("\"wait_seconds\":{:.6f},", *metrics.wait_seconds);
+  add("\"time\":{:.3f},", metrics.time);
   add("\"seconds\":{},\"tokens_per_second\":{},\"vm_hwm_bytes\":{}}}\n", metrics.seconds,
       metrics.seconds > 0 ? static_cast<double>(metrics.units) / metrics.seconds : 0.0, metrics.vm_hwm.n);
   append_text(metrics_, path_ / kMetrics, {line.data(), end});

@@ -15,19 +15,10 @@
 
 #include "formats/weights_folder.h"
 #include "records/checkpoints.h"
+#include "records/run_reader.h"
 #include "train/metrics.h"
 
 namespace plimsoll {
-
-// The status in run.json: "running", "done", "failed" or "interrupted". A run that says "running" without a process is
-// "interrupted": it was killed, or its machine went down. Empty if nothing can be read.
-std::string run_status(const std::filesystem::path& run);
-
-// True if the run ended because its validation loss did not improve.
-bool run_stopped(const std::filesystem::path& run);
-
-// True if the run failed because its training diverged.
-bool run_diverged(const std::filesystem::path& run);
 
 class RunFolder {
  public:

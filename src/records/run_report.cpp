@@ -13,6 +13,7 @@
 #include "config/image_rules.h"
 #include "device/process_memory.h"
 #include "records/best_weights.h"
+#include "records/environment_record.h"
 
 namespace plimsoll {
 namespace {
@@ -24,6 +25,19 @@ json counts_or_null(const SampleCounts& counts) {
   json object;
   for (const auto& [name, count] : kSampleCounts) object[name] = counts.*count;
   return object;
+}
+
+json data_json(const RunReport& report) {
+  const DataRecord& data = report.data;
+  const std::string& validation = report.validation_hash;
+  return {{"files", data.files},
+          {"validation_files", data.validation_files},
+          {"hashes", {{"train", report.data_hash}, {"validation", validation.empty() ? json(nullptr) : json(validation)}}},
+          {"samples", data.samples},
+          {"tokens", data.tokens},
+          {"trained", data.trained},
+          {"fill", data.fill ? json(*data.fill) : json(nullptr)},
+          {"counts", counts_or_null(data.counts)}};
 }
 
 json bytes_or_null(const std::optional<Bytes>& bytes) { return bytes ? json(bytes->n) : json(nullptr); }
@@ -59,6 +73,7 @@ void RunReport::describe(const Config& config, const Plan& plan, const Machine& 
   machine_hash_ = machine.hash;
   instruction_set_ = machine.instruction_set;
   libraries_ = machine.libraries;
+  environment_ = environment_record(machine.libraries).dump(-1, ' ', false, json::error_handler_t::replace);
   threads_ = plan.threads;
   effective_ = plan.effective_batch;
   micro_ = plan.decisions.micro_batch;
@@ -163,6 +178,7 @@ json RunReport::to_json() const {
                    {"grown_after_warmup_bytes", ended ? json(grown_.n) : json(nullptr)}};
   json report = {
       {"schema", "plimsoll.run/1"},
+      {"id", id},
       {"pid", getpid()},
       {"status", status},
       {"exit_code", exit_code},
@@ -175,10 +191,11 @@ json RunReport::to_json() const {
       {"machine_hash", machine_hash_},
       {"data_hash", data_hash},
       {"validation_hash", validation_hash.empty() ? json(nullptr) : json(validation_hash)},
-      {"data", counts_or_null(data)},
+      {"data", data_json(*this)},
       {"threads", threads_},
       {"instruction_set", instruction_set_},
       {"libraries", libraries_},
+      {"environment", json::parse(environment_)},
       {"batch",
        {{"effective", effective_}, {"micro", micro_}, {"accumulation", accumulation_}, {"units_per_update", units_per_update_}}},
       {"budget",

@@ -37,6 +37,14 @@ struct ParentRun {
   std::int64_t update = 0;
 };
 
+// The training data: the facts of an epoch.
+struct DataRecord {
+  std::vector<std::string> files, validation_files;
+  std::int64_t samples = 0, tokens = 0, trained = 0;
+  std::optional<double> fill;  // share of the rows' positions with a token; absent for a replayed plan of ragged rows
+  SampleCounts counts;         // treatment of the samples
+};
+
 // The measurements of one of several ranks.
 struct RankReport {
   int rank = 0;
@@ -46,6 +54,7 @@ struct RankReport {
 };
 
 struct RunReport {
+  std::string id;  // random; kept on resume
   std::string command, status = "running";
   int exit_code = 0;
   std::string data_hash, validation_hash, parameters_hash, fault;  // fault: the deliberate error
@@ -54,7 +63,7 @@ struct RunReport {
   std::optional<Evaluation> best;
   std::optional<ParentRun> parent;
   std::string stopped;  // "no_improvement"; empty if the run was not stopped by its evaluations
-  SampleCounts data;    // of the training data
+  DataRecord data;
   Bytes measured_arena, process_hwm;
   WrittenReport written;
   std::vector<RankReport> ranks;  // empty in a process that trains alone
@@ -82,6 +91,7 @@ struct RunReport {
   std::int64_t seed_ = 0;
   std::string config_hash_, plan_hash_, graph_hash_, machine_hash_, instruction_set_;
   std::vector<std::string> libraries_;
+  std::string environment_ = "{}";  // JSON
   int threads_ = 0;
   std::int64_t effective_ = 0, micro_ = 0, accumulation_ = 0, units_per_update_ = 0, stat_batch_ = 0;
   Budget budget_;

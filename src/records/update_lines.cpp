@@ -34,12 +34,9 @@ Error cannot_write(const std::filesystem::path& path, const std::string& why) {
                     {"df -h " + shell_quoted(path.parent_path().empty() ? "." : path.parent_path().string())});
 }
 
-// Limits of a valid line. Plimsoll's own lines are far below them.
-constexpr JsonLimits kLimits{.bytes = 64 << 10, .values = 2000, .depth = 16};
-
 nlohmann::json object_of(std::string_view line) {
   std::string fault;
-  return parse_json(line, kLimits, fault);
+  return parse_json(line, kLineLimits, fault);
 }
 
 std::optional<std::int64_t> update_of(std::string_view line) {
@@ -49,34 +46,11 @@ std::optional<std::int64_t> update_of(std::string_view line) {
   return update >= 0 ? std::optional(update) : std::nullopt;
 }
 
-// Calls visit(line, begin, end) for each complete line. A line over the limit is cut, so it is no JSON object.
-template <class Visit>
-void for_each_whole_line(const File& file, Visit&& visit) {
-  constexpr std::int64_t kBlockBytes = 64 << 10;
-  std::string block, line;
-  std::int64_t begin = 0;
-  for (std::int64_t at = 0; at < file.size(); at += std::ssize(block)) {
-    block.resize(static_cast<std::size_t>(std::min(kBlockBytes, file.size() - at)));
-    file.read_at(at, std::as_writable_bytes(std::span(block)));
-    for (std::size_t next = 0; next < block.size();) {
-      const std::size_t stop = block.find('\n', next), end = std::min(stop, block.size());
-      const std::size_t room = static_cast<std::size_t>(kLimits.bytes) + 1 - line.size();
-      line.append(block, next, std::min(end - next, room));
-      next = end + 1;
-      if (stop == std::string::npos) break;
-      const std::int64_t behind = at + static_cast<std::int64_t>(next);
-      visit(std::string_view(line), begin, behind);
-      begin = behind;
-      line.clear();
-    }
-  }
-}
-
 // The length of the prefix that stays; nothing if a line that stays lies after the prefix, or is out of order.
 std::optional<std::int64_t> bytes_in_order(const File& file, std::int64_t updates, PerUpdate count) {
   std::int64_t keep = 0, last = -1;
   bool ended = false, in_order = true;
-  for_each_whole_line(file, [&](std::string_view line, std::int64_t, std::int64_t end) {
+  for_each_whole_line(file, 0, [&](std::string_view line, std::int64_t, std::int64_t end) {
     const std::optional<std::int64_t> update = update_of(line);
     if (!update || *update > updates) {
       ended = true;
@@ -106,7 +80,7 @@ void put_in_order(const File& file, const std::filesystem::path& path, std::int6
   constexpr std::size_t kMostLines = 1 << 20;
   std::vector<Line> kept;
   std::size_t most = 1 << 12;  // number of lines before dropped ones are removed
-  for_each_whole_line(file, [&](std::string_view line, std::int64_t begin, std::int64_t end) {
+  for_each_whole_line(file, 0, [&](std::string_view line, std::int64_t begin, std::int64_t end) {
     const std::optional<std::int64_t> update = update_of(line);
     if (!update || *update > updates) return;
     kept.push_back({*update, begin, end});
@@ -138,6 +112,28 @@ std::optional<File> lines_of(const std::filesystem::path& path) {
 
 }  // namespace
 
+void for_each_whole_line(const File& file, std::int64_t from,
+                         const std::function<void(std::string_view, std::int64_t, std::int64_t)>& visit) {
+  constexpr std::int64_t kBlockBytes = 64 << 10;
+  std::string block, line;
+  std::int64_t begin = from;
+  for (std::int64_t at = from; at < file.size(); at += std::ssize(block)) {
+    block.resize(static_cast<std::size_t>(std::min(kBlockBytes, file.size() - at)));
+    file.read_at(at, std::as_writable_bytes(std::span(block)));
+    for (std::size_t next = 0; next < block.size();) {
+      const std::size_t stop = block.find('\n', next), end = std::min(stop, block.size());
+      const std::size_t room = static_cast<std::size_t>(kLineLimits.bytes) + 1 - line.size();
+      line.append(block, next, std::min(end - next, room));
+      next = end + 1;
+      if (stop == std::string::npos) break;
+      const std::int64_t behind = at + static_cast<std::int64_t>(next);
+      visit(std::string_view(line), begin, behind);
+      begin = behind;
+      line.clear();
+    }
+  }
+}
+
 void cut_lines(const std::filesystem::path& path, std::int64_t updates, PerUpdate count) {
   const std::optional<File> lines = lines_of(path);
   if (!lines) return;
@@ -154,21 +150,12 @@ void copy_lines_after(const std::filesystem::path& path, std::int64_t updates, c
   const std::optional<File> lines = lines_of(path);
   if (!lines) return;
   std::optional<AtomicFile> later;
-  for_each_whole_line(*lines, [&](std::string_view line, std::int64_t, std::int64_t) {
+  for_each_whole_line(*lines, 0, [&](std::string_view line, std::int64_t, std::int64_t) {
     if (update_of(line).value_or(0) <= updates) return;
     if (!later) later.emplace(to);
     later->write(std::string(line) + "\n");
   });
   if (later) later->commit();
-}
-
-void for_each_line(const std::filesystem::path& path, const std::function<void(const nlohmann::json&)>& see) {
-  const std::optional<File> lines = lines_of(path);
-  if (!lines) return;
-  for_each_whole_line(*lines, [&](std::string_view line, std::int64_t, std::int64_t) {
-    const nlohmann::json object = object_of(line);
-    if (object.is_object()) see(object);
-  });
 }
 
 int open_lines(int folder, const std::filesystem::path& path) {

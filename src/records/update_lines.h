@@ -5,10 +5,21 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
-#include <nlohmann/json_fwd.hpp>
 #include <string_view>
 
+#include "formats/bounded_json.h"
+
 namespace plimsoll {
+
+class File;
+
+// Limits of a valid line. Plimsoll's own lines are far below them.
+inline constexpr JsonLimits kLineLimits{.bytes = 64 << 10, .values = 2000, .depth = 16};
+
+// Calls visit(line, begin, end) for each line with an end, from the byte `from` on; `end` is after its line break. A line over
+// the limit is cut, so it is no JSON object.
+void for_each_whole_line(const File& file, std::int64_t from,
+                         const std::function<void(std::string_view, std::int64_t, std::int64_t)>& visit);
 
 enum class PerUpdate { one, any };
 
@@ -19,9 +30,6 @@ void cut_lines(const std::filesystem::path& path, std::int64_t updates, PerUpdat
 
 // Writes the lines of later updates, as they are, into another file. No such line: no file.
 void copy_lines_after(const std::filesystem::path& path, std::int64_t updates, const std::filesystem::path& to);
-
-// Calls see(object) for every valid line. An absent file has none.
-void for_each_line(const std::filesystem::path& path, const std::function<void(const nlohmann::json&)>& see);
 
 // Opens a file of lines for appending, and creates it if absent. `folder`: the descriptor of its folder; -1: uses the path.
 // data_error E-IO-WRITE for links and other files that are not regular.

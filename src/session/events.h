@@ -13,7 +13,7 @@
 #include "base/error.h"
 #include "config/config.h"
 #include "config/run_settings.h"
-#include "data/sample_counts.h"
+#include "data/data_set.h"
 #include "plan/plan.h"
 #include "records/run_report.h"
 #include "train/divergence.h"
@@ -39,8 +39,8 @@ struct Planned {
   const Machine& machine;
   const Budget& budget;
   const std::string& data_hash;
-  const std::string& validation_hash;      // empty without validation data
-  const SampleCounts& data;                // of the training data
+  const std::string& validation_hash;  // empty without validation data
+  const DataSet& train;
   const std::string& plan_text;            // the plan's JSON
   const std::optional<ParentRun>& parent;  // of a fork
 };

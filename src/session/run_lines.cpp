@@ -56,7 +56,7 @@ void RunLines::append_data() const {
 
 void RunLines::see(const Event& event) {
   match(
-      event, [&](const Planned& planned) { data_ = planned.data; },
+      event, [&](const Planned& planned) { data_ = planned.train.counts(); },
       [&](const Continues& continues) {
         folder_.open_metrics(continues.updates);
         folder_.open_evaluations(continues.updates);

@@ -8,9 +8,40 @@
 #include "base/visit.h"
 #include "formats/new_folder.h"
 #include "models/family.h"
+#include "prepare/data_files.h"
+#include "records/environment_record.h"
 #include "records/run_folder.h"
 
 namespace plimsoll {
+namespace {
+
+std::vector<std::string> texts(const std::vector<std::filesystem::path>& paths) { return {paths.begin(), paths.end()}; }
+
+DataRecord data_record(const Planned& planned) {
+  const Config& config = planned.config;
+  DataRecord data{.files = texts(config.data.train.names), .validation_files = texts(config.data.validation.names)};
+  data.counts = planned.train.counts();
+  // Plans have an epoch if rows differ in length.
+  const nlohmann::json plan = nlohmann::json::parse(planned.plan_text);
+  if (const auto epoch = plan.find("epoch"); epoch != plan.end()) {
+    data.samples = epoch->at("samples"), data.tokens = epoch->at("tokens");
+    data.trained = epoch->at("trained_units"), data.fill = epoch->at("fill");
+    return data;
+  }
+  const std::unique_ptr<SampleSource> source = planned.train.source(reading_of(config));
+  data.samples = source->count();
+  const bool alike = !planned.train.own_lengths();  // all but the last one
+  const SampleSize first = source->size(0);
+  if (alike) data.tokens = first.positions * (data.samples - 1), data.trained = first.units * (data.samples - 1);
+  for (std::int64_t i = alike ? data.samples - 1 : 0; i < data.samples; ++i) {
+    const SampleSize size = source->size(i);
+    data.tokens += size.positions, data.trained += size.units;
+  }
+  if (alike) data.fill = static_cast<double>(data.tokens) / static_cast<double>(data.samples * first.positions);
+  return data;
+}
+
+}  // namespace
 
 void RunRecord::begin(const Begins& begins) const {
   folder_.write(kRunSettings, to_json(begins.settings, folder_.path()));
@@ -87,12 +118,14 @@ void RunRecord::see(const Event& event) {
         report_.data_hash = planned.data_hash;
         report_.validation_hash = planned.validation_hash;
         report_.parent = planned.parent;
-        report_.data = planned.data;
+        report_.data = data_record(planned);
       },
       [&](const Begins& begins) { begin(begins); },
       [&](const Begun& begun) {
         report_.begin(begun.reached, earlier_segments().dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
         report_.best = begun.best;
+        report_.id = folder_.begins_anew() ? "" : read_run(folder_.path()).id;
+        if (report_.id.empty()) report_.id = new_run_id();
         folder_.write_run(report_.to_json());
         begun_ = true;
       },

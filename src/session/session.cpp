@@ -226,7 +226,7 @@ void Session::train() {
   const std::optional<ParentRun> parent =
       parent_ ? std::optional(ParentRun{run_of_checkpoint(request_.from), parent_->updates}) : std::nullopt;
   const std::string validation_hash = data.validation ? data.validation->content_hash() : "";
-  emit(Planned{config_, plan, prepared_.machine, prepared_.budget, prepared_.data_hash, validation_hash, data.train->counts(),
+  emit(Planned{config_, plan, prepared_.machine, prepared_.budget, prepared_.data_hash, validation_hash, *data.train,
                prepared_.plan_text, parent});
   if (!resumed_) begin();
   ranks_.on_first([&] { check_file_limit(folder_, room); });
@@ -458,12 +458,9 @@ void Session::evaluate(Trainer& trainer) {
     const EvaluationResult result = trainer.evaluate_now([&](std::int64_t done, std::int64_t samples) {
       emit(Evaluating{done, samples});
     });
-    const Evaluation evaluation{trainer.progress().updates,
-                                trainer.progress().samples,
-                                result.loss,
-                                result.units,
-                                seconds_now() - start,
-                                result.accuracy};
+    const Evaluation evaluation{
+        trainer.progress().updates, trainer.progress().samples, result.loss, result.units, seconds_now() - start, result.accuracy,
+        utc_seconds_now()};
     evaluated_at_ = evaluation.update;
     const double factor = improvement_.rate_factor();
     const bool better = improvement_.see(evaluation);

@@ -19,11 +19,13 @@ struct Metrics {
   std::int64_t micro_steps = 0;
   std::int64_t padding = 0;  // positions of the update's rows without a sample
   double loss = 0, grad_norm = 0, learning_rate = 0, seconds = 0;
-  std::optional<double> momentum;    // of schedules that change it
-  std::optional<double> loss_scale;  // of fp16
-  double update_ratio = 0;           // root mean square of all changes of parameters over that of the parameters
-  std::optional<double> underflow;   // of fp16: largest share of a gradient's nonzero numbers that lost digits
-  bool spike = false;                // see DivergenceWatch
+  std::optional<double> momentum;      // of schedules that change it
+  std::optional<double> loss_scale;    // of fp16
+  double update_ratio = 0;             // root mean square of all changes of parameters over that of the parameters
+  std::optional<double> underflow;     // of fp16: largest share of a gradient's nonzero numbers that lost digits
+  bool spike = false;                  // see DivergenceWatch
+  std::optional<double> wait_seconds;  // for data; absent in records of earlier versions
+  double time = 0;                     // UTC seconds at its end; 0 in records of earlier versions
   Bytes vm_hwm;
 };
 
@@ -47,6 +49,7 @@ struct Evaluation {
   std::int64_t units = 0;    // evaluated
   double seconds = 0;        // duration
   std::optional<Accuracy> accuracy;
+  double time = 0;  // UTC seconds at its end; 0 in records of earlier versions
 };
 
 // A window that changed nothing because its gradient was not finite.

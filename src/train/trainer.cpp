@@ -394,7 +394,7 @@ void Trainer::leave_window(LossScale::Next next, double scale) {
 }
 
 Metrics Trainer::update() {
-  const double start = seconds_now();
+  const double start = seconds_now(), waited = prefetcher_->waited();
   const std::int64_t update = progress_.updates + 1;
   Metrics metrics;
   while (true) {
@@ -433,6 +433,8 @@ Metrics Trainer::update() {
   if (model_.underflow) metrics.underflow = GroupWatch::underflow(small_gradients());
   metrics.samples = progress_.samples;
   metrics.seconds = seconds_now() - start;
+  metrics.wait_seconds = prefetcher_->waited() - waited;
+  metrics.time = utc_seconds_now();
   metrics.vm_hwm = peak_resident();
   progress_.seconds += metrics.seconds;
   return metrics;

@@ -26,6 +26,7 @@
 #include "formats/safetensors.h"
 #include "plan/machine.h"
 #include "weights/manifest.h"
+#include "weights/state_conversion.h"
 
 namespace plimsoll {
 namespace {
@@ -60,6 +61,17 @@ void compare(const SafetensorsFile& file, const StoredTensor& tensor, const Hash
   if (!file.has_checksums() || file.checksum(tensor) == read.hex()) return;
   throw corrupt(file.path(), fmt::format("the bytes of {} have the checksum {} and were saved with {}", tensor.name, read.hex(),
                                          file.checksum(tensor)));
+}
+
+Hasher hash_of(const SafetensorsFile& file, const StoredTensor& tensor) {
+  std::vector<std::byte> part(std::size_t{1} << 16);
+  Hasher hasher;
+  for (std::int64_t done = 0; done < tensor.bytes; done += std::ssize(part)) {
+    part.resize(static_cast<std::size_t>(std::min(std::ssize(part), tensor.bytes - done)));
+    file.read_part(tensor, done, part);
+    hasher.add(part);
+  }
+  return hasher;
 }
 
 std::vector<ValueId> saved_values(const Graph& graph) {
@@ -473,7 +485,16 @@ Checkpoint load_checkpoint(const Graph& graph, const std::filesystem::path& path
   load_frozen(graph, file, frozen, source, executor);
   if (trains_model(graph)) compare_moved(graph, file, progress.origin, source, executor);
   frozen.source = source;
-  for (const ValueId id : saved_values(graph)) load_saved(opened, id, graph.values[id], executor);
+  for (const ValueId id : saved_values(graph)) {
+    const Value& value = graph.values[id];
+    const bool whole = opened.pieces.empty() && !value.shard;
+    if (const auto other = whole ? StoredState::in_other_precision(graph, id, file) : std::nullopt) {
+      for (const StoredTensor* tensor : other->tensors()) compare(file, *tensor, hash_of(file, *tensor));
+      other->load(id, value, executor);
+      continue;
+    }
+    load_saved(opened, id, value, executor);
+  }
   return {std::move(progress), std::move(frozen)};
 }
 

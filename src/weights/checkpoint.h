@@ -39,6 +39,7 @@ Progress read_progress(const std::filesystem::path& checkpoint);
 std::filesystem::path state_file(const std::filesystem::path& checkpoint);
 // Reads a new checkpoint once, past the page cache, and compares all checksums. E-CKPT-CORRUPT.
 void read_back(const std::filesystem::path& folder);
+// Optimizer state in another precision is converted (weights/state_conversion.h).
 struct Checkpoint {
   Progress progress;
   FrozenWeights frozen;

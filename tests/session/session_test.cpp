@@ -17,7 +17,6 @@
 #include "formats/scratch_folder.h"
 #include "measure/simulated_machine.h"
 #include "records/run_folder.h"
-#include "records/update_lines.h"
 #include "session/run_lines.h"
 #include "session/run_record.h"
 #include "weights/checkpoint.h"
@@ -215,7 +214,7 @@ TEST_F(SessionTest, StopsAndGoesOn) {
     RunRecord record(folder);
     run(folder, request(/*resumes=*/true), {&lines, &record, &resumed});
     int count = 0;
-    for_each_line(folder.path() / "metrics.jsonl", [&](const nlohmann::json& line) { EXPECT_EQ(line.at("update"), ++count); });
+    read_metrics(folder.path(), [&](const Metrics& metrics) { EXPECT_EQ(metrics.update, ++count); });
     EXPECT_EQ(count, 4);
   }
   EXPECT_EQ(std::ranges::count(stopped.seen, "stopped"), 1);
