@@ -252,9 +252,16 @@ std::optional<Bytes> planning_memory(const Config& config, const PlanningPlace& 
 
 namespace {
 
-// Ranks hold parts of the averages, and none of them could write these as weights.
+// Ranks hold parts of the averages, and none of them could write these as weights. Parameters and gradients leave for other ranks
+// from memory.
 void check_ranks(const Config& config, RankShare share) {
-  if (share.ranks == 1 || !config.optimizer.ema_half_life) return;
+  if (share.ranks == 1) return;
+  for (const auto& [policy, key] : {std::pair{config.plan.parameters, "plan.parameters"}, {config.plan.gradients, "plan.gradients"}}) {
+    if (policy != RestPolicy::disk) continue;
+    throw config_error("E-CONFIG-CONFLICT", key, fmt::format("it is \"disk\" with {} ranks", share.ranks),
+                       "memory; the optimizer's state and activations may leave it", {Change(key, "auto")});
+  }
+  if (!config.optimizer.ema_half_life) return;
   throw config_error("E-CONFIG-CONFLICT", "optimizer.ema_half_life",
                      fmt::format("averages of weights with {} ranks", share.ranks), "one process, or no averages",
                      {Change("optimizer.ema_half_life", "none")});
@@ -310,6 +317,7 @@ PlanningInput planning_input(const Config& config, const std::filesystem::path& 
   if (place.share.rank < 0) input.facts.share.rank = fullest_rank(config, input.facts);
   input.request.ragged = input.facts.ragged;
   input.request.ranks = place.share.ranks;
+  if (place.share.ranks > 1) input.request.parameters = input.request.gradients = RestPolicy::memory;
   input.cache = cache;
   input.machine = place.machine ? *place.machine : calibrated_machine(config.threads, cache, place.probe, say, place.repeat);
   if (!place.machine && config.device == DeviceChoice::cuda) input.machine = cuda_machine(input.machine, cache, say);

@@ -33,7 +33,7 @@ Bytes summed_bytes(const Graph& graph, int ranks) {
     const bool summed = value.section == Section::micro && value.role == Role::output && value.version_of.valid();
     if (summed && value.type == ValueType{DType::f64, Shape{1}}) ++numbers;
   }
-  return Bytes{numbers * static_cast<std::int64_t>(sizeof(double)) * (ranks - 1)};
+  return Bytes{(numbers * static_cast<std::int64_t>(sizeof(double)) + kRankStateBytes) * (ranks - 1)};
 }
 
 RankBytes bytes_of(const Plan& plan, int rank, int ranks) {
@@ -95,7 +95,7 @@ RankPlans best_for_ranks(const Config& config, const PlanningInput& input, PlanS
     plans.best = space.best(budget);
   }
   plans.ranks.clear();
-  // What the fullest rank needs beyond this one counts as needed here.
+  // The floor here includes the bytes by which the fullest rank exceeds this one.
   if (Infeasible* infeasible = std::get_if<Infeasible>(&plans.best); infeasible != nullptr && input.budget.memory) {
     infeasible->floor += *input.budget.memory - infeasible->budget;
     infeasible->budget = *input.budget.memory;

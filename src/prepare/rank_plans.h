@@ -12,6 +12,9 @@
 
 namespace plimsoll {
 
+// Bytes of the state that ranks exchange after each update (session/session_ranks.cpp).
+inline constexpr std::int64_t kRankStateBytes = 32;
+
 // The bytes of a rank's plan.
 struct RankBytes {
   int rank = 0;

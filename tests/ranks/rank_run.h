@@ -83,15 +83,24 @@ struct RankTask {
   // Faults for negative controls: of the session of a rank before its first update; noise of the graph that differs by rank.
   std::function<void(int, Session&)> fault = {};
   bool noise_by_rank = false;
+  std::optional<PlanDecisions> decisions = {};  // instead of mode, group and residency
 };
+
+inline Plan plan_of(const RankTask& task, const Config& config, const DataFacts& facts) {
+  if (!task.decisions) return plan_with(config, task.micro, {task.mode}, 1, facts, task.residency, task.group, one_thread());
+  const Graph graph = build_training_graph(config, facts, task.micro).graph;
+  OpCatalogue catalogue(one_thread().rates, {});
+  return build_plan(graph, find_units(graph), *task.decisions, plan_request(config, facts.ragged, facts.share.ranks), one_thread(),
+                    catalogue, nullptr);
+}
 
 inline Trained train_rank(const RankTask& task, RankShare share, Peers* peers) {
   DataFacts facts = task.facts;
   facts.share = share;
   Config of_graph = task.config;
   if (task.noise_by_rank) of_graph.seed += share.rank;
-  const Plan plan = plan_with(of_graph, task.micro, {task.mode}, 1, facts, task.residency, task.group, one_thread());
-  EXPECT_EQ(plan.stored[1].n > 0, task.residency.active());
+  const Plan plan = plan_of(task, of_graph, facts);
+  EXPECT_EQ(plan.stored[1].n > 0, plan.decisions.residency.active());
   TrainingGraph model = build_training_graph(of_graph, facts, task.micro);
   Trained result;
   for (const NodeId id : plan.graph.order) {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <set>
 
 #include "config/config_keys.h"
 #include "data/image_files.h"
@@ -98,6 +99,37 @@ TEST(RankTraining, HasEqualBitsUnderEveryPlan) {
   }
 }
 
+// Budgets from the smallest to the largest, in memory and with a disk.
+TEST(RankTraining, HasEqualBitsForEveryBudget) {
+  const TokenData data(4001, 600, 200);
+  RankTask task = tied_task(tied_config(), data);
+  task.config.train.micro_batch = 1, task.config.train.accumulation = 8;
+  DataFacts facts = task.facts;
+  facts.share = {0, 2};
+  std::set<std::string> plans, parameters;
+  bool on_disk = false;
+  for (const Bytes disk : {Bytes{0}, kGiB}) {
+    PlanRequest request = plan_request(task.config, {}, 2);
+    if (disk.n > 0) request.beyond = {disk};
+    OpCatalogue catalogue(one_thread().rates, {});
+    PlanSpace space(source_for(task.config, facts), request, one_thread(), catalogue);
+    const std::int64_t floor = space.floor().n, ceiling = space.ceiling().n;
+    for (int i = 0; i < 10; ++i) {
+      const Plan plan = std::get<Plan>(space.best({Bytes{floor + (ceiling - floor) * i / 9}, {}, disk}));
+      if (!plans.insert(plan.plan_hash).second) continue;
+      on_disk = on_disk || plan.decisions.residency.active();
+      task.decisions = plan.decisions, task.watch = Watch::audit;
+      for (const Trained& rank : train_ranks(task, 2)) {
+        EXPECT_EQ(rank.audit, "");
+        parameters.insert(rank.parameters);
+      }
+    }
+  }
+  EXPECT_GT(plans.size(), 2u);
+  EXPECT_TRUE(on_disk);
+  EXPECT_EQ(parameters.size(), 1u);
+}
+
 // With one micro-batch for each rank, gradients leave during the backward pass; without a clip parameters are updated there.
 TEST(RankTraining, UpdatesEarlyLikeOneProcess) {
   const TokenData data(4001, 600, 200);
@@ -161,6 +193,27 @@ TEST(RankTraining, TakesNarrowPrecisions) {
       }
     }
   }
+}
+
+// An overflow on one rank makes all of them run the window again at half the scale.
+TEST(RankTraining, LeavesAWindowTogether) {
+  const TokenData data(4001, 600, 200);
+  RankTask task = tied_task(tied_config(), data);
+  task.config.precision.compute = DType::f16;
+  const std::vector<Trained> whole = train_ranks(task, 2);
+  std::vector<double> scales(2, 0);
+  task.fault = [&](int rank, Session& session) {
+    if (rank == 1) session.trainer().make_wrong({.overflow = {.update = 2, .micro = 1, .times = 1}});
+    session.trainer().on_overflow([&scales, rank](const Overflow& overflow) {
+      scales[static_cast<std::size_t>(rank)] = overflow.scale;
+    });
+  };
+  const std::vector<Trained> ranks = train_ranks(task, 2);
+  EXPECT_GT(scales[0], 0);
+  EXPECT_EQ(scales[0], scales[1]);
+  EXPECT_EQ(ranks[0].losses, ranks[1].losses);
+  EXPECT_EQ(ranks[0].parameters, ranks[1].parameters);
+  for (std::size_t u = 0; u < whole[0].losses.size(); ++u) EXPECT_NEAR(ranks[0].losses[u] / whole[0].losses[u], 1, 1e-3) << u;
 }
 
 // Samples of their own lengths, in rows of their own or packed: windows have different numbers of rows.

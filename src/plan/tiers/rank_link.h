@@ -7,7 +7,7 @@
 
 namespace plimsoll {
 
-// Of one rank, in each direction.
+// The rates of one rank, in each direction.
 struct RankLink {
   double bytes_per_second = 1e9, latency_seconds = 5e-5;
   bool assumed = true;  // not measured
