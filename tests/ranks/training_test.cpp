@@ -204,9 +204,8 @@ TEST(RankTraining, LeavesAWindowTogether) {
   std::vector<double> scales(2, 0);
   task.fault = [&](int rank, Session& session) {
     if (rank == 1) session.trainer().make_wrong({.overflow = {.update = 2, .micro = 1, .times = 1}});
-    session.trainer().on_overflow([&scales, rank](const Overflow& overflow) {
-      scales[static_cast<std::size_t>(rank)] = overflow.scale;
-    });
+    session.trainer().on_overflow(
+        [&scales, rank](const Overflow& overflow) { scales[static_cast<std::size_t>(rank)] = overflow.scale; });
   };
   const std::vector<Trained> ranks = train_ranks(task, 2);
   EXPECT_GT(scales[0], 0);
