@@ -1,4 +1,5 @@
 #include <fmt/core.h>
+#include <unistd.h>
 
 #include <cstdint>
 #include <cstdio>
@@ -11,7 +12,9 @@
 #include <utility>
 #include <vector>
 
+#include "base/child.h"
 #include "base/error.h"
+#include "base/memory_limit.h"
 #include "cli/advice.h"
 #include "cli/commands.h"
 #include "cli/environment.h"
@@ -23,8 +26,12 @@
 #include "cli/signals.h"
 #include "cli/spelling.h"
 #include "cli/train_watcher.h"
+#include "formats/atomic_file.h"
+#include "prepare/planning.h"
 #include "records/checkpoints.h"
 #include "records/run_folder.h"
+#include "records/run_reader.h"
+#include "report/page.h"
 #include "session/probe.h"
 #include "session/resume.h"
 #include "session/run_lines.h"
@@ -145,6 +152,25 @@ void complete(Error& error, const TrainArguments& arguments, const RunFolder& fo
   complete_advice(error, config);
 }
 
+// Writes the page of a run that this process has begun, in a child, after the memory of the training is free again. A page that
+// cannot be written is a note.
+void report_at_end(const OpenedRun& run) {
+  if (!run.config.records.report || read_run(run.folder.path()).pid != ::getpid()) return;
+  const std::filesystem::path page = run.folder.path() / kReportFile;
+  try {
+    const MemoryLimit limit(planning_memory(run.config, {}));
+    run_in_child([&] {
+      write_file_atomically(page, report_page({{run.folder.path()}}));
+      return std::string();
+    });
+    say_line("report: " + page.string());
+  } catch (const Error& error) {
+    say_line(fmt::format("note: {} could not be written: {}: {}", page.string(), error.code, error.message));
+  } catch (const std::exception& error) {
+    say_line(fmt::format("note: {} could not be written: {}", page.string(), error.what()));
+  }
+}
+
 int train(const TrainArguments& arguments, OpenedRun& run) {
   say_what_was_there(run.folder);
   const SessionRequest request = request_of(arguments, run);
@@ -187,8 +213,11 @@ int run_train(const TrainArguments& arguments) {
   }
   OpenedRun run = open_run(arguments);
   try {
-    return train(arguments, run);
+    const int code = train(arguments, run);
+    report_at_end(run);
+    return code;
   } catch (Error& error) {
+    report_at_end(run);
     complete(error, arguments, run.folder, run.config);
     throw;
   }

@@ -267,6 +267,7 @@ void Session::begin() {
                           resumed_->progress.updates, aside.string())});
   }
   emit(Begins{config_, request_.settings, prepared_.plan_text, layout_text_});
+  std::string().swap(prepared_.plan_text);  // it grows with the graph, and the run has it in its folder
   emit(Continues{resumed_ ? resumed_->progress.updates : 0});
   folder_.reserve_lines(std::min(metrics_bytes(request_.updates - (resumed_ ? resumed_->progress.updates : 0)), kMostReserved));
   recall();
