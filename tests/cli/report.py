@@ -175,6 +175,11 @@ def hostile(test):
             test.that(result.code in (0, 2), f"exit code {result.code} with content {number} of {name}: {result.text()[1][-300:]}")
             if result.code == 0:
                 check_page(test, f"the page with content {number} of {name}", test.path("broken.html"))
+    odd = [{"update": i, "loss": loss, "grad_norm": -loss, "learning_rate": loss, "seconds": loss, "update_ratio": loss}
+           for i, loss in enumerate([1e308, -1e308, 5e-324, 1, 0], 1)]
+    (test.path("broken") / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in odd))
+    test.succeeds("report", "broken", "--out", "broken.html")
+    check_page(test, "the page of numbers at the ends of the range", test.path("broken.html"))
     wrong = json.loads(test.path("run/plan.json").read_text())
     wrong["timeline"] = [{"phase": 3, "steps": [3, 1], "tiers": []}, {"phase": "x", "steps": [1, 2], "tiers": {"ram": {"a": [1]}}},
                          {"phase": "y", "steps": [1, 2], "tiers": {"ram": {"a": [1, -5], "b": [1e300, 2]}}}, 7, None]
