@@ -1,4 +1,5 @@
 #include <fmt/core.h>
+#include <unistd.h>
 
 #include <cstdint>
 #include <cstdio>
@@ -11,7 +12,9 @@
 #include <utility>
 #include <vector>
 
+#include "base/child.h"
 #include "base/error.h"
+#include "base/memory_limit.h"
 #include "cli/advice.h"
 #include "cli/commands.h"
 #include "cli/environment.h"
@@ -24,8 +27,12 @@
 #include "cli/signals.h"
 #include "cli/spelling.h"
 #include "cli/train_watcher.h"
+#include "formats/atomic_file.h"
+#include "prepare/planning.h"
 #include "records/checkpoints.h"
 #include "records/run_folder.h"
+#include "records/run_reader.h"
+#include "report/page.h"
 #include "session/probe.h"
 #include "session/resume.h"
 #include "session/run_lines.h"
@@ -171,6 +178,7 @@ void complete(Error& error, const TrainArguments& arguments, const RunFolder& fo
   complete_advice(error, config);
 }
 
+<<<<<<< HEAD
 struct ResultOfRank final : Consumer {
   void see(const Event& event) override {
     if (const auto* finished = std::get_if<Finished>(&event); finished != nullptr && !finished->stopped_by.empty()) {
@@ -181,6 +189,28 @@ struct ResultOfRank final : Consumer {
 };
 
 int train(const TrainArguments& arguments, OpenedRun& run, const Ranks& ranks) {
+=======
+// Writes the page of a run that this process has begun, in a child, after the memory of the training is free again. A page that
+// cannot be written is a note.
+void report_at_end(const OpenedRun& run) {
+  if (!run.config.records.report || read_run(run.folder.path()).pid != ::getpid()) return;
+  const std::filesystem::path page = run.folder.path() / kReportFile;
+  try {
+    const MemoryLimit limit(planning_memory(run.config, {}));
+    run_in_child([&] {
+      write_file_atomically(page, report_page({{run.folder.path()}}));
+      return std::string();
+    });
+    say_line("report: " + page.string());
+  } catch (const Error& error) {
+    say_line(fmt::format("note: {} could not be written: {}: {}", page.string(), error.code, error.message));
+  } catch (const std::exception& error) {
+    say_line(fmt::format("note: {} could not be written: {}", page.string(), error.what()));
+  }
+}
+
+int train(const TrainArguments& arguments, OpenedRun& run) {
+>>>>>>> 5f4211542a41df282f5e5844ecb06f32a6557221
   say_what_was_there(run.folder);
   const SessionRequest request = request_of(arguments, run, ranks);
   const RunCommands commands(arguments, run.folder, run.config);
@@ -227,6 +257,7 @@ int run_train(const TrainArguments& arguments) {
   if (arguments.force && !arguments.resume) {
     throw config_error("E-USAGE", "--force", "it is given without --resume", "a run that is resumed with other settings");
   }
+<<<<<<< HEAD
   const Ranks ranks = Ranks::join();
   return as_rank(ranks, [&] {
     OpenedRun run = open_run(arguments, ranks);
@@ -237,6 +268,18 @@ int run_train(const TrainArguments& arguments) {
       throw;
     }
   });
+=======
+  OpenedRun run = open_run(arguments);
+  try {
+    const int code = train(arguments, run);
+    report_at_end(run);
+    return code;
+  } catch (Error& error) {
+    report_at_end(run);
+    complete(error, arguments, run.folder, run.config);
+    throw;
+  }
+>>>>>>> 5f4211542a41df282f5e5844ecb06f32a6557221
 }
 
 }  // namespace plimsoll

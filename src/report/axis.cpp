@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 
 #include "base/bytes.h"
@@ -12,7 +13,9 @@
 namespace plimsoll {
 namespace {
 
-constexpr double kWide = 30;  // ratio of the ends from which an axis is logarithmic
+constexpr std::size_t kMostTicks = 50;  // however odd the range
+constexpr double kFarthest = 1e150;     // numbers past it lie at the edge
+constexpr double kWide = 30;            // ratio of the ends from which an axis is logarithmic
 
 // 1, 2 or 5 times a power of ten, or for bytes 1, 2, 4, ... of a unit.
 double round_step(double least, NumberKind kind) {
@@ -34,6 +37,8 @@ double Scale::share(double value) const {
 
 Scale scale_of(double low, double high, bool from_zero, bool may_be_logarithmic) {
   if (!std::isfinite(low) || !std::isfinite(high)) return {};
+  low = std::clamp(low, -kFarthest, kFarthest), high = std::clamp(high, -kFarthest, kFarthest);
+  if (low > 0) low = std::max(low, 1 / kFarthest), high = std::max(high, low);
   if (may_be_logarithmic && low > 0 && high / low >= kWide) {
     return {low / std::pow(high / low, 0.03), high * std::pow(high / low, 0.03), true};
   }
@@ -52,7 +57,8 @@ std::vector<AxisTick> ticks_of(const Scale& scale, int most, NumberKind kind) {
     const double decades = std::log10(scale.high / scale.low);
     const double every = std::max(1.0, std::ceil(decades / most));
     const bool fine = decades < 2.5 && kind != NumberKind::bytes;
-    for (double power = std::floor(std::log10(scale.low)); power <= std::log10(scale.high); power += every) {
+    for (double power = std::floor(std::log10(scale.low)); power <= std::log10(scale.high) && ticks.size() < kMostTicks;
+         power += every) {
       for (const double factor : {1.0, 3.0}) {
         const double value = factor * std::pow(10, power);
         if ((factor > 1 && !fine) || value < scale.low || value > scale.high) continue;
@@ -63,7 +69,7 @@ std::vector<AxisTick> ticks_of(const Scale& scale, int most, NumberKind kind) {
   }
   double step = round_step((scale.high - scale.low) / most, kind);
   if (kind == NumberKind::count) step = std::max(step, 1.0);
-  for (double number = std::ceil(scale.low / step - 1e-9); number * step <= scale.high + 1e-9 * step && ticks.size() < 50;
+  for (double number = std::ceil(scale.low / step - 1e-9); number * step <= scale.high + 1e-9 * step && ticks.size() < kMostTicks;
        ++number) {
     const double value = number * step;
     ticks.push_back({scale.share(value), axis_number(std::abs(value) < 1e-9 * step ? 0 : value, kind)});

@@ -86,12 +86,12 @@ LineChart loss_chart(const ReportedRun& reported) {
   chart.description =
       smooth.empty()
           ? "Validation loss over the updates."
-          : fmt::format("Training loss over {} updates: {} at the start, {} smoothed at the end.{} {} spikes.",
-                        grouped(history.updates), number_text(history.loss.points().front().y), number_text(smooth.back().y),
+          : fmt::format("Training loss over {} updates: {} at the start, {} smoothed at the end.{} {}.", grouped(history.updates),
+                        number_text(history.loss.points().front().y), number_text(smooth.back().y),
                         reported.run.best ? fmt::format(" Best validation loss {} at update {}.",
                                                         number_text(reported.run.best->loss), grouped(reported.run.best->update))
                                           : "",
-                        grouped(history.spike_count));
+                        counted(history.spike_count, "spike"));
   return chart;
 }
 

@@ -10,6 +10,7 @@
 #include "base/shell.h"
 #include "base/text.h"
 #include "config/config_keys.h"
+#include "config/run_settings.h"
 #include "records/checkpoints.h"
 #include "report/html.h"
 
@@ -58,13 +59,37 @@ std::string against_parent(const ReportedRun& reported, const std::map<std::stri
   return table.empty() ? "<p>The settings are those of the parent.</p>\n" : table.html();
 }
 
+// The names of the settings that were given; nothing if they cannot be read, or have names of other programs.
+std::optional<std::set<std::string>> given_settings(const ReportedRun& reported) {
+  try {
+    const std::optional<RunSettings> stored = stored_settings(reported.run.path);
+    if (!stored) return {};
+    std::set<std::string> names;
+    for (const auto* settings : {&stored->in_file, &stored->typed}) {
+      for (const Setting& setting : *settings) {
+        if (!reported.settings.contains(setting.name)) return {};
+        names.insert(setting.name);
+      }
+    }
+    return names;
+  } catch (const std::exception&) {
+    return {};
+  }
+}
+
+// A default of nothing or 0 stands for one that follows from other settings.
+std::string shown_default(const std::optional<std::string>& text) {
+  return text && !text->empty() && !same_value(*text, "0") && *text != "\"\"" ? shown(*text) : "";
+}
+
 std::string against_defaults(const ReportedRun& reported) {
+  const std::optional<std::set<std::string>> given = given_settings(reported);
   Table table("", {"setting", "this run", "default"}, /*numbers=*/false);
   for (const auto& [name, value] : reported.settings) {
     const auto known = std::ranges::find(config_keys(), std::string_view(name), &ConfigKey::name);
     const std::optional<std::string> usual = known != config_keys().end() ? default_of(*known) : std::nullopt;
-    if (usual && same_value(*usual, value)) continue;
-    table.row({"<code>" + escaped(name) + "</code>", shown(value), usual ? shown(*usual) : ""});
+    if ((usual && same_value(*usual, value)) || (given && !given->contains(name))) continue;
+    table.row({"<code>" + escaped(name) + "</code>", shown(value), shown_default(usual)});
   }
   return table.empty() ? "<p class=\"dim\">config.resolved.toml cannot be read.</p>\n" : table.html();
 }
@@ -100,7 +125,7 @@ std::string data_html(const ReportedRun& reported) {
 
 std::string settings_html(const ReportedRun& reported) {
   const Run& run = reported.run;
-  if (!run.parent) return "<p>Settings that differ from the defaults, and those of the model.</p>\n" + against_defaults(reported);
+  if (!run.parent) return "<p>Settings that differ from the defaults.</p>\n" + against_defaults(reported);
   const auto& [folder, update] = *run.parent;
   std::string out = fmt::format("<p>A fork of <code>{}</code> at update {}.</p>\n", escaped(folder), grouped(update));
   const std::map<std::string, std::string> parent = settings_of_run(folder);

@@ -93,6 +93,10 @@ std::string time_text(double seconds) {
                        : fmt::format("{}m{:02}s", whole / 60, whole % 60);
 }
 
+std::string counted(std::int64_t count, std::string_view what) {
+  return fmt::format("{} {}{}", grouped(count), what, count == 1 ? "" : "s");
+}
+
 std::string short_count(double count) {
   if (!std::isfinite(count)) return "-";
   const double size = std::abs(count);

@@ -2,6 +2,7 @@
 // escaped().
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -23,6 +24,8 @@ std::string number_text(double number);
 std::string number_text(std::optional<double> number);
 // "2h03m", "4.2 s", "3.1 ms".
 std::string time_text(double seconds);
+// "1 spike", "1,234 spikes".
+std::string counted(std::int64_t count, std::string_view what);
 // "1,234", "12.3k", "4.5M".
 std::string short_count(double count);
 std::string bytes_text(std::optional<Bytes> bytes);

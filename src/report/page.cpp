@@ -44,7 +44,7 @@ std::string head_of(const ReportedRun& reported) {
   };
   if (reported.plan.parameters) add(short_count(static_cast<double>(*reported.plan.parameters)) + " parameters");
   if (!run.segments.empty()) add("begun " + run.segments.front().begun);
-  if (run.segments.size() > 1) add(fmt::format("{} resumes", run.segments.size() - 1));
+  if (run.segments.size() > 1) add(counted(static_cast<std::int64_t>(run.segments.size()) - 1, "resume"));
   if (!line.empty()) out += fmt::format("<p class=\"dim\">{}</p>\n", escaped(line));
   if (!reported.note.empty()) out += fmt::format("<p>{}</p>\n", escaped(shortened(reported.note, 2000)));
   return out + "</header>\n";

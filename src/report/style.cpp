@@ -47,7 +47,7 @@ figcaption{display:flex;flex-wrap:wrap;gap:0 12px;align-items:baseline;margin-bo
 .tick{fill:var(--dim);font-size:11.5px;font-variant-numeric:tabular-nums}
 .word{font-size:11.5px;font-weight:600;fill:var(--ink);paint-order:stroke;stroke:var(--bg);stroke-width:3px;stroke-linejoin:round}
 .thin,.only,.line,.rule{fill:none;vector-effect:non-scaling-stroke}
-.thin{stroke-width:1;opacity:.4}.only{stroke-width:1.2;opacity:.9}
+.thin{stroke-width:1;opacity:.5}.only{stroke-width:1.2;opacity:.9}
 .line{stroke-width:2;stroke-linejoin:round;stroke-linecap:round}
 .rule{stroke-width:1.5;stroke-dasharray:5 4}
 .dashed{stroke-dasharray:7 5}.dotted{stroke-dasharray:1.5 5}
@@ -63,8 +63,8 @@ table{border-collapse:collapse;font-size:14px;font-variant-numeric:tabular-nums}
 caption{text-align:left;color:var(--dim);font-size:13px;padding-bottom:4px}
 th,td{text-align:left;vertical-align:top;padding:4px 22px 4px 0;border-bottom:1px solid var(--grid);font-weight:400}
 thead th{color:var(--dim);font-size:13px;border-color:var(--edge)}
-th,td{overflow-wrap:normal}
-td,td code,th code{overflow-wrap:anywhere}
+th,td{overflow-wrap:break-word}
+td code,th code{overflow-wrap:anywhere}
 tbody th{color:var(--dim)}
 .numbers tbody th,.numbers td{white-space:nowrap}
 .numbers td,.numbers thead th+th{text-align:right}

@@ -150,8 +150,7 @@ std::string warnings_html(const ReportedRun& reported) {
                      true);
   }
   if (reported.history.spike_count > 0) {
-    items += warning(
-        "SPIKE", fmt::format("{} spikes of loss or gradient norm; the curves mark them", grouped(reported.history.spike_count)));
+    items += warning("SPIKE", counted(reported.history.spike_count, "spike") + " of loss or gradient norm; the curves mark them");
   }
   const LeftOut& left_out = reported.history.left_out;
   if (left_out.broken + left_out.out_of_order > 0) {

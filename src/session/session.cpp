@@ -297,6 +297,7 @@ void Session::check_room_for(const Plan& plan, const RunRoom& room) const {
 }
 
 void Session::begin() {
+<<<<<<< HEAD
   ranks_.on_first([&] {
     const std::int64_t reached = resumed_ ? resumed_->progress.updates : 0;
     if (resumed_ && resumed_->goes_back) {
@@ -308,6 +309,17 @@ void Session::begin() {
     emit(Continues{reached});
     folder_.reserve_lines(std::min(metrics_bytes(request_.updates - reached), kMostReserved));
   });
+=======
+  if (resumed_ && resumed_->goes_back) {
+    const std::filesystem::path aside = folder_.set_aside(resumed_->progress.updates);
+    emit(Said{fmt::format("note: the run goes back to update {}; its later lines and checkpoints are in {}",
+                          resumed_->progress.updates, aside.string())});
+  }
+  emit(Begins{config_, request_.settings, prepared_.plan_text, layout_text_});
+  std::string().swap(prepared_.plan_text);  // it grows with the graph, and the run has it in its folder
+  emit(Continues{resumed_ ? resumed_->progress.updates : 0});
+  folder_.reserve_lines(std::min(metrics_bytes(request_.updates - (resumed_ ? resumed_->progress.updates : 0)), kMostReserved));
+>>>>>>> 5f4211542a41df282f5e5844ecb06f32a6557221
   recall();
   ranks_.on_first([&] { emit(Begun{reached_, improvement_.best()}); });
 }

@@ -14,7 +14,13 @@ namespace {
 constexpr double kWidth = 720, kHeight = 440;
 constexpr double kLeft = 90, kRight = 45, kTop = 76, kBottom = 60;
 constexpr int kTimeTicks = 6, kMemoryTicks = 6;
-constexpr const char *kInk = "#222222", *kGrid = "#dddddd", *kCurve = "#1f5fa8", *kMark = "#c0392b", *kBudget = "#2e7d32";
+// The colours of the page of a run (report/style.h). A viewer without style sheets shows the light ones.
+constexpr const char *kInk = "#1a1f26", *kGrid = "#e3e7eb", *kCurve = "#0072b2", *kMark = "#008460", *kBudget = "#d55e00";
+constexpr const char* kDark =
+    "<style>@media (prefers-color-scheme:dark){svg{fill:#e6eaee}[fill=\"#ffffff\"]{fill:#14181d}"
+    "[stroke=\"#1a1f26\"]{stroke:#e6eaee}[stroke=\"#e3e7eb\"]{stroke:#2b333c}[stroke=\"#0072b2\"]{stroke:#4aa8e8}"
+    "[fill=\"#0072b2\"]{fill:#4aa8e8}[stroke=\"#008460\"]{stroke:#2cc295}[fill=\"#008460\"]{fill:#2cc295}"
+    "[stroke=\"#d55e00\"]{stroke:#f2803b}[fill=\"#d55e00\"]{fill:#f2803b}}</style>\n";
 
 struct Frame {
   Axis memory, time;
@@ -174,6 +180,13 @@ void take_curve(const Curve& curve, const Frame& frame, Room& room) {
   }
 }
 
+std::string description_of(const Curve& curve) {
+  if (curve.points.empty()) return "No plan.";
+  const CurvePoint &least = curve.points.front(), &most = curve.points.back();
+  return fmt::format("From {} and {} an update to {} and {}.", to_text(least.memory), duration_text(least.seconds),
+                     to_text(most.memory), duration_text(most.seconds));
+}
+
 }  // namespace
 
 std::string frontier_svg(const Curve& curve) {
@@ -182,10 +195,11 @@ std::string frontier_svg(const Curve& curve) {
   take_curve(curve, frame, room);
   const std::string budget = budget_of(curve, frame, room);
   return fmt::format(
-             "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" height=\"{1}\" viewBox=\"0 0 {0} {1}\" "
-             "font-family=\"sans-serif\" font-size=\"13\" fill=\"{2}\">\n<title>Update time by memory: {3}</title>\n"
-             "<rect width=\"{0}\" height=\"{1}\" fill=\"#ffffff\"/>\n",
-             kWidth, kHeight, kInk, escaped(curve.title)) +
+             "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" height=\"{1}\" viewBox=\"0 0 {0} {1}\" role=\"img\" "
+             "font-family=\"system-ui, Roboto, Arial, sans-serif\" font-size=\"13\" fill=\"{2}\">\n"
+             "<title>Update time by memory: {3}</title>\n<desc>{4}</desc>\n{5}<rect width=\"{0}\" height=\"{1}\" "
+             "fill=\"#ffffff\"/>\n",
+             kWidth, kHeight, kInk, escaped(curve.title), escaped(description_of(curve)), kDark) +
          text_at(kWidth / 2, 24, "middle", "Update time by memory", " font-size=\"16\" font-weight=\"bold\"") +
          text_at(kWidth / 2, 44, "middle", escaped(curve.title)) + axes(frame) + budget + points_of(curve, frame) +
          marks_of(curve, frame, room) + "</svg>\n";

@@ -1,4 +1,4 @@
-// A frontier as a self-contained SVG on a light background: time upwards, memory to the right.
+// A frontier as a self-contained SVG, light or dark as the viewer prefers: time upwards, memory to the right.
 #pragma once
 
 #include <string>
