@@ -178,7 +178,6 @@ void complete(Error& error, const TrainArguments& arguments, const RunFolder& fo
   complete_advice(error, config);
 }
 
-<<<<<<< HEAD
 struct ResultOfRank final : Consumer {
   void see(const Event& event) override {
     if (const auto* finished = std::get_if<Finished>(&event); finished != nullptr && !finished->stopped_by.empty()) {
@@ -188,8 +187,6 @@ struct ResultOfRank final : Consumer {
   int exit_code = 0;
 };
 
-int train(const TrainArguments& arguments, OpenedRun& run, const Ranks& ranks) {
-=======
 // Writes the page of a run that this process has begun, in a child, after the memory of the training is free again. A page that
 // cannot be written is a note.
 void report_at_end(const OpenedRun& run) {
@@ -209,8 +206,7 @@ void report_at_end(const OpenedRun& run) {
   }
 }
 
-int train(const TrainArguments& arguments, OpenedRun& run) {
->>>>>>> 5f4211542a41df282f5e5844ecb06f32a6557221
+int train(const TrainArguments& arguments, OpenedRun& run, const Ranks& ranks) {
   say_what_was_there(run.folder);
   const SessionRequest request = request_of(arguments, run, ranks);
   const RunCommands commands(arguments, run.folder, run.config);
@@ -257,29 +253,19 @@ int run_train(const TrainArguments& arguments) {
   if (arguments.force && !arguments.resume) {
     throw config_error("E-USAGE", "--force", "it is given without --resume", "a run that is resumed with other settings");
   }
-<<<<<<< HEAD
   const Ranks ranks = Ranks::join();
   return as_rank(ranks, [&] {
     OpenedRun run = open_run(arguments, ranks);
     try {
-      return train(arguments, run, ranks);
+      const int code = train(arguments, run, ranks);
+      if (ranks.first()) report_at_end(run);
+      return code;
     } catch (Error& error) {
+      if (ranks.first()) report_at_end(run);
       complete(error, arguments, run.folder, run.config);
       throw;
     }
   });
-=======
-  OpenedRun run = open_run(arguments);
-  try {
-    const int code = train(arguments, run);
-    report_at_end(run);
-    return code;
-  } catch (Error& error) {
-    report_at_end(run);
-    complete(error, arguments, run.folder, run.config);
-    throw;
-  }
->>>>>>> 5f4211542a41df282f5e5844ecb06f32a6557221
 }
 
 }  // namespace plimsoll

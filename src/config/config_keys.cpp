@@ -630,6 +630,10 @@ std::span<const ConfigKey> config_keys() {
   return keys;
 }
 
+std::string_view optimizer_name(OptimizerKind kind) {
+  return std::ranges::find(kOptimizers, kind, &Named<OptimizerKind>::value)->name;
+}
+
 const ConfigKey& config_key(std::string_view name) {
   for (const ConfigKey& key : config_keys()) {
     if (key.name == name) return key;

@@ -37,6 +37,8 @@ struct ConfigKey {
 // are those of all families; a model of another family refuses them.
 std::span<const ConfigKey> config_keys();
 const ConfigKey& config_key(std::string_view name);
+// "adamw": the value of optimizer.name.
+std::string_view optimizer_name(OptimizerKind kind);
 
 // "model" of "model.layers", "layers" of "model.layers".
 std::string_view section_of(std::string_view name);

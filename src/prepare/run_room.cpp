@@ -12,6 +12,11 @@ namespace {
 // Lines of metrics.jsonl, eval.jsonl and events.jsonl, and the other records.
 constexpr Bytes kUpdateLine{512}, kEvaluationLine{256}, kRecords{512 << 10};
 
+// A divergence, or a loss scale at its floor, ends the run and keeps its state.
+bool keeps_diverged(const Config& config) {
+  return config.train.on_divergence == OnDivergence::stop || config.precision.compute == DType::f16;
+}
+
 }  // namespace
 
 std::int64_t Retention::most(std::int64_t updates) const {
@@ -39,13 +44,15 @@ RunRoom room_of_run(const Graph& graph, const Config& config, const WeightLayout
           .best = keeps_best_weights(config) ? weights.all : Bytes{},
           .records = kRecords + metrics_bytes(updates) + kEvaluationLine * evaluations,
           .checkpoints = retention_of(config).most(updates),
-          .largest_file = std::max(weights.largest, means.largest)};
+          .largest_file = std::max(weights.largest, means.largest),
+          .diverged = keeps_diverged(config) ? checkpoint_bytes(graph) : Bytes{}};
 }
 
 nlohmann::json to_json(const RunRoom& room, Bytes pages) {
   return {{"peak_bytes", (room.all() + pages).n}, {"checkpoint_bytes", room.checkpoint.n}, {"checkpoints", room.checkpoints},
           {"weights_bytes", room.weights.n},      {"best_weights_bytes", room.best.n},     {"averages_bytes", room.averages.n},
-          {"records_bytes", room.records.n},      {"successor_bytes", room.successor().n}, {"pages_bytes", pages.n}};
+          {"records_bytes", room.records.n},      {"successor_bytes", room.successor().n}, {"pages_bytes", pages.n},
+          {"diverged_bytes", room.diverged.n}};
 }
 
 }  // namespace plimsoll

@@ -27,13 +27,14 @@ struct RunRoom {
   Bytes checkpoint, weights, averages, best, records;
   std::int64_t checkpoints = 2;
   Bytes largest_file = {};  // largest file of weights and averages
+  Bytes diverged = {};      // the state of a training that diverges
   bool again = false;       // the run has saved its weights before
   // Checkpoints of later updates are set aside, and take their room as well.
   std::int64_t until = std::numeric_limits<std::int64_t>::max();
 
   // The largest folder of weights that is replaced.
   Bytes successor() const;
-  Bytes all() const { return checkpoint * checkpoints + weights + averages + best + records + successor(); }
+  Bytes all() const { return checkpoint * checkpoints + weights + averages + best + diverged + records + successor(); }
   friend bool operator==(const RunRoom&, const RunRoom&) = default;
 };
 

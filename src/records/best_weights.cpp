@@ -62,11 +62,29 @@ std::string best_summary(const Evaluation& evaluation) {
                      accuracy_text(evaluation.accuracy));
 }
 
+namespace {
+
+// For a run whose best weights are not kept.
+std::optional<std::string> note_of_last(const std::filesystem::path& run, const std::filesystem::path& weights) {
+  try {
+    const json facts = read_json_object(run / "run.json", JsonLimits{}, "E-IO-READ");
+    if (!facts.contains("best") || !facts["best"].is_object()) return {};
+    const std::optional<Evaluation> best = evaluation_from(facts["best"]);
+    if (!best || best->update == facts.value("updates", std::int64_t{0})) return {};
+    return fmt::format("note: {} has the last weights of the run; those of its best evaluation ({}) are not kept", weights.string(),
+                       best_summary(*best));
+  } catch (const std::exception&) {
+    return {};
+  }
+}
+
+}  // namespace
+
 std::optional<std::string> best_note(const std::filesystem::path& path) {
   const std::filesystem::path folder = weights_folder(path);
   if (folder == path) return {};
   const std::optional<BestWeights> best = read_best(folder);
-  if (!best) return {};
+  if (!best) return note_of_last(path, folder);
   return fmt::format("note: the weights are the best of the run: {}{}; the last are in {}", best_summary(best->evaluation),
                      best->rounded ? " before they were rounded" : "", (path / "weights").string());
 }

@@ -27,7 +27,7 @@ struct BestWeights {
 std::string best_text(const BestWeights& best);
 // Nothing if the folder holds no such file, or another one.
 std::optional<BestWeights> read_best(const std::filesystem::path& folder);
-// A line for people, if the path is a run whose best weights weights_folder() opens.
+// A line for people, if the path is a run: whether weights_folder() opens its best weights.
 std::optional<std::string> best_note(const std::filesystem::path& path);
 // "update 40, validation loss 1.2345, accuracy 91.25 % (top 5 99.60 %)"
 std::string best_summary(const Evaluation& evaluation);

@@ -37,16 +37,6 @@ bool same_file_system(const fs::path& a, const fs::path& b) {
   return ::stat(existing(a).c_str(), &one) == 0 && ::stat(existing(b).c_str(), &other) == 0 && one.st_dev == other.st_dev;
 }
 
-// The bytes of the run's files, up to its own need.
-Bytes present(const RunFolder& folder, const RunRoom& room) {
-  Bytes checkpoints;
-  for (const KeptCheckpoint& each : checkpoints_in(folder.path())) {
-    if (each.update <= room.until) checkpoints += file_bytes(state_file(each.path));
-  }
-  return std::min(checkpoints, room.checkpoint * room.checkpoints) + std::min(weights_in(folder.weights()), room.weights) +
-         std::min(weights_in(folder.averages()), room.averages) + std::min(weights_in(folder.best()), room.best);
-}
-
 // The bytes of the files below a folder.
 Bytes bytes_below(const fs::path& folder) {
   std::error_code error;
@@ -55,6 +45,17 @@ Bytes bytes_below(const fs::path& folder) {
     if (entry->is_regular_file(error)) all += file_bytes(entry->path());
   }
   return all;
+}
+
+// The bytes of the run's files, up to its own need.
+Bytes present(const RunFolder& folder, const RunRoom& room) {
+  Bytes checkpoints;
+  for (const KeptCheckpoint& each : checkpoints_in(folder.path())) {
+    if (each.update <= room.until) checkpoints += file_bytes(state_file(each.path));
+  }
+  return std::min(checkpoints, room.checkpoint * room.checkpoints) + std::min(weights_in(folder.weights()), room.weights) +
+         std::min(weights_in(folder.averages()), room.averages) + std::min(weights_in(folder.best()), room.best) +
+         std::min(bytes_below(folder.diverged()), room.diverged);
 }
 
 // A name for the run in the first place with room; empty if there is none.
@@ -74,6 +75,7 @@ fs::path place_with_room(const fs::path& run, Bytes need, const std::vector<fs::
 std::string parts_text(const RunRoom& room) {
   std::string more = room.averages.n > 0 ? fmt::format(", averages {}", to_text(room.averages)) : "";
   if (room.best.n > 0) more += fmt::format(", best weights {}", to_text(room.best));
+  if (room.diverged.n > 0) more += fmt::format(", the state of a divergence {}", to_text(room.diverged));
   if (room.successor().n > 0) more += fmt::format(", a successor of weights {}", to_text(room.successor()));
   return fmt::format("{} checkpoints of {}, weights {}{}, records {}", room.checkpoints, to_text(room.checkpoint),
                      to_text(room.weights), more, to_text(room.records));

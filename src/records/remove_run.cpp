@@ -114,7 +114,7 @@ class Sorter {
     return true;
   }
 
-  // abandoned/N has lines, checkpoints and a diverged state, abandoned/weights_best weights.
+  // abandoned/N has lines, checkpoints, best weights and a diverged state. Earlier versions had abandoned/weights_best.
   bool abandoned(const fs::directory_entry& folder) {
     if (!is_folder(folder)) return false;
     each(folder.path(), [&](const fs::directory_entry& part, const std::string& name) {
@@ -123,6 +123,7 @@ class Sorter {
       each(part.path(), [&](const fs::directory_entry& entry, const std::string& inner) {
         if (inner == "checkpoints") return checkpoints(entry);
         if (inner == "diverged") return folder_of(entry, of_checkpoint);
+        if (inner == kBestWeights) return folder_of(entry, of_weights);
         return file(entry, among(kFiles, inner) || inner == "diverged.safetensors");
       });
       return true;

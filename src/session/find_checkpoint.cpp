@@ -79,19 +79,22 @@ ResumedFrom find_checkpoint(const Config& config, const RunFolder& folder, const
     throw no_checkpoint(folder, "there is no checkpoint: nothing of this run has been saved",
                         {run_diverged(folder.path()) ? remedies.slower(0) : remedies.again()});
   }
+  const auto read = [&](const std::filesystem::path& checkpoint) {
+    try {
+      return read_progress(checkpoint);
+    } catch (Error& error) {
+      offer_older(error, checkpoint, folder, remedies);
+      throw;
+    }
+  };
   ResumedFrom from;
   if (!kept.empty()) {
     from.path = chosen(kept, request.name, config, folder, remedies).path;
     from.goes_back = from.path != kept.back().path;
-    try {
-      from.progress = read_progress(from.path);
-    } catch (Error& error) {
-      offer_older(error, from.path, folder, remedies);
-      throw;
-    }
+    from.progress = read(from.path);
   }
   if (diverged && goes_on && request.name.empty()) {
-    Progress then = read_progress(folder.diverged());
+    Progress then = read(folder.diverged());
     if (kept.empty() || then.updates > from.progress.updates) {
       from.progress = std::move(then);
       from.path = folder.diverged();
@@ -108,18 +111,24 @@ ResumedFrom find_checkpoint(const Config& config, const RunFolder& folder, const
   return from;
 }
 
-void offer_older(Error& error, const std::filesystem::path& checkpoint, const RunFolder& folder, const RunRemedies& remedies) {
+std::optional<KeptCheckpoint> older_than(const std::filesystem::path& checkpoint, const std::filesystem::path& run,
+                                         const Error& error) {
   if (error.kind == ErrorKind::internal ||
       (!error.code.starts_with("E-CKPT-") && !error.code.starts_with("E-FORMAT-") && !error.code.starts_with("E-IO-")))
-    return;
-  if (error.code == "E-CKPT-FROZEN" || !error.where.starts_with(checkpoint.string())) return;
-  const KeptCheckpoint* older = nullptr;
-  const std::vector<KeptCheckpoint> kept = checkpoints_in(folder.path());
-  for (const KeptCheckpoint& each : kept) {
-    if (each.path == checkpoint) break;
-    if (each.update > 0) older = &each;
+    return {};
+  if (error.code == "E-CKPT-FROZEN" || !error.where.starts_with(checkpoint.string())) return {};
+  std::optional<KeptCheckpoint> older;
+  for (const KeptCheckpoint& each : checkpoints_in(run)) {
+    std::error_code ignored;
+    if (std::filesystem::equivalent(each.path, checkpoint, ignored)) break;
+    if (each.update > 0) older = each;
   }
-  if (older == nullptr) return;
+  return older;
+}
+
+void offer_older(Error& error, const std::filesystem::path& checkpoint, const RunFolder& folder, const RunRemedies& remedies) {
+  const std::optional<KeptCheckpoint> older = older_than(checkpoint, folder.path(), error);
+  if (!older) return;
   error.expected += fmt::format("; the checkpoint of update {} is older", older->update);
   error.remedies = {remedies.resume({{"command.checkpoint", older->update}})};
 }

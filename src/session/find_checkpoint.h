@@ -2,10 +2,12 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "config/config.h"
+#include "records/checkpoints.h"
 #include "session/run_remedies.h"
 #include "weights/progress.h"
 
@@ -30,6 +32,9 @@ struct ResumedFrom {
 // an older one; E-RESUME for another model; E-RUN-STOPPED if the run ended for lack of improvement, and would again.
 ResumedFrom find_checkpoint(const Config& config, const RunFolder& folder, const CheckpointRequest& request);
 
+// The newest checkpoint of the run that is older than this one, if the error is about its files.
+std::optional<KeptCheckpoint> older_than(const std::filesystem::path& checkpoint, const std::filesystem::path& run,
+                                         const Error& error);
 // Adds the newest older checkpoint to an error about the files of this one.
 void offer_older(Error& error, const std::filesystem::path& checkpoint, const RunFolder& folder, const RunRemedies& remedies);
 

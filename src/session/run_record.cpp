@@ -124,7 +124,9 @@ void RunRecord::see(const Event& event) {
       [&](const Begun& begun) {
         report_.begin(begun.reached, earlier_segments().dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
         report_.best = begun.best;
-        report_.id = folder_.begins_anew() ? "" : read_run(folder_.path()).id;
+        const Run before = folder_.begins_anew() ? Run() : read_run(folder_.path());
+        report_.id = before.id;
+        if (before.parent) report_.parent = {before.parent->first, before.parent->second};
         if (report_.id.empty()) report_.id = new_run_id();
         folder_.write_run(report_.to_json());
         begun_ = true;

@@ -135,17 +135,29 @@ void RunSaves::take_up_best(Trainer& trainer, std::int64_t micro_batch) {
   ranks_.on_first([&] { check_best(trainer, micro_batch); });
 }
 
+// True if the evaluation is in the records, was the best of its time, and is compared with the present best.
+bool RunSaves::was_best(const Evaluation& then) const {
+  ImprovementWatch watch(config_);
+  bool was = false;
+  folder_.read_evaluations([&](const Evaluation& each) {
+    const bool better = watch.see(each);
+    if (each.update == then.update && each.units == then.units && bits_hex(each.loss) == bits_hex(then.loss)) was = better;
+  });
+  return was && improvement_.best() && improvement_.best()->units == then.units;
+}
+
 void RunSaves::check_best(Trainer& trainer, std::int64_t micro_batch) {
   const std::optional<BestWeights> there = read_best(folder_.best());
   const std::optional<Evaluation>& best = improvement_.best();
   const bool same = there && best && there->evaluation.update == best->update && there->evaluation.units == best->units &&
                     bits_hex(there->evaluation.loss) == bits_hex(best->loss);
-  if (there && !(same && keeps_best_weights(config_))) {
+  if (there && !(was_best(there->evaluation) && keeps_best_weights(config_))) {
     emit_(Said{fmt::format("note: the best weights so far ({}) are not those of this part of the run any more; they are in {}",
                            best_summary(there->evaluation), folder_.set_best_aside().string())});
   }
-  if (keeps_best_weights(config_) && !same && best && best->update == trainer.progress().updates)
-    write_best(trainer, micro_batch);
+  if (!keeps_best_weights(config_) || same || !best) return;
+  if (best->update == trainer.progress().updates) return write_best(trainer, micro_batch);
+  emit_(Said{fmt::format("note: the weights of the best evaluation so far ({}) are not kept", best_summary(*best))});
 }
 
 std::string RunSaves::keep_diverged(Trainer& trainer) {

@@ -39,7 +39,7 @@ class RunSaves {
   void keep_ranked(Trainer& trainer);
   // Saves the weights as those of the best evaluation, if the run keeps these.
   void save_best(Trainer& trainer);
-  // The best weights of a resumed run belong to an evaluation in its records. Others are set aside: the run was killed after that
+  // The best weights of a resumed run were once the best in its records. Others are set aside: the run was killed after that
   // evaluation, or went back. `micro_batch`: of the evaluation at the present update.
   void take_up_best(Trainer& trainer, std::int64_t micro_batch);
   // Keeps the state of a training that has diverged. Returns words for the error.
@@ -49,6 +49,7 @@ class RunSaves {
 
  private:
   void write_best(Trainer& trainer, std::int64_t micro_batch);
+  bool was_best(const Evaluation& then) const;
   void check_best(Trainer& trainer, std::int64_t micro_batch);
   // Removes checkpoints that are not to be kept. `another`: one more is about to be written.
   void remove_surplus(bool another);

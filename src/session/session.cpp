@@ -35,6 +35,7 @@
 #include "records/run_report.h"
 #include "run/audit.h"
 #include "run/place.h"
+#include "session/fork.h"
 #include "session/resume.h"
 #include "train/trainer.h"
 #include "weights/manifest.h"
@@ -160,8 +161,9 @@ std::optional<Refused> Session::run() {
     for (const std::string& note : resumed_->notes) emit(Said{note});
     reached_ = resumed_->progress;
   }
-  if (!request_.from.empty()) parent_ = read_progress(request_.from);
+  if (!request_.from.empty()) parent_ = read_parent(request_.from);
   if (std::optional<Refused> refused = prepare()) return refused;
+  if (parent_) check_fork(config_, *parent_, request_.from);
   try {
     train();
   } catch (const std::exception& error) {
@@ -220,6 +222,7 @@ void Session::train() {
   layout_text_ = layout_text(plan.graph, layout);
   RunRoom room = room_of_run(plan.graph, config_, layout);
   room.again = has_weights(folder_.weights());
+  if (is_there(folder_.diverged())) room.diverged = room.checkpoint;
   if (resumed_ && resumed_->goes_back) room.until = resumed_->progress.updates;
   ranks_.reserve(program, static_cast<double>(config_.parallel.fail_after));
   ranks_.on_first([&] { check_room_for(plan, room); });
@@ -228,7 +231,8 @@ void Session::train() {
   const std::string validation_hash = data.validation ? data.validation->content_hash() : "";
   emit(Planned{config_, plan, prepared_.machine, prepared_.budget, prepared_.data_hash, validation_hash, *data.train,
                prepared_.plan_text, parent});
-  if (!resumed_) begin();
+  const bool new_run = !resumed_ && !parent_;
+  if (new_run) begin();
   ranks_.on_first([&] { check_file_limit(folder_, room); });
 
   const CudaPace unchecked = request_.audit ? CudaPace::kernels : CudaPace::graphs;
@@ -254,12 +258,14 @@ void Session::train() {
     ranks_.together([&] { trainer.load(resumed_ ? &resumed_->path : parent_ ? &request_.from : nullptr); });
   } catch (Error& error) {
     if (resumed_) offer_older(error, resumed_->path, folder_, remedies_);
+    if (parent_) offer_older_parent(error, request_.from);
     throw;
   }
   trainer.progress().config_hash = config_hash(config_);
+  trainer.progress().optimizer = optimizer_name(config_.optimizer.kind);
   if (parent_) trainer.fork(/*same_order=*/parent_->data_hash == prepared_.data_hash && parent_->seed == config_.seed);
   trainer.keep_layout(layout);
-  if (resumed_) begin();  // the folder stays as it is until the checkpoint has been read
+  if (!new_run) begin();  // the folder stays as it is until the checkpoint has been read
   if (resumed_ && resumed_->model_changed) ranks_.on_first([&] { take_config(config_.model.init, folder_.weights()); });
   if (resumed_ && resumed_->path != folder_.diverged()) saves_.has(resumed_->progress.updates);
   trainer.progress().data_hash = prepared_.data_hash;
@@ -297,7 +303,6 @@ void Session::check_room_for(const Plan& plan, const RunRoom& room) const {
 }
 
 void Session::begin() {
-<<<<<<< HEAD
   ranks_.on_first([&] {
     const std::int64_t reached = resumed_ ? resumed_->progress.updates : 0;
     if (resumed_ && resumed_->goes_back) {
@@ -309,17 +314,7 @@ void Session::begin() {
     emit(Continues{reached});
     folder_.reserve_lines(std::min(metrics_bytes(request_.updates - reached), kMostReserved));
   });
-=======
-  if (resumed_ && resumed_->goes_back) {
-    const std::filesystem::path aside = folder_.set_aside(resumed_->progress.updates);
-    emit(Said{fmt::format("note: the run goes back to update {}; its later lines and checkpoints are in {}",
-                          resumed_->progress.updates, aside.string())});
-  }
-  emit(Begins{config_, request_.settings, prepared_.plan_text, layout_text_});
   std::string().swap(prepared_.plan_text);  // it grows with the graph, and the run has it in its folder
-  emit(Continues{resumed_ ? resumed_->progress.updates : 0});
-  folder_.reserve_lines(std::min(metrics_bytes(request_.updates - (resumed_ ? resumed_->progress.updates : 0)), kMostReserved));
->>>>>>> 5f4211542a41df282f5e5844ecb06f32a6557221
   recall();
   ranks_.on_first([&] { emit(Begun{reached_, improvement_.best()}); });
 }

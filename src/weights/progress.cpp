@@ -65,7 +65,8 @@ nlohmann::json to_json(const Progress& progress) {
                            {"seconds", progress.seconds},
                            {"loss_bits", bits_hex(progress.loss)},
                            {"data_hash", progress.data_hash},
-                           {"config_hash", progress.config_hash}};
+                           {"config_hash", progress.config_hash},
+                           {"optimizer", progress.optimizer}};
   for (const auto& [name, field] : kProgress) object[name] = progress.*field;
   if (const Origin& origin = progress.origin; !origin.model.empty()) {
     object["origin"] = {{"model", origin.model},
@@ -92,6 +93,7 @@ Progress progress_from(const nlohmann::json& object) {
   progress.loss = std::bit_cast<double>(std::stoull(object.at("loss_bits").get<std::string>(), nullptr, 16));
   progress.data_hash = object.at("data_hash").get<std::string>();
   progress.config_hash = object.value("config_hash", std::string());
+  progress.optimizer = object.value("optimizer", std::string());
   if (object.contains("loss_scale")) progress.loss_scale = scale_from(object.at("loss_scale"));
   if (object.contains("origin")) progress.origin = origin_from(object.at("origin"));
   check(progress);

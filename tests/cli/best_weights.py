@@ -188,7 +188,7 @@ def going_other_ways(test):
     test.equal("the best so far", best["update"], 19)
     error = test.run("train", "--run", "ways", "--resume", "--checkpoint", "15", "--set", "optimizer.learning_rate=1")
     test.equal("exit code", error.code, 0)
-    test.that("they are in ways/abandoned/weights_best" in error.text()[1], f"a note: {error.text()[1][-500:]}")
+    test.that("they are in ways/abandoned/1/weights_best" in error.text()[1], f"a note: {error.text()[1][-500:]}")
     report, best = test.report("ways"), best_of(evaluations(test, "ways"))
     test.equal("the best of the lines", report["best"]["update"], best["update"])
     note = test.path("ways/weights_best/best.json")
