@@ -1,5 +1,5 @@
-# Writes OUTPUT, a header with the commit of the sources in SOURCE; empty where they are no repository. Run at each build; an equal
-# file stays as it is. "-dirty" marks changed files.
+# Writes OUTPUT, a header with the commit of the sources in SOURCE; empty where they are no repository. Each build runs it; an
+# equal file stays as it is. "-dirty" marks changed files.
 set(commit "")
 if(EXISTS ${SOURCE}/.git)
   execute_process(COMMAND git -C ${SOURCE} describe --always --dirty --abbrev=12 --exclude=*

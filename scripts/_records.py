@@ -63,7 +63,9 @@ def arguments(text, *options):
     """The arguments of a script: the run, --follow, --plimsoll, and its own `options`: (flag, default, help)."""
     parser = argparse.ArgumentParser(description=text, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run", help="the folder of the run")
-    parser.add_argument("--follow", action="store_true", help="go on while the run lives, and after its resumes, until it is done")
+    parser.add_argument(
+        "--follow", action="store_true", help="go on while the run lives, and after its resumes, until it is done"
+    )
     parser.add_argument("--plimsoll", default=shutil.which("plimsoll") or "build/release/plimsoll", help="the program")
     for flag, default, help_text in options:
         parser.add_argument(flag, default=default, help=help_text)

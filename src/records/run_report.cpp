@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "base/clock.h"
 #include "base/text.h"
 #include "config/image_rules.h"
 #include "device/process_memory.h"
@@ -90,8 +91,11 @@ void RunReport::describe(const Config& config, const Plan& plan, const Machine& 
 
 // The first two updates may touch pages late; later ones leave the process as it is.
 void RunReport::note(const Progress& progress) {
+  constexpr double kPause = 0.1;  // seconds: counting takes a thousandth of that
   progress_ = progress;
+  if (noted_ >= 2 && seconds_now() - counted_at_ < kPause) return;
   const Bytes resident = counted_resident();
+  counted_at_ = seconds_now();
   if (++noted_ <= 2) {
     warm_ = resident;
   } else {
@@ -247,6 +251,14 @@ json RunReport::to_json() const {
   report["best"] = best ? plimsoll::to_json(*best) : json(nullptr);
   report["stopped"] = stopped.empty() ? json(nullptr) : json(stopped);
   if (!fault.empty()) report["fault"] = fault;
+  for (const RankReport& rank : ranks) {
+    report["ranks"].push_back({{"rank", rank.rank},
+                               {"host", rank.host},
+                               {"pid", rank.pid},
+                               {"process_hwm_bytes", rank.process_hwm.n},
+                               {"arena_bytes", rank.arena.n},
+                               {"sent_bytes", rank.sent.n}});
+  }
   return report;
 }
 

@@ -45,6 +45,14 @@ struct DataRecord {
   SampleCounts counts;         // treatment of the samples
 };
 
+// The measurements of one of several ranks.
+struct RankReport {
+  int rank = 0;
+  std::string host;
+  std::int64_t pid = 0;
+  Bytes process_hwm, arena, sent;
+};
+
 struct RunReport {
   std::string id;  // random; kept on resume
   std::string command, status = "running";
@@ -58,6 +66,7 @@ struct RunReport {
   DataRecord data;
   Bytes measured_arena, process_hwm;
   WrittenReport written;
+  std::vector<RankReport> ranks;  // empty in a process that trains alone
 
   // A segment of the run begins. `earlier`: the segments before it, as JSON.
   void begin(const Progress& from, std::string earlier);
@@ -92,8 +101,9 @@ struct RunReport {
   PerTier<std::optional<TierUse>> measured_tiers_;
   std::vector<Tier> tiers_;
   std::string method_ = "resident";
-  Bytes warm_, grown_;  // resident after warm-up, and later growth
+  Bytes warm_, grown_;  // resident after warm-up, and later growth, looked at ten times a second
   std::int64_t noted_ = 0;
+  double counted_at_ = 0;  // seconds_now() of the last count of resident pages
   Progress progress_;
   std::string earlier_segments_ = "[]", begun_, ended_;
   std::int64_t from_update_ = 0;

@@ -100,7 +100,7 @@ def rendered(test):
     said = train(test, config, "own")
     for words in ("3 begin with a begin token", "3 end with an end token", "1 have a begin or end token twice"):
         test.that(words in said, f"{words!r} is told: {said[-900:]}")
-    counts = test.report("own")["data"]
+    counts = test.report("own")["data"]["counts"]
     test.equal("counts", [counts[key] for key in ("samples", "own_begins", "own_ends", "doubled")], [7, 3, 3, 1])
     # A file of documents.
     cache, environment = with_cache(test, "documents")
@@ -144,7 +144,7 @@ def told(test):
     line = "samples: 2 cut to the context, 1 left out: no token is trained on, 2 train no token that ends an answer"
     test.that(line in said, f"it is told: {said}")
     plan = test.succeeds("plan", config, "--memory", "64MiB", "--json")
-    test.equal("run.json", test.report("told")["data"], plan["epoch"]["data"])
+    test.equal("run.json", test.report("told")["data"]["counts"], plan["epoch"]["data"])
     events = lambda: [json.loads(one) for one in test.path("told/events.jsonl").read_text().splitlines()]
     kept = {"event": "data", "update": 1, **plan["epoch"]["data"]}
     test.equal("events.jsonl", [one for one in events() if one["event"] == "data"], [kept])

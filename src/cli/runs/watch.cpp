@@ -73,7 +73,7 @@ class Watcher {
   void close() { line_.reset(); }
 
  private:
-  // Of the lines that are there at the first look, only the last one is shown.
+  // The first look shows only the last line that is there.
   void keep(std::string_view line, std::vector<Metrics>& fresh) const {
     const std::optional<Metrics> metrics = metrics_of_line(line);
     if (!metrics) return;

@@ -1,0 +1,95 @@
+#!/usr/bin/env python3
+"""Plans for several ranks: bytes of each rank, of its messages, and the budget. No MPI is needed."""
+
+from _plimsoll import Test
+
+CONFIG = ["config.toml", "--set", "machine.threads=1", "--set", "train.micro_batch=2"]
+RANK = {
+    "rank": int,
+    "process_bytes": int,
+    "arena_bytes": int,
+    "live_bytes": int,
+    "shard": {"parameters": int, "gradients": int, "state": int},
+    "sent": {"parameters": int, "gradients": int, "control": int},
+}
+
+
+def bytes_of_ranks(test):
+    """State is shared, parameters and gradients are whole (ZeRO 1)."""
+    one = test.succeeds("plan", *CONFIG, "--json", "--values")
+    test.that("ranks" not in one, "one process: no ranks")
+    state = sum(value["bytes"] for value in one["values"] if value["role"] == "optimizer state" and not value["alias_of"])
+    for ranks in (2, 3, 8):
+        plan = test.succeeds("plan", *CONFIG, "--ranks", ranks, "--json")
+        test.shape(f"{ranks} ranks", plan["ranks"], [RANK])
+        test.equal("reduction tree", plan["reduction_tree"], "window")
+        test.equal("link", plan["predicted"]["link"]["source"], "assumed")
+        test.that(plan["predicted"]["lanes"]["ranks"] > 0, "a lane of exchanges")
+        test.equal("ranks", [each["rank"] for each in plan["ranks"]], list(range(ranks)))
+        test.equal("micro-batches of a rank", plan["batch"]["accumulation"], -(-plan["batch"]["effective"] // 2 // ranks))
+        held = sum(each["shard"]["state"] for each in plan["ranks"])
+        test.that(0.95 * state <= held <= state, f"{held} bytes of state on {ranks} ranks, {state} on one")
+        parameters = {each["shard"]["parameters"] for each in plan["ranks"]}
+        test.equal("parameters are whole", len(parameters), 1)
+        fullest = max(each["process_bytes"] for each in plan["ranks"])
+        test.equal("shown is the fullest", plan["predicted"]["process_bytes"], fullest)
+        sent = sum(each["sent"]["parameters"] for each in plan["ranks"])
+        test.equal("parameters go to all others", sent, (ranks - 1) * parameters.pop())
+        test.equal("gradients go to their rank", sum(each["sent"]["gradients"] for each in plan["ranks"]), sent)
+
+
+def a_rank(test):
+    plan = test.succeeds("plan", *CONFIG, "--ranks", 3, "--rank", 1, "--json")
+    test.equal("bytes of rank 1", plan["predicted"]["process_bytes"], plan["ranks"][1]["process_bytes"])
+    test.fails(2, "E-USAGE", "plan", *CONFIG, "--ranks", 2, "--rank", 2)
+    test.fails(2, "E-USAGE", "plan", *CONFIG, "--rank", 0)
+    text = test.run("plan", *CONFIG, "--ranks", 2).text()
+    test.that("2 ranks, each with its own memory" in text and "(assumed)" in text, "the ranks are shown")
+
+
+def budgets(test):
+    """The budget holds for each rank, and less than the floor is refused."""
+    floor = test.succeeds("plan", *CONFIG, "--ranks", 3, "--json")["bounds"]["floor_bytes"]
+    for more in (64 << 10, 1 << 20):
+        plan = test.succeeds("plan", *CONFIG, "--ranks", 3, "--memory", floor + more, "--json")
+        for each in plan["ranks"]:
+            test.that(each["process_bytes"] <= floor + more, f"rank {each['rank']}: {each['process_bytes']} of {floor + more}")
+    test.fails(3, "E-PLAN-FIT", "plan", *CONFIG, "--ranks", 3, "--memory", floor - (1 << 20))
+
+
+def refusals(test):
+    for key in ("plan.parameters", "plan.gradients"):
+        disk = ["--set", f"{key}=disk", "--disk", "disk:1GiB"]
+        test.fails(2, "E-CONFIG-CONFLICT", "plan", *CONFIG, "--ranks", 2, *disk)
+    test.fails(2, "E-CONFIG-CONFLICT", "plan", *CONFIG, "--ranks", 2, "--set", "optimizer.ema_half_life=10updates")
+    test.fails(2, "E-CONFIG-CONFLICT", "plan", *CONFIG, "--ranks", 2, "--set", "precision.compute=bf16", "--set",
+               "precision.gradients=bf16")
+    test.fails(2, "E-CONFIG-VALUE", "plan", *CONFIG, "--set", "parallel.zero=3")
+
+
+def main():
+    test = Test("plan_ranks")
+    test.write("train.txt", "the ship is loaded to the line and not over it. " * 400)
+    test.write(
+        "config.toml",
+        """[model]
+kind = "gpt2"
+layers = 2
+width = 128
+heads = 4
+context = 32
+vocab = 2000
+[data]
+train = "train.txt"
+format = "bytes"
+[train]
+effective_batch = 16
+updates = 4
+""",
+    )
+    test.run_parts(bytes_of_ranks, a_rank, budgets, refusals)
+    test.finish()
+
+
+if __name__ == "__main__":
+    main()
