@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "cli/commands.h"
 #include "cli/say.h"
+#include "cli/spelling.h"
 #include "formats/atomic_file.h"
 #include "report/page.h"
 
@@ -36,7 +37,7 @@ int run_report(const ReportArguments& arguments) {
   const std::filesystem::path named = arguments.out.empty() ? runs.front() / kReportFile : std::filesystem::path(arguments.out);
   const std::filesystem::path file = output_file(named);
   refuse_records(file, runs);
-  write_file_atomically(file, report_page(runs));
+  write_file_atomically(file, report_page(runs, text_of));
   print_text(named.string() + "\n");
   return 0;
 }

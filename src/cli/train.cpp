@@ -195,7 +195,7 @@ void report_at_end(const OpenedRun& run) {
   try {
     const MemoryLimit limit(planning_memory(run.config, {}));
     run_in_child([&] {
-      write_file_atomically(page, report_page({{run.folder.path()}}));
+      write_file_atomically(page, report_page({{run.folder.path()}}, text_of));
       return std::string();
     });
     say_line("report: " + page.string());

@@ -193,15 +193,17 @@ std::string repeating_command(const ReportedRun& reported) {
   std::error_code ignored;
   fs::path folder = fs::absolute(run.path, ignored).lexically_normal();
   if (!folder.has_filename()) folder = folder.parent_path();
-  std::string command = "plimsoll train " + shell_quoted((folder / "config.resolved.toml").string());
-  if (run.parent) command += " --from " + shell_quoted(fmt::format("{}/{}", run.parent->first, run.parent->second));
-  if (run.micro_batch > 0) command += fmt::format(" --set train.micro_batch={}", run.micro_batch);
-  if (run.accumulation > 0) command += fmt::format(" --set train.accumulation={}", run.accumulation);
+  Changes changes;
+  if (run.parent) changes.emplace_back("command.from", fmt::format("{}/{}", run.parent->first, run.parent->second));
+  if (run.micro_batch > 0) changes.emplace_back("train.micro_batch", run.micro_batch);
+  if (run.accumulation > 0) changes.emplace_back("train.accumulation", run.accumulation);
   const std::optional<double> planned = reported.number("train.updates");
   if (run.status == "done" && run.stopped.empty() && planned && static_cast<double>(run.updates) != *planned) {
-    command += fmt::format(" --updates {}", run.updates);
+    changes.emplace_back("command.updates", run.updates);
   }
-  return command + " --run " + shell_quoted(folder.string() + "-again");
+  changes.emplace_back("command.run", folder.string() + "-again");
+  return reported.spell(
+      Remedy::of_command("train " + shell_quoted((folder / "config.resolved.toml").string()), std::move(changes)));
 }
 
 std::string command_html(const ReportedRun& reported) {

@@ -13,7 +13,7 @@ std::string settings_html(const ReportedRun& reported);
 std::string checkpoints_html(const ReportedRun& reported);
 std::string machine_html(const ReportedRun& reported);
 
-// `plimsoll train RUN/config.resolved.toml --set train.micro_batch=8 --run RUN-again`
+// A training with the resolved configuration and the micro-batch of the run, in a new folder next to it.
 std::string repeating_command(const ReportedRun& reported);
 std::string command_html(const ReportedRun& reported);
 

@@ -43,7 +43,7 @@ std::string_view known_owner(std::string_view name) {
   return found != kOwners.end() ? found->name : kRest;
 }
 
-// Of each stretch of points the one with the greatest sum: a picture has fewer columns than a plan has steps.
+// The point with the greatest sum of each stretch: a picture has fewer columns than a plan has steps.
 std::vector<std::size_t> columns_of(const PlannedSeries& series) {
   constexpr std::size_t kMostColumns = 360;
   const std::size_t count = series.steps.size();

@@ -1,4 +1,4 @@
-// Where the memory and the time of a run went.
+// The memory and the time of a run, in pictures and tables.
 #pragma once
 
 #include <string>

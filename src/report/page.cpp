@@ -136,9 +136,9 @@ std::string page_of(const std::vector<ReportedRun>& reported) {
 
 }  // namespace
 
-std::string report_page(std::span<const std::filesystem::path> runs) {
+std::string report_page(std::span<const std::filesystem::path> runs, const SpellCommand& spell) {
   std::vector<ReportedRun> reported;
-  for (const std::filesystem::path& run : runs) reported.push_back(read_reported_run(run));
+  for (const std::filesystem::path& run : runs) reported.push_back(read_reported_run(run, spell));
   return reported.size() == 1 ? page_of(reported.front()) : page_of(reported);
 }
 

@@ -5,11 +5,13 @@
 #include <span>
 #include <string>
 
+#include "report/reported_run.h"
+
 namespace plimsoll {
 
 inline constexpr const char* kReportFile = "report.html";  // in the folder of a run
 
-// E-RUN-MISSING if a folder is no run.
-std::string report_page(std::span<const std::filesystem::path> runs);
+// `spell` writes the commands of the page. E-RUN-MISSING if a folder is no run.
+std::string report_page(std::span<const std::filesystem::path> runs, const SpellCommand& spell);
 
 }  // namespace plimsoll

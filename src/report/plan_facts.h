@@ -1,4 +1,4 @@
-// What the page tells of a run's plan.json. The file is hostile: members of another kind count as absent.
+// The facts of a run's plan.json that the page tells. The file is hostile: members of another kind count as absent.
 #pragma once
 
 #include <cstdint>

@@ -39,8 +39,9 @@ std::string ReportedRun::units() const {
   return unit.empty() || unit.find("tok") != std::string::npos ? "tokens" : unit;
 }
 
-ReportedRun read_reported_run(const std::filesystem::path& folder) {
+ReportedRun read_reported_run(const std::filesystem::path& folder, const SpellCommand& spell) {
   ReportedRun reported;
+  reported.spell = spell;
   reported.run = open_run_records(folder);
   reported.settings = settings_of_run(folder);
   reported.note = note_of_run(folder);

@@ -2,17 +2,23 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
 
+#include "base/remedy.h"
 #include "records/run_reader.h"
 #include "report/history.h"
 #include "report/plan_facts.h"
 
 namespace plimsoll {
 
+// A command of this program as text for a shell.
+using SpellCommand = std::function<std::string(const Remedy&)>;
+
 struct ReportedRun {
+  SpellCommand spell;
   Run run;
   std::map<std::string, std::string> settings;  // JSON text by key
   std::string note;
@@ -29,6 +35,6 @@ struct ReportedRun {
 };
 
 // E-RUN-MISSING.
-ReportedRun read_reported_run(const std::filesystem::path& folder);
+ReportedRun read_reported_run(const std::filesystem::path& folder, const SpellCommand& spell);
 
 }  // namespace plimsoll

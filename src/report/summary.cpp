@@ -7,7 +7,6 @@
 #include <cmath>
 #include <string_view>
 
-#include "base/shell.h"
 #include "base/text.h"
 #include "report/html.h"
 
@@ -16,7 +15,7 @@ namespace {
 
 bool has_diverged(const Run& run) { return run.error_code == "E-DIVERGED"; }
 
-// What the validation losses after the best one do; empty if there are none.
+// The course of the validation losses after the best one; empty if there are none.
 std::string since_best(const ReportedRun& reported) {
   const auto& all = reported.history.evaluations;
   const Evaluation& best = *reported.run.best;
@@ -170,8 +169,8 @@ std::string verdict_of(const ReportedRun& reported) {
   if (has_diverged(run)) return fmt::format("diverged at {}; {}", progress(reported), best_text(reported));
   if (run.status == "failed") return fmt::format("failed at {}; {}", progress(reported), best_text(reported));
   if (run.status == "interrupted") {
-    return fmt::format("interrupted at {}; {}. `plimsoll train --run {} --resume` goes on", progress(reported),
-                       best_text(reported), shell_quoted(run.path.string()));
+    const Remedy resume = Remedy::of_command("train", {{"command.run", run.path.string()}, {"command.resume"}});
+    return fmt::format("interrupted at {}; {}. `{}` goes on", progress(reported), best_text(reported), reported.spell(resume));
   }
   if (!run.stopped.empty()) return "stopped without further improvement: " + best_text(reported);
   return best_text(reported);

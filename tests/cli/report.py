@@ -165,14 +165,16 @@ def hostile(test):
     check_page(test, "the page of a hostile folder and another", test.path("hostile.html"))
 
     deep = "[" * 100_000
+    contents_of_nothing = ["", "null", "{", "[]", '{"a": NaN}', deep, '{"update": 1e999, "loss": "x"}', "\0" * 1000]
     for name in ("run.json", "plan.json", "metrics.jsonl", "eval.jsonl", "events.jsonl", "config.resolved.toml"):
-        for number, content in enumerate(["", "null", "{", "[]", '{"a": NaN}', deep, '{"update": 1e999, "loss": "x"}', "\0" * 1000]):
+        for number, content in enumerate(contents_of_nothing):
             folder = test.path("broken")
             shutil.rmtree(folder, ignore_errors=True)
             shutil.copytree(test.path("run"), folder)
             (folder / name).write_text(content)
             result = test.run("report", folder, "--out", "broken.html")
-            test.that(result.code in (0, 2), f"exit code {result.code} with content {number} of {name}: {result.text()[1][-300:]}")
+            said = f"exit code {result.code} with content {number} of {name}: {result.text()[1][-300:]}"
+            test.that(result.code in (0, 2), said)
             if result.code == 0:
                 check_page(test, f"the page with content {number} of {name}", test.path("broken.html"))
     odd = [{"update": i, "loss": loss, "grad_norm": -loss, "learning_rate": loss, "seconds": loss, "update_ratio": loss}
@@ -181,7 +183,8 @@ def hostile(test):
     test.succeeds("report", "broken", "--out", "broken.html")
     check_page(test, "the page of numbers at the ends of the range", test.path("broken.html"))
     wrong = json.loads(test.path("run/plan.json").read_text())
-    wrong["timeline"] = [{"phase": 3, "steps": [3, 1], "tiers": []}, {"phase": "x", "steps": [1, 2], "tiers": {"ram": {"a": [1]}}},
+    wrong["timeline"] = [{"phase": 3, "steps": [3, 1], "tiers": []},
+                         {"phase": "x", "steps": [1, 2], "tiers": {"ram": {"a": [1]}}},
                          {"phase": "y", "steps": [1, 2], "tiers": {"ram": {"a": [1, -5], "b": [1e300, 2]}}}, 7, None]
     wrong["predicted"]["phases"] = [{"live_bytes": -1}, [], {"name": "z", "live_bytes": 1e300, "arena_bytes": 1}]
     (test.path("broken") / "plan.json").write_text(json.dumps(wrong))
