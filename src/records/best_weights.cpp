@@ -71,8 +71,8 @@ std::optional<std::string> note_of_last(const std::filesystem::path& run, const 
     if (!facts.contains("best") || !facts["best"].is_object()) return {};
     const std::optional<Evaluation> best = evaluation_from(facts["best"]);
     if (!best || best->update == facts.value("updates", std::int64_t{0})) return {};
-    return fmt::format("note: {} has the last weights of the run; those of its best evaluation ({}) are not kept", weights.string(),
-                       best_summary(*best));
+    return fmt::format("note: {} has the last weights of the run; those of its best evaluation ({}) are not kept",
+                       weights.string(), best_summary(*best));
   } catch (const std::exception&) {
     return {};
   }

@@ -36,7 +36,7 @@ struct Progress {
   std::int64_t micro_batch = 0, accumulation = 0;
   std::int64_t seed = 0;
   std::string data_hash, config_hash;
-  std::string optimizer;  // the name in configurations; empty: not recorded
+  std::string optimizer;                     // the name in configurations; empty: not recorded
   std::optional<LossScaleState> loss_scale;  // of fp16
   Origin origin;
 };
