@@ -114,7 +114,8 @@ base = "nf4"
 [batch]
 packing = true
 {data}""")  # fmt: skip
-    killed(test, "packed", ["train", "packed.toml", "--set", "train.effective_batch=2", *OFTEN], random.Random(test.arguments.seed + 3))
+    command = ["train", "packed.toml", "--set", "train.effective_batch=2", *OFTEN]
+    killed(test, "packed", command, random.Random(test.arguments.seed + 3))
 
 
 def options(parser):
