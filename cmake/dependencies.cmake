@@ -97,6 +97,16 @@ plimsoll_dependency(interface HEADERS interface_id.h)
 # The header that cmake/commit.cmake writes.
 plimsoll_dependency(commit HEADERS commit.h)
 
+# Open MPI: the messages of processes that train together; optional, in a module of its own.
+pkg_check_modules(ompi IMPORTED_TARGET ompi-c>=4.1)
+if(ompi_FOUND)
+  plimsoll_dependency(mpi TARGETS PkgConfig::ompi HEADERS mpi.h IN_HEADERS mpi.h)
+  # Without the bindings for C++, which were removed from MPI.
+  target_compile_definitions(plimsoll_external_mpi INTERFACE OMPI_SKIP_MPICXX)
+else()
+  plimsoll_dependency(mpi HEADERS mpi.h IN_HEADERS mpi.h)
+endif()
+
 # CUDA's headers, which only nvcc reads: all else compiles kernels for a GPU over device/cuda/emulation.
 plimsoll_dependency(cuda HEADERS cuda_ cublasLt.h IN_HEADERS cuda_)
 

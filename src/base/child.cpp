@@ -17,15 +17,15 @@
 #include <cstring>
 #include <exception>
 #include <new>
-#include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
 
 #include "base/error.h"
+#include "base/error_text.h"
 #include "base/memory_limit.h"
 
 namespace plimsoll {
 namespace {
-
-using nlohmann::json;
 
 Error child_error(std::string message) {
   return {ErrorKind::environment,
@@ -36,52 +36,6 @@ Error child_error(std::string message) {
           "a child that plans or measures within the limits of this process",
           {"more memory for the process and its container"}};
 }
-
-json to_json(const Remedies& remedies) {
-  json list = json::array();
-  for (const Remedy& remedy : remedies) {
-    json changes = json::array();
-    for (const Change& change : remedy.changes) changes.push_back({change.key, change.value});
-    list.push_back({remedy.words, remedy.command, changes, remedy.note});
-  }
-  return list;
-}
-
-Remedies remedies_from(const json& list) {
-  Remedies remedies;
-  for (const json& row : list) {
-    Remedy& remedy = remedies.emplace_back(row.at(0).get<std::string>());
-    remedy.command = row.at(1);
-    for (const json& change : row.at(2)) remedy.changes.emplace_back(change.at(0), change.at(1).get<std::string>());
-    remedy.note = row.at(3);
-  }
-  return remedies;
-}
-
-json to_json(const Error& error) {
-  return {{"kind", static_cast<int>(error.kind)},
-          {"exit", static_cast<int>(error.exit)},
-          {"code", error.code},
-          {"where", error.where},
-          {"message", error.message},
-          {"expected", error.expected},
-          {"remedies", to_json(error.remedies)}};
-}
-
-Error error_of(const std::string& text) {
-  const json object = json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!object.is_object()) return child_error("the child ended in the middle of an error report");
-  return {static_cast<ErrorKind>(object.at("kind").get<int>()),
-          static_cast<ExitCode>(object.at("exit").get<int>()),
-          object.at("code"),
-          object.at("where"),
-          object.at("message"),
-          object.at("expected"),
-          remedies_from(object.at("remedies"))};
-}
-
-// Error texts contain text of files and users: bytes that are not UTF-8 are replaced.
-std::string text_of(const Error& error) { return to_json(error).dump(-1, ' ', false, json::error_handler_t::replace); }
 
 // The first byte is 'r' before a result, 'e' before an error as JSON.
 std::string answer_of(const std::function<std::string()>& work) {
@@ -236,7 +190,10 @@ std::string run_in_child(const std::function<std::string()>& work, const std::fu
                                   signal == SIGKILL ? ": perhaps memory ran out" : ""));
   }
   if (answer.empty()) throw child_error(fmt::format("the child ended with status {} and no answer", WEXITSTATUS(status)));
-  if (answer[0] == 'e') throw error_of(answer.substr(1));
+  if (answer[0] == 'e') {
+    if (std::optional<Error> error = error_from(answer.substr(1))) throw *std::move(error);
+    throw child_error("the child ended in the middle of an error report");
+  }
   return answer.substr(1);
 }
 

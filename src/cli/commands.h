@@ -22,6 +22,7 @@ struct PlanArguments {
   std::string machine, out, svg, instance, solve;
   std::vector<std::string> at;    // budgets that the frontier shows
   std::vector<std::string> diff;  // two plan files to compare; nothing is planned
+  int ranks = 1, rank = -1;       // processes that train together, and the one to show; -1: the fullest
   bool values = false, frontier = false, json = false;
 };
 int run_plan(const PlanArguments& arguments);
@@ -37,6 +38,13 @@ struct TrainArguments {
   bool resume = false, force = false, audit = false, json = false;
 };
 int run_train(const TrainArguments& arguments);
+
+struct LaunchArguments {
+  int count = 1;                   // ranks
+  std::string hosts;               // a file with a host per line; empty: this host
+  std::vector<std::string> words;  // the command and its options
+};
+int run_launch(const LaunchArguments& arguments);
 
 struct VerifyArguments {
   ConfigArguments config;
@@ -126,6 +134,12 @@ struct RunsRemoveArguments {
   bool yes = false;
 };
 int run_runs_remove(const RunsRemoveArguments& arguments);
+
+struct ReportArguments {
+  std::vector<std::string> runs;
+  std::string out;  // empty: report.html in the folder of the run
+};
+int run_report(const ReportArguments& arguments);
 
 struct WatchArguments {
   std::string run;

@@ -85,6 +85,8 @@ std::filesystem::path cache_folder() {
   return folder;
 }
 
+std::string environment_variable(const char* name) { return variable(name); }
+
 bool live_terminal() { return isatty(STDERR_FILENO) == 1 && variable("TERM") != "dumb"; }
 int terminal_columns() { return columns_of(STDERR_FILENO); }
 int output_columns() { return columns_of(STDOUT_FILENO); }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <filesystem>
+#include <string>
 
 namespace plimsoll {
 
@@ -20,6 +21,9 @@ void limit_kernels();
 // $XDG_CACHE_HOME/plimsoll, else ~/.cache/plimsoll, else plimsoll-cache in the temporary folder. If another user owns that folder
 // or may write into it, a note says so once, and the folder is one that is removed with this process.
 std::filesystem::path cache_folder();
+
+// A variable of the environment; empty if it is not set.
+std::string environment_variable(const char* name);
 
 // True if stderr is a terminal and the user has not asked for plain text.
 bool live_terminal();

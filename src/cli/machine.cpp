@@ -14,6 +14,7 @@
 #include "cli/commands.h"
 #include "cli/environment.h"
 #include "cli/progress.h"
+#include "cli/ranks.h"
 #include "cli/say.h"
 #include "cli/settings.h"
 #include "measure/calibrate.h"
@@ -263,7 +264,9 @@ nlohmann::json machine_json(const MachineRecord& record, const std::vector<Measu
 
 }  // namespace
 
-int run_machine(const MachineArguments& arguments) {
+namespace {
+
+int measure(const MachineArguments& arguments) {
   const auto say = [](const std::string& line) { say_line(line); };
   std::optional<Config> config;
   if (!arguments.config.file.empty()) {
@@ -307,6 +310,13 @@ int run_machine(const MachineArguments& arguments) {
   print_text(fmt::format("{}{} kernels of all configurations measured; file {}\n", kept_text(micros),
                          record.kernel_seconds.size(), file.string()));
   return 0;
+}
+
+}  // namespace
+
+int run_machine(const MachineArguments& arguments) {
+  const Ranks ranks = Ranks::join();
+  return as_rank(ranks, [&] { return ranks.first_of_host() ? measure(arguments) : 0; });
 }
 
 std::string version_text() {

@@ -26,6 +26,7 @@
 #include "cli/commands.h"
 #include "cli/environment.h"
 #include "cli/failure.h"
+#include "cli/ranks.h"
 #include "cli/say.h"
 #include "cli/signals.h"
 #include "cli/spelling.h"
@@ -121,6 +122,8 @@ void add_diff(CLI::App& command, PlanArguments& a) {
   });
 }
 
+constexpr int kMostRanks = 4096;
+
 void plan_options(CLI::App& command, PlanArguments& a) {
   add_config(command, a.config);
   add_device(command, a.config);
@@ -128,6 +131,12 @@ void plan_options(CLI::App& command, PlanArguments& a) {
   command.add_option("--machine", a.machine,
                      "plan for the machine of this file (machines/*, or the output of `machine --json`), or for `sim`");
   command.add_option("--out", a.out, "write the plan here, for train --plan");
+  CLI::Option* ranks =
+      command.add_option("--ranks", a.ranks, "plan for this many processes that train together (plimsoll launch)")
+          ->check(CLI::Range(1, kMostRanks));
+  command.add_option("--rank", a.rank, "show the plan of this rank, counted from 0 (default: the fullest)")
+      ->needs(ranks)
+      ->check(CLI::Range(0, kMostRanks - 1));
   command.add_flag("--values", a.values, "list every tensor of the plan; with --out, only in that file");
   CLI::Option* frontier =
       command.add_flag("--frontier", a.frontier, "show update time against the budget, as a table and a plot");
@@ -172,6 +181,14 @@ void train_options(CLI::App& command, TrainArguments& a) {
   command.final_callback([&a] {
     if (a.config.file.empty() && !a.resume) throw CLI::RequiredError("CONFIG");
   });
+}
+
+void launch_options(CLI::App& command, LaunchArguments& a) {
+  command.add_option("-n", a.count, "the number of processes")->required()->check(CLI::Range(1, kMostRanks));
+  command.add_option("--hosts", a.hosts, "a file with a host per line, as mpirun's --hostfile (default: this host)");
+  command.prefix_command();
+  command.footer("train ... or machine ... comes after these options.");
+  command.callback([&command, &a] { a.words = command.remaining(); });
 }
 
 void verify_options(CLI::App& command, VerifyArguments& a) {
@@ -276,6 +293,11 @@ void note_options(CLI::App& command, RunsNoteArguments& a) {
 void remove_options(CLI::App& command, RunsRemoveArguments& a) {
   command.add_option("RUN", a.run, "the folder of a run")->required();
   command.add_flag("--yes", a.yes, "without a question");
+}
+
+void report_options(CLI::App& command, ReportArguments& a) {
+  command.add_option("RUN", a.runs, "the folders of one run or more")->required()->expected(1, 1000);
+  command.add_option("--out", a.out, "the page (default: report.html in the folder of the run)");
 }
 
 void watch_options(CLI::App& command, WatchArguments& a) { command.add_option("RUN", a.run, "the folder of a run")->required(); }
@@ -428,6 +450,7 @@ void add_all(Commands& commands) {
   commands.add("plan", "show the memory and time that a training needs, by phase and kind of tensor, without training", run_plan,
                plan_options);
   commands.add("train", "plan, then train exactly by that plan", run_train, train_options);
+  commands.add("launch", "start a training as several processes: plimsoll launch -n 2 train CONFIG", run_launch, launch_options);
   commands.add("verify", "prove gradients, batches, plans and precision on this model and data; exit 7 if a check fails",
                run_verify, verify_options);
   commands.add("eval", "the loss of weights on data.validation, or on data.train where there is none", run_eval, eval_options);
@@ -441,6 +464,7 @@ void add_all(Commands& commands) {
   commands.add("note", "write a note on a run", run_runs_note, note_options, runs);
   commands.add("rm", "remove a run: the files that it wrote, and nothing else", run_runs_remove, remove_options, runs);
   commands.add("watch", "follow a run from another terminal, over stops and resumes, until it is done", run_watch, watch_options);
+  commands.add("report", "a page of a run to look at, or of several over each other: one HTML file", run_report, report_options);
   commands.add("merge", "take an adapter into its base: a folder of weights that needs no adapter", run_merge, merge_options);
   commands.add("export",
                "write a model as a GGUF file for llama.cpp and others, or the records of a run for TensorBoard and others",
@@ -532,6 +556,8 @@ int parse_and_run(int argc, char** argv) {
     throw usage_error(used.empty() ? "" : used[0]->get_name(), error.what(), used.empty() ? "" : nearest_option(*used[0]));
   }
   const Command& command = commands.parsed();
+  const std::string name = command.app->get_name();
+  if (name != "train" && name != "machine" && name != "launch") refuse_ranks(name);
   try {
     return command.run();
   } catch (Error& error) {

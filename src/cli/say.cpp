@@ -18,6 +18,8 @@
 namespace plimsoll {
 namespace {
 
+bool silent = false;
+
 // Waits until a non-blocking terminal or pipe accepts more; false if it does not.
 bool takes_more_soon() {
   constexpr int kMilliseconds = 1000;
@@ -44,6 +46,7 @@ void log_note(std::string_view text) noexcept {
 
 // stderr is unbuffered, so output of other code keeps its order.
 void say_marked(std::string_view text) noexcept {
+  if (silent) return;
   while (!text.empty()) {
     const ssize_t put = ::write(STDERR_FILENO, text.data(), text.size());
     if (put < 0 && errno == EINTR) continue;
@@ -76,7 +79,11 @@ void say_line(std::string_view line) {
   say_text(std::string(line) + "\n");
 }
 
-void print_marked(std::string_view text) { fmt::print("{}", text); }
+void keep_silent(bool now) { silent = now; }
+
+void print_marked(std::string_view text) {
+  if (!silent) fmt::print("{}", text);
+}
 
 void print_text(std::string_view text) { print_shown(text, ShownAs::block); }
 

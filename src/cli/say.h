@@ -20,6 +20,8 @@ void log_as_json();
 bool logs_json();
 // Writes an object as such a line, and adds its time.
 void log_object(const nlohmann::json& object);
+// Drops all output from here on: that of a rank other than the first.
+void keep_silent(bool silent = true);
 
 // Writes to stdout, without a line end.
 void print_text(std::string_view text);

@@ -1,5 +1,7 @@
 #include "cli/spelling.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <iterator>
 #include <nlohmann/json.hpp>
@@ -22,6 +24,8 @@ constexpr struct {
                 {"memory.disk", "--disk"},
                 {"machine.device", "--device"},
                 {"machine.unverified", "--unverified"}};
+
+int ranks = 1;
 
 void spell_row(json& row) {
   json arguments = json::array();
@@ -49,6 +53,8 @@ std::vector<std::string> arguments_of(const Change& change) {
   return value.empty() ? std::vector{option} : std::vector{option, value};
 }
 
+void spell_for_ranks(int count) { ranks = count; }
+
 std::string option_of(const Change& change) { return arguments_of(change).front(); }
 
 std::string words_of(std::span<const Change> changes) {
@@ -62,7 +68,9 @@ std::string words_of(std::span<const Change> changes) {
 std::string text_of(const Remedy& remedy) {
   if (!remedy.words.empty()) return remedy.words;
   const std::string words = words_of(remedy.changes);
-  const std::string text = remedy.command.empty() ? words.substr(1) : "plimsoll " + remedy.command + words;
+  const bool together = ranks > 1 && remedy.command.starts_with("train");
+  const std::string program = together ? fmt::format("plimsoll launch -n {} ", ranks) : "plimsoll ";
+  const std::string text = remedy.command.empty() ? words.substr(1) : program + remedy.command + words;
   return remedy.note.empty() ? text : text + "  # " + remedy.note;
 }
 

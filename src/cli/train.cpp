@@ -17,6 +17,7 @@
 #include "cli/environment.h"
 #include "cli/json_log.h"
 #include "cli/plan/plan_text.h"
+#include "cli/ranks.h"
 #include "cli/run_commands.h"
 #include "cli/say.h"
 #include "cli/settings.h"
@@ -59,17 +60,37 @@ void note_end_of_schedule(const Config& config, std::int64_t updates) {
       updates, config.train.updates, rate, rate == 0 ? ", and nothing is learned" : "", updates));
 }
 
-OpenedRun open_run(const TrainArguments& arguments) {
+// The options that change a training.
+std::string options_text(const TrainArguments& arguments) {
+  return fmt::format("{} {} {} {} {} {}", arguments.updates.value_or(0), arguments.audit, arguments.resume, arguments.checkpoint,
+                     arguments.from, arguments.fault);
+}
+
+// All ranks have the same configuration. The first opens the folder.
+RunFolder open_folder(const TrainArguments& arguments, const Config& config, const Ranks& ranks) {
+  const std::string path = arguments.run.empty() ? default_run_name(config) : arguments.run;
+  if (ranks.peers() == nullptr) return RunFolder::open(path, arguments.resume);
+  ranks.check_device(config);
+  ranks.compare(config, options_text(arguments));
+  std::error_code error;
+  const std::string whole = ranks.of_first(std::filesystem::absolute(path, error).lexically_normal().string());
+  RunFolder folder = ranks.first() ? RunFolder::open(whole, arguments.resume) : RunFolder::of_another_rank(whole);
+  ranks.check_folder(whole);
+  return folder;
+}
+
+OpenedRun open_run(const TrainArguments& arguments, const Ranks& ranks) {
   if (!arguments.resume) {
-    RunSettings settings = read_settings_of(with_data(arguments.config));
+    RunSettings settings = read_settings_of(ranks.in_turn([&] { return with_data(arguments.config); }));
     Config config = load_settings(settings);
     note_end_of_schedule(config, arguments.updates.value_or(0));
     demand_verified(config);
     catch_signals();
-    RunFolder folder = RunFolder::open(arguments.run.empty() ? default_run_name(config) : arguments.run, false);
+    RunFolder folder = open_folder(arguments, config, ranks);
     return {std::move(folder), std::move(config), std::move(settings)};
   }
-  RunFolder folder = RunFolder::open(arguments.run, true);
+  RunFolder folder = ranks.first() ? RunFolder::open(arguments.run, true) : RunFolder::of_another_rank(arguments.run);
+  ranks.check_folder(folder.path().string());
   Changes changes = arguments.config.changes;
   const auto resume = [&] {
     return resume_config(folder.path(), {arguments.config.file, typed_settings_of(changes), arguments.force});
@@ -85,6 +106,8 @@ OpenedRun open_run(const TrainArguments& arguments) {
   note_end_of_schedule(resumed.config, arguments.updates.value_or(0));
   demand_verified(resumed.config);
   catch_signals();
+  ranks.check_device(resumed.config);
+  ranks.compare(resumed.config, options_text(arguments));
   return {std::move(folder), std::move(resumed.config), std::move(resumed.settings)};
 }
 
@@ -100,7 +123,7 @@ void say_what_was_there(const RunFolder& folder) {
 
 std::string stopped_by() { return stop_requested() ? stop_reason() : std::string(); }
 
-SessionRequest request_of(const TrainArguments& arguments, OpenedRun& run) {
+SessionRequest request_of(const TrainArguments& arguments, OpenedRun& run, const Ranks& ranks) {
   SessionRequest request;
   request.settings = std::move(run.settings);
   request.prepare.probe = probe_shape;
@@ -116,6 +139,9 @@ SessionRequest request_of(const TrainArguments& arguments, OpenedRun& run) {
   request.audit = arguments.audit;
   request.fault = arguments.fault;
   request.stopped_by = stopped_by;
+  request.peers = ranks.peers();
+  request.first_of_host = ranks.first_of_host();
+  request.prepare.peers = ranks.memory();
   return request;
 }
 
@@ -145,9 +171,18 @@ void complete(Error& error, const TrainArguments& arguments, const RunFolder& fo
   complete_advice(error, config);
 }
 
-int train(const TrainArguments& arguments, OpenedRun& run) {
+struct ResultOfRank final : Consumer {
+  void see(const Event& event) override {
+    if (const auto* finished = std::get_if<Finished>(&event); finished != nullptr && !finished->stopped_by.empty()) {
+      exit_code = static_cast<int>(ExitCode::interrupted);
+    }
+  }
+  int exit_code = 0;
+};
+
+int train(const TrainArguments& arguments, OpenedRun& run, const Ranks& ranks) {
   say_what_was_there(run.folder);
-  const SessionRequest request = request_of(arguments, run);
+  const SessionRequest request = request_of(arguments, run, ranks);
   const RunCommands commands(arguments, run.folder, run.config);
   RunLines lines(run.folder);
   RunRecord record(run.folder);
@@ -155,8 +190,15 @@ int train(const TrainArguments& arguments, OpenedRun& run) {
   std::optional<JsonLog> log;
   Consumer& shows = logs_json() ? static_cast<Consumer&>(log.emplace(record.report(), run.folder.path()))
                                 : watcher.emplace(record.report(), commands);
-  Session session(run.config, request, run.folder, {&lines, &record, &shows});
-  if (const std::optional<Refused> refused = session.run()) return refuse(*refused, arguments.json);
+  // The other ranks record nothing but the end.
+  ResultOfRank result;
+  const std::vector<Consumer*> consumers =
+      ranks.first() ? std::vector<Consumer*>{&lines, &record, &shows} : std::vector<Consumer*>{&result};
+  Session session(run.config, request, run.folder, consumers);
+  if (const std::optional<Refused> refused = session.run()) {
+    return ranks.first() ? refuse(*refused, arguments.json) : static_cast<int>(ExitCode::does_not_fit);
+  }
+  if (!ranks.first()) return result.exit_code;
   if (arguments.json) print_json(record.report().to_json());
   return record.report().exit_code;
 }
@@ -185,13 +227,16 @@ int run_train(const TrainArguments& arguments) {
   if (arguments.force && !arguments.resume) {
     throw config_error("E-USAGE", "--force", "it is given without --resume", "a run that is resumed with other settings");
   }
-  OpenedRun run = open_run(arguments);
-  try {
-    return train(arguments, run);
-  } catch (Error& error) {
-    complete(error, arguments, run.folder, run.config);
-    throw;
-  }
+  const Ranks ranks = Ranks::join();
+  return as_rank(ranks, [&] {
+    OpenedRun run = open_run(arguments, ranks);
+    try {
+      return train(arguments, run, ranks);
+    } catch (Error& error) {
+      complete(error, arguments, run.folder, run.config);
+      throw;
+    }
+  });
 }
 
 }  // namespace plimsoll

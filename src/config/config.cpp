@@ -116,8 +116,9 @@ std::string_view precision_name(DType dtype) {
 
 bool operator==(const Config& a, const Config& b) {
   const auto all = [](const Config& c) {
-    return std::tie(c.seed, c.model, c.adapter, c.data, c.image, c.batch, c.norm, c.train, c.optimizer, c.schedule, c.plan,
-                    c.memory, c.precision, c.base, c.threads, c.device, c.unverified, c.gpu_graphs, c.links);
+    return std::tie(c.seed, c.model, c.adapter, c.data, c.image, c.batch, c.norm, c.train, c.save, c.stop, c.records, c.optimizer,
+                    c.schedule, c.plan, c.memory, c.parallel, c.precision, c.base, c.threads, c.device, c.unverified,
+                    c.gpu_graphs, c.links);
   };
   return all(a) == all(b);
 }

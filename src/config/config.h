@@ -91,6 +91,14 @@ struct SaveSettings {
 // The number of an evaluation that decides on the best weights and on early stopping.
 enum class StopMetric : std::uint8_t { loss, accuracy };
 
+// Several processes that train together.
+struct ParallelSettings {
+  std::optional<std::int64_t> zero;  // stage of ZeRO, 1 to 3; absent: the planner's choice
+  std::int64_t fail_after = 600;     // seconds without an answer of another rank
+
+  friend bool operator==(const ParallelSettings&, const ParallelSettings&) = default;
+};
+
 struct StopSettings {
   Duration patience;     // without an improvement; 0: no early stopping
   double min_delta = 0;  // of an improvement, in nats, or as a share of the samples
@@ -178,6 +186,12 @@ struct PrecisionSettings {
 // The name in configurations and plans: "fp32", "bf16", "8bit".
 std::string_view precision_name(DType dtype);
 
+struct RecordSettings {
+  bool report = true;  // the page of the run is written at its end
+
+  friend bool operator==(const RecordSettings&, const RecordSettings&) = default;
+};
+
 struct Config {
   std::int64_t seed = 1;
   ModelSettings model;
@@ -189,10 +203,12 @@ struct Config {
   TrainSettings train;
   SaveSettings save;
   StopSettings stop;
+  RecordSettings records;
   OptimizerChoice optimizer;
   Schedule schedule;
   PlanSettings plan;
   MemorySettings memory;
+  ParallelSettings parallel;
   PrecisionSettings precision;
   BaseFormat base = BaseFormat::none;  // [quantize]: how frozen linear layers are stored
   int threads = 0;                     // [machine]; at least 1 after loading

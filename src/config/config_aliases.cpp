@@ -3,10 +3,12 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <cstdint>
 #include <iterator>
 #include <string>
+#include <utility>
 
 #include "settings/setting.h"
 
@@ -168,6 +170,19 @@ void set_held_out(Config& c, const Setting& s) {
   if (value > 0) config_key("data.validation").set(c, share);
 }
 
+// Stage 0 of DeepSpeed, where each rank has all of the state, is stage 1 here.
+void set_zero_stage(Config& c, const Setting& s) { c.parallel.zero = std::max<std::int64_t>(1, whole(s, 0, 3)); }
+
+// Strategies of FSDP, in any case.
+void set_sharding(Config& c, const Setting& s) {
+  std::string name = text(s);
+  std::ranges::transform(name, name.begin(), [](unsigned char letter) { return static_cast<char>(std::tolower(letter)); });
+  constexpr std::pair<std::string_view, int> kStages[] = {{"no_shard", 1}, {"shard_grad_op", 2}, {"full_shard", 3}};
+  const auto* found = std::ranges::find(kStages, name, &std::pair<std::string_view, int>::first);
+  if (found == std::end(kStages)) throw foreign_value(s, "parallel.zero = 1, or \"auto\"");
+  c.parallel.zero = found->second;
+}
+
 constexpr std::string_view kWarmupRemark = "update i of n has i / n of the rate; in Transformers it has (i - 1) / n";
 
 // Names with one meaning.
@@ -233,6 +248,8 @@ const AliasGroup kAliases[] = {
     {{"load_in_4bit", "load_in_8bit"}, "quantize.base", set_base_format, true},
     {{"sample_packing"}, "batch.packing"},
     {{"val_set_size", "val_size"}, "data.validation", set_held_out},
+    {{"zero_stage"}, "parallel.zero", set_zero_stage},
+    {{"sharding_strategy", "fsdp_sharding_strategy"}, "parallel.zero", set_sharding},
     {{"random_state"}, "seed"},
     {{"train_file"}, "data.train"},
     {{"validation_file"}, "data.validation"},
@@ -332,7 +349,8 @@ const ForeignNames kForeign[] = {
     {"write schedule.final_fraction, schedule.cycle, schedule.power", {"lr_scheduler_kwargs"}},
     {"write the keys of [optimizer]", {"optim_args"}},
     {"write its purpose: memory.budget, memory.disk, precision.compute", {"deepspeed"}},
-    {"there is one device here; a model may spill to memory.disk and memory.host_memory", {"fsdp", "zero_optimization"}},
+    {"several processes are started by plimsoll launch; write parallel.zero = the stage",
+     {"fsdp", "fsdp_config", "zero_optimization"}},
     {"write batch.tokens: tokens of a micro-batch at most, or train.effective_tokens: of an update", {"max_tokens"}},
 };
 

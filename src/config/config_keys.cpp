@@ -163,29 +163,51 @@ Duration length(const Config& c, const Setting& s, std::string_view text) {
 
 bool parses_as_count(std::string_view text) { return text.find_first_not_of("0123456789.") == std::string_view::npos; }
 
-// "90s", "10m", "2h", or a number of updates.
-SaveInterval save_interval(const Setting& setting) {
-  constexpr std::int64_t kMostSeconds = 366 * 24 * 3600;
-  const auto* text = std::get_if<std::string>(&setting.value);
-  if (text == nullptr || (setting.typed && parses_as_count(*text)))
-    return {.updates = whole(setting, 0, kMaxUpdates), .seconds = 0};
-  constexpr std::string_view kExpected = "a time as in \"90s\", \"10m\" or \"2h\", or a number of updates";
+constexpr std::int64_t kMostSeconds = 366 * 24 * 3600;
+
+// "90s", "10m" or "2h" in seconds.
+std::int64_t seconds_of(const Setting& setting, const std::string* text, std::string_view expected) {
   std::int64_t amount = 0;
   const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), amount);
   const std::string_view unit(end, text->data() + text->size());
   const std::int64_t seconds = unit == "s" ? 1 : unit == "m" || unit == "min" ? 60 : unit == "h" ? 3600 : 0;
-  if (error != std::errc{} || seconds == 0) throw type_error(setting, std::string(kExpected));
+  if (error != std::errc{} || seconds == 0) throw type_error(setting, std::string(expected));
   if (amount < 1 || amount > kMostSeconds / seconds) {
     throw config_error("E-CONFIG-RANGE", setting.where, fmt::format("{} is {}", setting.name, *text), "from 1s to a year");
   }
-  return {.updates = 0, .seconds = amount * seconds};
+  return amount * seconds;
+}
+
+std::string seconds_text(std::int64_t seconds) {
+  if (seconds % 3600 == 0) return fmt::format("\"{}h\"", seconds / 3600);
+  return seconds % 60 == 0 ? fmt::format("\"{}m\"", seconds / 60) : fmt::format("\"{}s\"", seconds);
+}
+
+// The text of a time, or null for a number.
+const std::string* time_in(const Setting& setting) {
+  const auto* text = std::get_if<std::string>(&setting.value);
+  return text == nullptr || (setting.typed && parses_as_count(*text)) ? nullptr : text;
+}
+
+// A time, or a number of updates.
+SaveInterval save_interval(const Setting& setting) {
+  const std::string* text = time_in(setting);
+  if (text == nullptr) return {.updates = whole(setting, 0, kMaxUpdates), .seconds = 0};
+  return {.updates = 0, .seconds = seconds_of(setting, text, "a time as in \"90s\", \"10m\" or \"2h\", or a number of updates")};
 }
 
 std::string save_text(const SaveInterval& every) {
-  if (every.seconds == 0) return shown(every.updates);
-  if (every.seconds % 3600 == 0) return fmt::format("\"{}h\"", every.seconds / 3600);
-  return every.seconds % 60 == 0 ? fmt::format("\"{}m\"", every.seconds / 60) : fmt::format("\"{}s\"", every.seconds);
+  return every.seconds == 0 ? shown(every.updates) : seconds_text(every.seconds);
 }
+
+// A time, or a number of seconds.
+std::int64_t wait_seconds(const Setting& setting) {
+  const std::string* text = time_in(setting);
+  if (text == nullptr) return whole(setting, 1, kMostSeconds);
+  return seconds_of(setting, text, "a time as in \"90s\", \"10m\" or \"2h\", or a number of seconds");
+}
+
+bool waits_unusually(const Config& c) { return c.parallel != ParallelSettings(); }
 
 Duration duration(const Config& c, const Setting& s) {
   const bool whole_number = std::holds_alternative<std::int64_t>(s.value) || std::holds_alternative<double>(s.value);
@@ -433,6 +455,9 @@ const ConfigKey kKeys[] = {
     {"stop.metric", OnResume::results, "decides on the best weights and on stopping: loss, or accuracy where there are classes",
      "\"loss\"", name_at(PLIMSOLL_FIELD(stop.metric), kStopMetrics)},
 
+    {"records.report", OnResume::free, "writes report.html, a page to look at, into the folder of the run at its end", "true",
+     key_at(PLIMSOLL_FIELD(records.report), flag)},
+
     {"optimizer.name", OnResume::never,
      "adamw, lion (half of its state), sgd, or adafactor (a second moment by rows and columns: next to no state)", "\"adamw\"",
      name_at(PLIMSOLL_FIELD(optimizer.kind), kOptimizers, "optimizer.name")},
@@ -543,7 +568,7 @@ const ConfigKey kKeys[] = {
     {"precision.gradients", OnResume::forced,
      "accumulated gradients: fp32, or bf16 for the matrices of blocks, rounded after each micro-batch", "\"bf16\"",
      precision_at("precision.gradients", PLIMSOLL_FIELD(precision.gradients), kRoundedTypes)},
-    {"precision.optimizer_state", OnResume::never, "fp32, bf16 or 8bit; the narrow ones are rounded at each update", "\"bf16\"",
+    {"precision.optimizer_state", OnResume::results, "fp32, bf16 or 8bit; the narrow ones are rounded at each update", "\"bf16\"",
      precision_at("precision.optimizer_state", PLIMSOLL_FIELD(precision.optimizer_state), kStateTypes)},
     {"precision.rounding", OnResume::results,
      "rounding of stored bf16 and 8-bit numbers: stochastic (keeps small updates on average) or nearest (needs force_nearest)",
@@ -554,6 +579,12 @@ const ConfigKey kKeys[] = {
      written_if(is_scaled, key_at(PLIMSOLL_FIELD(precision.loss_scale), power_of_two))},
     {"precision.loss_scale_growth", OnResume::results, "fp16: the loss scale doubles after this length without an overflow",
      "\"2000updates\"", written_if(is_scaled, length_at(PLIMSOLL_FIELD(precision.loss_scale_growth)))},
+
+    {"parallel.zero", OnResume::free,
+     "with several ranks: auto, or the stage of ZeRO: 1 shares the optimizer's state among them; 2 and 3 are not there yet",
+     "\"auto\"", written_if(waits_unusually, whole_or_auto_at(PLIMSOLL_FIELD(parallel.zero), 1, 3))},
+    {"parallel.fail_after", OnResume::free, "with several ranks: the longest wait for the answer of another one", "\"10m\"",
+     written_if(waits_unusually, key_at(PLIMSOLL_FIELD(parallel.fail_after), wait_seconds, seconds_text))},
 
     {"quantize.base", OnResume::never,
      "how frozen linear layers are stored: none (fp32), bf16, int8, nf4 (4 bits, with nested scales), or file (each as its file "

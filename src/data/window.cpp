@@ -5,6 +5,7 @@
 #include <numeric>
 #include <tuple>
 
+#include "base/ceil_div.h"
 #include "base/error.h"
 
 namespace plimsoll {
@@ -75,8 +76,8 @@ void cut_window(const SampleOrder& order, const SampleSource& source, const Wind
 }
 
 WindowBatches::WindowBatches(const SampleSource& source, SampleOrder order, WindowRule rule, std::int64_t rows,
-                             std::int64_t batches)
-    : source_(source), order_(order), rule_(rule), rows_(rows), batches_(batches) {
+                             std::int64_t batches, BatchShare share)
+    : source_(source), order_(order), rule_(rule), rows_(rows), batches_(batches), share_(share) {
   batch_.reserve(static_cast<std::size_t>(rows));
 }
 
@@ -87,13 +88,14 @@ void WindowBatches::seek(std::int64_t position) {
 }
 
 std::int64_t WindowBatches::batches_of(const Window& window) const {
-  return batches_ > 0 ? batches_ : (window.rows + rows_ - 1) / rows_;
+  return batches_ > 0 ? batches_ : ceil_div(ceil_div(window.rows, rows_), share_.ranks);
 }
 
 std::span<const PlacedSample> WindowBatches::next() {
   if (taken_ == batches_of(window_)) seek(window_.end());
-  const std::int64_t first_row = taken_ * rows_;
+  const std::int64_t first_row = (taken_ * share_.ranks + share_.rank) * rows_;
   batch_.clear();
+  while (placed_ < window_.placed.size() && window_.placed[placed_].row < first_row) ++placed_;
   for (; placed_ < window_.placed.size() && window_.placed[placed_].row < first_row + rows_; ++placed_) {
     batch_.push_back(window_.placed[placed_]);
     batch_.back().row -= static_cast<std::int32_t>(first_row);

@@ -40,12 +40,18 @@ struct Window {
 // filled by first fit, longest samples first, ties in order (first-fit-decreasing; Johnson, 1973).
 void cut_window(const SampleOrder& order, const SampleSource& source, const WindowRule& rule, std::int64_t first, Window& window);
 
+// The share of one of several ranks in the micro-batches of a window: number m goes to rank m modulo `ranks`.
+struct BatchShare {
+  std::int64_t rank = 0, ranks = 1;
+};
+
 // The micro-batches of windows, one after the other.
 class WindowBatches {
  public:
-  // Each micro-batch has `rows` rows. `batches`: per window, the last ones may be empty; 0: the number that its rows take. The
-  // source outlives this.
-  WindowBatches(const SampleSource& source, SampleOrder order, WindowRule rule, std::int64_t rows, std::int64_t batches);
+  // Each micro-batch has `rows` rows. `batches`: per window and rank, the last ones may be empty; 0: the number that its rows
+  // take. All ranks have as many. The source outlives this.
+  WindowBatches(const SampleSource& source, SampleOrder order, WindowRule rule, std::int64_t rows, std::int64_t batches,
+                BatchShare share = {});
 
   // The next micro-batch is the first of the window that begins at this position.
   void seek(std::int64_t position);
@@ -58,6 +64,7 @@ class WindowBatches {
   SampleOrder order_;
   WindowRule rule_;
   std::int64_t rows_, batches_;
+  BatchShare share_;
   Window window_;
   std::int64_t taken_ = 0;  // micro-batches of the window
   std::size_t placed_ = 0;  // samples of these micro-batches

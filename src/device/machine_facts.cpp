@@ -143,6 +143,8 @@ std::vector<Group> groups(const fs::path& root) {
   return found;
 }
 
+std::optional<HostShare> host_share;
+
 // Version 1 writes numbers from here on for "no limit".
 constexpr std::int64_t kNoLimit = std::int64_t{1} << 60;
 
@@ -167,11 +169,17 @@ MemoryFact total_memory(const fs::path& root) {
 }
 
 MemoryFact available_memory(const fs::path& root) {
+  if (host_share) {
+    return {host_share->memory, fmt::format("the share of one of {} ranks in the available memory of a host", host_share->ranks)};
+  }
   return least(root, "MemAvailable:", "the memory that the kernel reports as available",
                [](const Group& group, std::int64_t limit) { return limit - group.unreclaimable().value_or(0); });
 }
 
+void share_host(const HostShare& share) { host_share = share; }
+
 int usable_cores() {
+  if (host_share) return host_share->cores;
   cpu_set_t set;
   CPU_ZERO(&set);
   return ::sched_getaffinity(0, sizeof set, &set) == 0 ? std::max(1, CPU_COUNT(&set)) : 1;

@@ -22,7 +22,16 @@ MachineFacts machine_facts(int threads);
 // True if this processor multiplies bf16 numbers at twice the rate of fp32 or better.
 bool multiplies_bf16();
 
-// The number of cores that this process may run on, at least 1. The setting "0 threads" stands for it.
+// The part of a host that a rank has beside others. Set before anything asks for cores or memory.
+struct HostShare {
+  int cores = 0;
+  Bytes memory;
+  int ranks = 1;  // of this host
+};
+void share_host(const HostShare& share);
+
+// The number of cores that this process may run on, at least 1; that of its share of a host. The setting "0 threads" stands for
+// it.
 int usable_cores();
 // The largest accepted number of threads; a larger one is an error of the user.
 inline constexpr int kMaxThreads = 1024;
@@ -35,7 +44,7 @@ struct MemoryFact {
 // The memory of the machine or the least limit of its container. `root` replaces "/" in the paths of /proc and /sys, for tests.
 MemoryFact total_memory(const std::filesystem::path& root = "/");
 // The memory that a process may still take: the least of the kernel's available memory and of the room below each limit of the
-// container. Files in the page cache count as room.
+// container, or its share of a host. Files in the page cache count as room.
 MemoryFact available_memory(const std::filesystem::path& root = "/");
 
 }  // namespace plimsoll

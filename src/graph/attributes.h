@@ -32,6 +32,7 @@ std::string attribute_text(const Shape& value);
 std::string attribute_text(const NoiseKey& value);
 std::string attribute_text(const BlockMatrix& value);
 inline std::string attribute_text(const std::optional<BlockMatrix>& value) { return attribute_text(*value); }
+inline std::string attribute_text(const std::optional<std::int64_t>& value) { return attribute_text(*value); }
 inline std::string attribute_text(const std::string& value) { return value; }
 std::string attribute_text(const std::vector<double>& value);
 std::string attribute_text(const std::vector<std::int64_t>& value);

@@ -135,6 +135,26 @@ ValueId origin_of(const Graph& graph, ValueId value) {
   }
 }
 
+Bytes offset_in_origin(const Graph& graph, ValueId value) {
+  Bytes offset;
+  while (true) {
+    const NodeId producer = graph.values[value].producer;
+    if (!producer.valid()) return offset;
+    const Node& node = graph.nodes[producer];
+    if (node.op->view) {
+      if (node.op->view_begin != nullptr)
+        offset += Bytes{node.op->view_begin(node.attributes) * size_of(graph.values[value].type.dtype)};
+      value = node.inputs[0];
+      continue;
+    }
+    const std::vector<NodeAlias> aliases = aliases_of(graph, node);
+    const auto same =
+        std::ranges::find_if(aliases, [&](const NodeAlias& each) { return in_place(each.kind) && each.output == value; });
+    if (same == aliases.end()) return offset;
+    value = same->input;
+  }
+}
+
 std::vector<ValueType> types_of(const Graph& graph, const std::vector<ValueId>& values) {
   std::vector<ValueType> types;
   types.reserve(values.size());

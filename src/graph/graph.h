@@ -94,6 +94,19 @@ struct ParameterInfo {
   std::optional<BlockMatrix> blocks = {};
 };
 
+// One of the processes that train together.
+struct RankShare {
+  int rank = 0, ranks = 1;
+
+  friend bool operator==(const RankShare&, const RankShare&) = default;
+};
+
+// The part of a tensor that a rank holds: flat elements [begin, end).
+struct Shard {
+  Shape whole;
+  std::int64_t begin = 0, end = 0;
+};
+
 struct Value {
   Symbol name;     // for people: "h.3.attn.qkv"
   ValueType type;  // logical shape and storage dtype
@@ -102,10 +115,11 @@ struct Value {
   std::uint8_t tier = 0;           // tier of a persistent value; 0: the tier of the kernels
   NodeId producer;                 // invalid for persistent values and for inputs of a section
   std::optional<ParameterInfo> parameter;
-  ValueId clone_of;    // the forward value recomputed by this one
-  ValueId version_of;  // the persistent value updated to this version
-  ValueId replica_of;  // the same value of the last micro-batch of the group
-  ValueId copy_of;     // the persistent value on another tier, copied here temporarily
+  ValueId clone_of;            // the forward value recomputed by this one
+  ValueId version_of;          // the persistent value updated to this version
+  ValueId replica_of;          // the same value of the last micro-batch of the group
+  ValueId copy_of;             // the persistent value on another tier, copied here temporarily
+  std::optional<Shard> shard;  // of a persistent value that is a part of a tensor
 
   bool persistent() const { return !section.has_value(); }
   // True if the value comes from outside at the start of the section.
@@ -165,6 +179,9 @@ std::vector<NodeAlias> aliases_of(const Graph& graph, const Node& node);
 
 // The value at the end of a chain of views; the value itself if it is no view.
 ValueId without_views(const Graph& graph, ValueId value);
+
+// The bytes of its origin before the first byte of a value.
+Bytes offset_in_origin(const Graph& graph, ValueId value);
 
 // The value whose bytes a value has: views, updated versions and copies from another tier are resolved to their source.
 ValueId origin_of(const Graph& graph, ValueId value);

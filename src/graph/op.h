@@ -51,6 +51,9 @@ struct Alias {
 // The kind of a node of graph/transfer.h; none for nodes that compute.
 enum class Transfer : std::uint8_t { none, fetch, fetched, store, stored };
 
+// The kind of a node of graph/exchange.h, which moves bytes between ranks; none for all others.
+enum class Exchange : std::uint8_t { none, sum_shards, gather_shards, gather_values, sum_all };
+
 using TypeSpan = std::span<const ValueType>;
 
 // The positions of the inputs of a linear layer, y = x W + b.
@@ -85,6 +88,17 @@ struct RoundsAgain {
 
 struct OpDef;
 
+// An elementwise update of a part of a tensor that begins at any element. `cut` names the inputs that are cut, and the elements
+// of the tensor for one element of each.
+struct ShardRule {
+  struct Operand {
+    std::size_t input = 0;
+    std::int64_t elements = 1;
+  };
+  Attributes attributes;  // of the part
+  std::vector<Operand> cut;
+};
+
 // The op and attributes that replace a node if one of its inputs is stored in another format.
 struct StoredReader {
   const OpDef* op = nullptr;
@@ -105,6 +119,10 @@ struct OpDef {
   std::vector<Alias> (*aliases)(const Attributes&) = nullptr;  // null: no effect
 
   RangeRule (*ranges)(const Attributes&, TypeSpan inputs) = nullptr;  // null: needs all operands whole
+  // The update of the elements from `first` on, a multiple of kNormTile. Null: it needs whole tensors.
+  ShardRule (*sharded)(const Attributes&, std::int64_t first) = nullptr;
+  // For a view: the element of the input with which the output begins, negative if it begins before the input. Null: 0.
+  std::int64_t (*view_begin)(const Attributes&) = nullptr;
   // Null, or an absent result: the op with these attributes is no linear layer.
   std::optional<LinearOperands> (*linear)(const Attributes&) = nullptr;
   // The op that reads a frozen matrix at `input` if it is stored in these blocks or, without blocks, as bf16. Null, or an absent
@@ -119,6 +137,7 @@ struct OpDef {
   RoundsAgain again = {};
 
   Transfer transfer = Transfer::none;
+  Exchange exchange = Exchange::none;
   bool elementwise = false;
   bool alike = false;      // the `either` inputs and the first outputs all have one width
   bool costly = false;     // matrix products and attention: not recomputed for each reader

@@ -73,6 +73,7 @@ json to_json(const ReserveModel& reserve) {
                  {"per_step", reserve.per_step.n},
                  {"threads", reserve.threads.n},
                  {"slack", reserve.slack.n}};
+  if (reserve.peers.n > 0) object["peers"] = reserve.peers.n;
   if (reserve.per_launch.n > 0) object["per_launch"] = reserve.per_launch.n;
   return object;
 }
@@ -83,6 +84,7 @@ ReserveModel reserve_of(const json& object) {
           .per_step = bytes(object, "per_step"),
           .threads = bytes(object, "threads"),
           .slack = bytes(object, "slack"),
+          .peers = object.contains("peers") ? bytes(object, "peers") : Bytes{0},
           .per_launch = object.contains("per_launch") ? bytes(object, "per_launch") : Bytes{0}};
 }
 
@@ -213,6 +215,7 @@ std::string machine_hash(const Machine& machine) {
   const auto add = [&](const ReserveModel& reserve) {
     hasher.add(fmt::format("{} {} {} {} {}", reserve.code.n, reserve.per_primitive.n, reserve.per_step.n, reserve.threads.n,
                            reserve.slack.n));
+    if (reserve.peers.n > 0) hasher.add(fmt::format("peers {}", reserve.peers.n));
     if (reserve.per_launch.n > 0) hasher.add(fmt::format("per launch {}", reserve.per_launch.n));
   };
   add(machine.reserve);

@@ -2,6 +2,7 @@
 #include <unordered_map>
 
 #include "base/error.h"
+#include "ops/cpu_exchange.h"
 #include "ops/kernel.h"
 #include "ops/op_kernels.h"
 
@@ -15,6 +16,7 @@ std::unordered_map<const OpDef*, CpuKernel> gather() {
     for (const CpuKernel& kernel : family) table.emplace(kernel.op, kernel);
   }
 #undef PLIMSOLL_KERNELS
+  for (const CpuKernel& kernel : exchange_cpu_kernels()) table.emplace(kernel.op, kernel);
   return table;
 }
 

@@ -60,6 +60,7 @@ struct ReserveModel {
   Bytes per_step;       // heap of one instruction and its graph node
   Bytes threads;        // stacks and per-thread state of the team and the data thread
   Bytes slack;          // error of resident bytes: the system adds up its counters per processor late
+  Bytes peers;          // messages between ranks; 0 in a process that trains alone
   Bytes per_launch;     // one kernel in a graph that a GPU keeps; on its host also one copy
 };
 

@@ -51,12 +51,14 @@ struct PlanRequest {
   RestPolicy activations = RestPolicy::automatic;  // the inputs of the first blocks, between the passes
   bool saves = true;                               // the run writes weights and checkpoints
   std::int64_t units_per_sample = 1;               // tokens per sample; rates count tokens
+  std::int64_t ranks = 1;                          // processes that share the micro-batches of a window
   bool floor_only = false;                         // find only the smallest plans of the smallest micro-batch
 
-  // The number of micro-batches of a window, with `rows` rows each. A ragged window counts as two or more, so that no plan
-  // ends a window with its first micro-batch.
+  // The number of micro-batches of a window on one rank, with `rows` rows each. A ragged window counts as two or more, so that no
+  // plan ends a window with its first micro-batch.
   std::int64_t accumulation(std::int64_t rows) const {
-    return ragged ? std::max<std::int64_t>(2, ceil_div(ragged->rows, rows)) : effective_batch / rows;
+    if (ragged) return std::max<std::int64_t>(2, ceil_div(ceil_div(ragged->rows, rows), ranks));
+    return ceil_div(effective_batch / rows, ranks);
   }
   std::int64_t units_per_update() const { return ragged ? ragged->units : effective_batch * units_per_sample; }
 };

@@ -63,6 +63,7 @@ ChangedConfig with_changes(const PlanningInput& input, const Changes& changes) {
   if (!splits && !changed.config.train.micro_batch) changed.config.train.micro_batch = input.request.micro_batch;
   changed.facts = facts_of(changed.config, input);
   changed.request = plan_request(changed.config, changed.facts.ragged);
+  changed.request.ranks = input.request.ranks;
   changed.budget = plan_budget(changed.config);
   if (!changed.budget.memory) changed.budget.memory = input.budget.memory;
   changed.request.beyond = rooms_beyond(changed.budget, has_host(input.machine.machine));

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "plan/memory_series.h"
 
 namespace plimsoll {
 namespace {
@@ -245,6 +246,25 @@ json values_json(const Plan& plan) {
   return list;
 }
 
+json bytes_json(const std::vector<Bytes>& bytes) {
+  json list = json::array();
+  for (const Bytes each : bytes) list.push_back(each.n);
+  return list;
+}
+
+json timeline_json(const Plan& plan) {
+  json phases = json::array();
+  for (const PhaseSeries& phase : memory_series(plan)) {
+    json tiers = json::object();
+    for (const TierSeries& tier : phase.tiers) {
+      json& owners = tiers[tier.tier] = json::object();
+      for (const OwnerSeries& owner : tier.owners) owners[owner.owner] = bytes_json(owner.bytes);
+    }
+    phases.push_back({{"phase", phase.phase}, {"steps", phase.steps}, {"tiers", std::move(tiers)}});
+  }
+  return phases;
+}
+
 }  // namespace
 
 json bytes_or_null(const std::optional<Bytes>& bytes) { return bytes ? json(bytes->n) : json(nullptr); }
@@ -283,6 +303,7 @@ json to_json(const Plan& plan, const PlanContext& context, bool values) {
                  {"planning_seconds", context.planning_seconds},
                  {"levers", json::array()},
                  {"infeasible", nullptr},
+                 {"timeline", timeline_json(plan)},
                  {"record", to_json(record_of(plan))}};
   if (plan.ragged) object["batch"]["rows"] = plan.ragged->rows;
   object["batch"]["stat_batch"] = context.stat_batch > 0 ? json(context.stat_batch) : json();

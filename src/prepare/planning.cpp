@@ -29,6 +29,7 @@
 #include "plan/search/resting.h"
 #include "prepare/alternatives.h"
 #include "prepare/bytes_written.h"
+#include "prepare/rank_plans.h"
 #include "prepare/requests.h"
 #include "prepare/run_length.h"
 #include "weights/model_source.h"
@@ -251,6 +252,14 @@ std::optional<Bytes> planning_memory(const Config& config, const PlanningPlace& 
 
 namespace {
 
+// Ranks hold parts of the averages, and none of them could write these as weights.
+void check_ranks(const Config& config, RankShare share) {
+  if (share.ranks == 1 || !config.optimizer.ema_half_life) return;
+  throw config_error("E-CONFIG-CONFLICT", "optimizer.ema_half_life",
+                     fmt::format("averages of weights with {} ranks", share.ranks), "one process, or no averages",
+                     {Change("optimizer.ema_half_life", "none")});
+}
+
 // A model of a folder has as many classes as the data, unless its head is new. The reader refuses labels past the classes.
 void check_classes(const Config& config, const DataSet& data) {
   const ModelFacts facts = facts_of(config.model.config);
@@ -267,6 +276,7 @@ void check_classes(const Config& config, const DataSet& data) {
 PlanningInput planning_input(const Config& config, const std::filesystem::path& cache,
                              const std::function<void(const std::string&)>& say, const PlanningPlace& place) {
   PlanningInput input;
+  check_ranks(config, place.share);
   if (place.begins) check_model_files(config);
   tell_other_vocabulary(config, say);
   input.request = plan_request(config);
@@ -296,7 +306,10 @@ PlanningInput planning_input(const Config& config, const std::filesystem::path& 
     input.facts = assumed_facts(config, input.assumed, cache);
     if (say && place.tells_assumed) say("note: " + assumed_text(input.assumed));
   }
+  input.facts.share = place.share;
+  if (place.share.rank < 0) input.facts.share.rank = fullest_rank(config, input.facts);
   input.request.ragged = input.facts.ragged;
+  input.request.ranks = place.share.ranks;
   input.cache = cache;
   input.machine = place.machine ? *place.machine : calibrated_machine(config.threads, cache, place.probe, say, place.repeat);
   if (!place.machine && config.device == DeviceChoice::cuda) input.machine = cuda_machine(input.machine, cache, say);
@@ -306,6 +319,10 @@ PlanningInput planning_input(const Config& config, const std::filesystem::path& 
     add_disk_tier(input.machine.machine, *config.memory.disk, transfers_for(config), cache, say);
   }
   if (simulated) limit_links(input.machine.machine, config.links);
+  if (place.peers.n > 0) {
+    input.machine.machine.reserve.peers = place.peers;
+    input.machine.machine.hash = machine_hash(input.machine.machine);
+  }
   input.request.beyond = rooms_beyond(input.budget, has_host(input.machine.machine));
   check_host_memory(input, say);
   const bool elsewhere = place.machine || config.device == DeviceChoice::cuda;
@@ -338,7 +355,8 @@ PlanningResult plan_with_extras(const Config& config, const PlanningInput& input
   const Bytes resident = anonymous_resident();
   OpCatalogue catalogue = catalogue_of(input.machine);
   auto space = std::make_unique<PlanSpace>(source_of(config, input.facts), input.request, input.machine.machine, catalogue);
-  auto best = space->best(input.budget);
+  RankPlans plans = best_for_ranks(config, input, *space);
+  auto& best = plans.best;
   const Spent spent{extras.work, space->effort().work, anonymous_resident() - resident};
   const PlanContext context{input.budget,          config_hash(config), precision_names(config),
                             seconds_now() - start, stat_batch(config),  pixels_of(config)};
@@ -346,6 +364,7 @@ PlanningResult plan_with_extras(const Config& config, const PlanningInput& input
   json object;
   if (Plan* plan = std::get_if<Plan>(&best)) {
     object = to_json(*plan, context, extras.values);
+    add_ranks(object, plans.ranks, *plan);
     object["run"] = run_json(config, input, *plan);
     if (input.epoch) object["epoch"] = epoch_json(*input.epoch, *input.data.train, config.model.context);
     if (const auto& recurring = input.recurring) {

@@ -52,6 +52,8 @@ struct PlanningPlace {
   bool begins = true;                    // the training begins from the weights of model.init, not from a checkpoint
   bool tells_assumed = true;             // reports assumptions about missing data
   Repeat repeat = Repeat::never;         // repetition of a measurement that ran next to other work
+  RankShare share = {};                  // the rank that the plan is for; rank -1: the one with the most state
+  Bytes peers = {};                      // memory of the messages between ranks
 };
 
 // The inputs of graphs in addition to the configuration: read from data files that exist, assumed for missing ones.

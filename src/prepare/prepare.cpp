@@ -8,6 +8,7 @@
 #include <system_error>
 
 #include "adapters/peft_folder.h"
+#include "base/child.h"
 #include "base/error.h"
 #include "base/memory_limit.h"
 #include "formats/atomic_file.h"
@@ -20,6 +21,7 @@
 #include "models/pixel_norm.h"
 #include "ops/op_catalogue.h"
 #include "plan/build_plan.h"
+#include "prepare/epochs.h"
 #include "prepare/plan_file.h"
 #include "prepare/planning.h"
 #include "prepare/requests.h"
@@ -121,7 +123,9 @@ std::string prepare_in_child(const Config& config, const PrepareOptions& options
                                         .probe = options.probe,
                                         .tokens = options.tokens,
                                         .begins = !options.resumes,
-                                        .repeat = replays || options.resumes ? Repeat::never : Repeat::when_idle});
+                                        .repeat = replays || options.resumes ? Repeat::never : Repeat::when_idle,
+                                        .share = options.share,
+                                        .peers = options.peers});
   input.request.floor_only = floors_alone;
   input.runs = options.runs;
   if (options.settings) input.source = {.settings = *options.settings};
@@ -150,9 +154,64 @@ std::string prepare_in_child(const Config& config, const PrepareOptions& options
 }  // namespace
 
 std::variant<Prepared, Refused> prepare_training(const Config& config, const PrepareOptions& options, const Say& say) {
+  return read_preparation(config, options, preparation(config, options, say));
+}
+
+std::string preparation(const Config& config, const PrepareOptions& options, const Say& say) {
   const MemoryLimit limit(planning_memory(config, {.machine = options.machine}));
-  const std::string text =
-      plan_in_child([&](bool floors_alone) { return prepare_in_child(config, options, floors_alone, say); }, options.stopped);
+  return plan_in_child([&](bool floors_alone) { return prepare_in_child(config, options, floors_alone, say); }, options.stopped);
+}
+
+std::string preparation_for_others(const std::string& text) {
+  json result = json::parse(text);
+  if (!result.contains("record")) return {};
+  result["plan"] = "";
+  result["record"].erase("offsets");
+  return result.dump();
+}
+
+namespace {
+
+json lay_out(const Config& config, const PrepareOptions& options, json result) {
+  const DataFiles data = open_data(config, options.cache, options.tokens);
+  if (const std::string hash = data.train->content_hash(); hash != result.at("data_hash")) {
+    throw config_error("E-RANK-MISMATCH", "data",
+                       fmt::format("rank {} has data with the hash {}, rank 0 with {}", options.share.rank, hash,
+                                   result.at("data_hash").get<std::string>()),
+                       "the same files of data for every rank");
+  }
+  result["train"] = data.train->place();
+  if (data.validation) result["validation"] = data.validation->place();
+  json record = result.at("record");
+  record["offsets"] = json::array();
+  const PlanDecisions decisions = record_from_json(record).decisions;
+  const Machine machine = machine_from(result.at("machine").get<std::string>());
+  const std::optional<RaggedWindows> ragged = ragged_from(result.at("ragged"));
+  DataFacts facts = facts_of(config, data, ragged);
+  facts.share = options.share;
+  PlanRequest request = plan_request(config, ragged);
+  request.ranks = options.share.ranks;
+  const TrainingGraph model = build_training_graph(config, facts, decisions.micro_batch);
+  OpCatalogue catalogue({}, {}, kernels_of(machine), result.at("algorithms"));
+  const Plan plan = build_plan(model.graph, find_units(model.graph), decisions, request, machine, catalogue, nullptr);
+  const Bytes budget = result.at("budget").is_null() ? plan.process : Bytes{result.at("budget")};
+  if (plan.process > budget) {
+    throw Error(ErrorKind::user, ExitCode::does_not_fit, "E-PLAN-FIT", fmt::format("rank {}", options.share.rank),
+                fmt::format("its plan needs {}, the budget is {}", to_text(plan.process), to_text(budget)),
+                "a budget that holds the plan of each rank", {Change("memory.budget", plan.process.n)});
+  }
+  result["record"] = to_json(record_of(plan));
+  return result;
+}
+
+}  // namespace
+
+std::string preparation_of_rank(const Config& config, const PrepareOptions& options, const std::string& text) {
+  const MemoryLimit limit(planning_memory(config));
+  return run_in_child([&] { return lay_out(config, options, json::parse(text)).dump(); }, options.stopped);
+}
+
+std::variant<Prepared, Refused> read_preparation(const Config& config, const PrepareOptions& options, const std::string& text) {
   const json result = json::parse(text);
   if (!result.contains("record")) return Refused{result.at("plan").get<std::string>()};
   Prepared prepared;
@@ -166,13 +225,16 @@ std::variant<Prepared, Refused> prepare_training(const Config& config, const Pre
   prepared.plan_text = result.at("plan").get<std::string>();
   prepared.budget = plan_budget(config);
   if (!result.at("budget").is_null()) prepared.budget.memory = Bytes{result.at("budget")};
+  prepared.share = options.share;
   return prepared;
 }
 
 Plan rebuild_plan(const Config& config, const TrainingGraph& model, const Prepared& prepared) {
   OpCatalogue catalogue({}, {}, kernels_of(prepared.machine), prepared.algorithms);
-  Plan plan = build_plan(model.graph, find_units(model.graph), prepared.record.decisions, plan_request(config, prepared.ragged),
-                         prepared.machine, catalogue, &prepared.record.offsets);
+  PlanRequest request = plan_request(config, prepared.ragged);
+  request.ranks = prepared.share.ranks;
+  Plan plan = build_plan(model.graph, find_units(model.graph), prepared.record.decisions, request, prepared.machine, catalogue,
+                         &prepared.record.offsets);
   if (plan.plan_hash != prepared.record.plan_hash) {
     throw Error(ErrorKind::environment, ExitCode::configuration, "E-PLAN-CHANGED", "plan",
                 fmt::format("this process would run plan {}, not {}", plan.plan_hash, prepared.record.plan_hash),

@@ -31,6 +31,7 @@ struct Prepared {
   std::optional<RaggedWindows> ragged;
   std::string plan_text;  // the plan's JSON
   Budget budget;          // the budget of the plan: the request, or the memory of the machine
+  RankShare share;        // the rank that the plan is for
 };
 
 // A plan that does not fit, as JSON with remedies.
@@ -49,11 +50,22 @@ struct PrepareOptions {
   std::filesystem::path weights_folder;     // folder of the run's weights, for their companion files; empty: not saved
   bool resumes = false;                     // existing files stay
   std::optional<RunSettings> settings;      // the settings from which the configuration was made
+  RankShare share = {};                     // of this process
+  Bytes peers = {};                         // memory of the messages between ranks
   std::function<bool()> stopped;            // polled while planning: E-INTERRUPTED once it returns true
   std::function<void(const nlohmann::json& plan)> decided;  // called for a refusal, in the child, before the search for remedies
 };
 
 std::variant<Prepared, Refused> prepare_training(const Config& config, const PrepareOptions& options, const Say& say);
+
+// The same in two steps, for several ranks: the first rank prepares, and all read the text.
+std::string preparation(const Config& config, const PrepareOptions& options, const Say& say);
+std::variant<Prepared, Refused> read_preparation(const Config& config, const PrepareOptions& options, const std::string& text);
+// The part of the first rank's text that the others need; empty for a refusal.
+std::string preparation_for_others(const std::string& text);
+// The text of another rank: it opens the data on its own host, and lays its plan out by the decisions of the first.
+// E-RANK-MISMATCH (exit 2) if its data differ.
+std::string preparation_of_rank(const Config& config, const PrepareOptions& options, const std::string& text);
 
 // Rebuilds the plan that prepare_training decided, in this process.
 Plan rebuild_plan(const Config& config, const TrainingGraph& model, const Prepared& prepared);

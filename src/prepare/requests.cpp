@@ -35,8 +35,9 @@ OptimizerSettings optimizer_settings(const Config& config) {
   return settings;
 }
 
-PlanRequest plan_request(const Config& config, const std::optional<RaggedWindows>& ragged) {
+PlanRequest plan_request(const Config& config, const std::optional<RaggedWindows>& ragged, std::int64_t ranks) {
   PlanRequest request;
+  request.ranks = ranks;
   request.effective_batch = config.train.effective_batch;
   request.ragged = ragged;
   request.most_rows = config.batch.tokens / config.model.context;

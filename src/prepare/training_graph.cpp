@@ -126,6 +126,7 @@ TrainingGraph train_graph(const Config& config, ModelGraph model, DataFacts data
   result.training = train_on(result.graph, result.micro, optimizer_settings(config), data.most_steps(config, micro_batch));
   result.underflow = apply_precision(result.graph, config.precision.compute, config.precision.parameters);
   result.staging = add_staging(result.graph, micro_batch, config.model.context, data);
+  if (data.share.ranks > 1) result.shards = shard_update(result.graph, data.share);
   return result;
 }
 
@@ -166,7 +167,7 @@ InferenceGraph build_forward_graph(const ModelConfig& model, const BatchShape& s
 }
 
 std::int64_t DataFacts::most_steps(const Config& config, std::int64_t micro_batch) const {
-  return ceil_div(ragged ? ragged->most_rows : config.train.effective_batch, micro_batch);
+  return ceil_div(ceil_div(ragged ? ragged->most_rows : config.train.effective_batch, micro_batch), share.ranks);
 }
 
 }  // namespace plimsoll

@@ -11,6 +11,7 @@
 #include "adapters/settings.h"
 #include "autodiff/frozen_base.h"
 #include "autodiff/precision.h"
+#include "autodiff/sharding.h"
 #include "autodiff/training.h"
 #include "config/config.h"
 #include "data/data_set.h"
@@ -25,8 +26,9 @@ struct DataFacts {
   bool validation = false;
   bool packed = false;                  // rows hold several samples
   std::optional<RaggedWindows> ragged;  // windows have different numbers of rows
+  RankShare share = {};                 // the rank that trains
 
-  // The maximum number of micro-steps of a window.
+  // The maximum number of micro-steps of a window, on one rank.
   std::int64_t most_steps(const Config& config, std::int64_t micro_batch) const;
 };
 
@@ -38,6 +40,7 @@ struct TrainingGraph {
   TrainingValues training;
   std::optional<UnderflowMeter> underflow;  // for fp16
   std::array<ValueId, 2> staging;           // raw bytes of a micro-batch; one is filled while the other is unpacked
+  std::vector<ShardedParameter> shards;     // with several ranks
 };
 
 TrainingGraph build_training_graph(const Config& config, DataFacts data, std::int64_t micro_batch);

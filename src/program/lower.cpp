@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "program/copies.h"
+#include "program/exchanges.h"
 #include "program/program.h"
 #include "program/stream.h"
 
@@ -41,7 +42,7 @@ class Lowering {
       const Value& value = graph_.values[id];
       if (value.tier != 0) program_.operands[id] = {value.tier, 0, stored.offsets[origin(id)], value.bytes(), origin(id)};
       if (!buffer.valid()) continue;
-      program_.operands[id] = {0, 0, plan_.offsets[buffer.index], value.bytes(), origin(id)};
+      program_.operands[id] = {0, 0, plan_.offsets[buffer.index] + offset_in_origin(graph_, id), value.bytes(), origin(id)};
       if (!value.persistent()) continue;
       const bool always = plan_.lifetimes.buffers[buffer].persistent;
       (always ? program_.persistent : program_.window).push_back(program_.operands[id]);
@@ -130,6 +131,8 @@ class Lowering {
         std::move(pieces->second.begin(), pieces->second.end(), std::back_inserter(instructions));
       } else if (what.kind == Step::Kind::node && graph_.nodes[what.node].op->transfer != Transfer::none) {
         copies.append(graph_.nodes[what.node], instructions);
+      } else if (what.kind == Step::Kind::node && graph_.nodes[what.node].op->exchange != Exchange::none) {
+        append_exchange(graph_, kernel(step, what.node), instructions);
       } else {
         instructions.push_back(instruction(step));
       }

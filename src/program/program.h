@@ -53,6 +53,27 @@ struct WaitCopy {
   Operand ring;
   std::uint8_t tier = 1;  // the other tier
 };
+// Begins an exchange with other ranks, which runs next to the kernels until a WaitExchange with its event. Between two ranks the
+// parts match in the order of their instructions.
+struct StartExchange {
+  struct Part {
+    int rank = 0;
+    Operand memory;
+  };
+  NodeId node;
+  std::vector<Part> sends, receives;
+  std::uint32_t event = 0;
+  // Held from the first exchange of the node to its last: its inputs, and the staging of received numbers (bytes 0: none).
+  std::vector<Operand> holds;
+  Operand room;
+  bool begins = false;  // the first exchange of the node
+};
+struct WaitExchange {
+  NodeId node;
+  std::uint32_t event = 0;
+  std::vector<Operand> holds;
+  Operand room;
+};
 struct LoadState {
   std::vector<Operand> writes;
 };
@@ -60,7 +81,7 @@ struct SaveState {
   std::vector<Operand> reads;
 };
 
-using Instruction = std::variant<RunKernel, Feed, Fetch, StartCopy, WaitCopy, LoadState, SaveState>;
+using Instruction = std::variant<RunKernel, Feed, Fetch, StartCopy, WaitCopy, StartExchange, WaitExchange, LoadState, SaveState>;
 
 struct Program {
   Bytes arena;
@@ -79,6 +100,14 @@ struct Program {
 
 // The program of a plan: one instruction per step of the timeline, and those of transfers.
 Program lower(const Plan& plan);
+
+// The room that the exchanges of a program need (Peers::reserve): numbers of events and of parts at once. The last event is no
+// program's; the trainer has it for sums of its own.
+struct ExchangeDemand {
+  std::uint32_t events = 0;
+  std::size_t parts = 0;
+};
+ExchangeDemand exchange_demand(const Program& program, int ranks);
 
 // The name of an instruction for messages: "h.0.mlp.c_fc (matmul)", "copy of h.0.mlp.c_fc.weight.exp_avg", "feed".
 std::string describe(const Instruction& instruction, const Graph& graph);

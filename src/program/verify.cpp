@@ -1,6 +1,8 @@
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <map>
+#include <span>
 #include <string_view>
 
 #include "base/error.h"
@@ -32,9 +34,14 @@ class Verifier {
             check_places(feed.writes, Use::writes);
           },
           [&](const Fetch& fetch) { check_places(fetch.reads, Use::reads); }, [&](const StartCopy& copy) { start(copy); },
-          [&](const WaitCopy& wait) { end(wait); }, [&](const LoadState& load) { check_places(load.writes, Use::writes); },
+          [&](const WaitCopy& wait) { end(wait); }, [&](const StartExchange& exchange) { start(exchange); },
+          [&](const WaitExchange& wait) {
+            if (exchanges_.erase(wait.event) == 0) fail(fmt::format("exchange {} has not begun", wait.event));
+          },
+          [&](const LoadState& load) { check_places(load.writes, Use::writes); },
           [&](const SaveState& save) { check_places(save.reads, Use::reads); });
     }
+    if (!exchanges_.empty()) fail(fmt::format("the section ends before exchange {} was waited for", exchanges_.begin()->first));
     if (!in_flight_.empty()) fail(fmt::format("the section ends before copy {} was waited for", in_flight_.begin()->first));
   }
 
@@ -58,6 +65,25 @@ class Verifier {
         fail(fmt::format("{} is in the room of copy {}, which nothing has waited for", range_text(operand), event));
       }
     }
+    for (const auto& [event, exchange] : exchanges_) {
+      const auto touches = [&](const StartExchange::Part& part) { return overlap(operand, part.memory); };
+      if (std::ranges::any_of(exchange->receives, touches) ||
+          (use == Use::writes && std::ranges::any_of(exchange->sends, touches))) {
+        fail(fmt::format("{} is a part of exchange {}, which nothing has waited for", range_text(operand), event));
+      }
+    }
+  }
+
+  void start(const StartExchange& exchange) {
+    for (const auto& part : exchange.sends) check_place(part.memory, Use::reads);
+    for (const auto& part : exchange.receives) check_place(part.memory, Use::writes);
+    for (std::size_t i = 0; i < exchange.receives.size(); ++i) {
+      const auto overlaps = [&](const StartExchange::Part& part) { return overlap(part.memory, exchange.receives[i].memory); };
+      if (std::ranges::any_of(std::span(exchange.receives).first(i), overlaps) || std::ranges::any_of(exchange.sends, overlaps)) {
+        fail(range_text(exchange.receives[i].memory) + " is received while another part uses it");
+      }
+    }
+    if (!exchanges_.emplace(exchange.event, &exchange).second) fail(fmt::format("exchange {} is under way", exchange.event));
   }
 
   // State of another tier is loaded and saved through the executor, not through an operand here.
@@ -105,7 +131,9 @@ class Verifier {
         if (overlap(operand, kernel.scratch)) fail("scratch overlaps operand " + range_text(operand));
       }
     }
-    if (kernel.scratch.bytes.n > 0) check_place(kernel.scratch, Use::writes);
+    // The staging of a sum holds the next chunk, too, which may be under way.
+    const bool exchanges = node.op->exchange != Exchange::none;
+    if (kernel.scratch.bytes.n > 0 && !exchanges) check_place(kernel.scratch, Use::writes);
     for (std::size_t o = 0; o < kernel.outputs.size(); ++o) {
       for (std::size_t other = 0; other < o; ++other) {
         if (overlap(kernel.outputs[o], kernel.outputs[other])) fail("two outputs overlap");
@@ -127,6 +155,7 @@ class Verifier {
   const Graph& graph_;
   std::string who_;                            // the present instruction
   std::map<std::uint32_t, Flight> in_flight_;  // by event
+  std::map<std::uint32_t, const StartExchange*> exchanges_;
 };
 
 std::string operands_text(const char* label, const std::vector<Operand>& operands) {
@@ -150,6 +179,13 @@ std::string to_text(const Instruction& instruction) {
                            copy.event);
       },
       [](const WaitCopy& wait) { return fmt::format(" {} in {}", wait.event, range_text(wait.room)); },
+      [](const StartExchange& exchange) {
+        std::string text;
+        for (const auto& part : exchange.sends) text += fmt::format(" {} to rank {}", range_text(part.memory), part.rank);
+        for (const auto& part : exchange.receives) text += fmt::format(" {} from rank {}", range_text(part.memory), part.rank);
+        return text + fmt::format(" as {}", exchange.event);
+      },
+      [](const WaitExchange& wait) { return fmt::format(" {}", wait.event); },
       [](const LoadState& load) { return operands_text("w", load.writes); },
       [](const SaveState& save) { return operands_text("r", save.reads); });
 }
@@ -175,6 +211,8 @@ std::string describe(const Instruction& instruction, const Graph& graph) {
       [](const Feed&) { return std::string("feed"); }, [](const Fetch&) { return std::string("fetch"); },
       [&](const StartCopy& copy) { return copied("copy", copy.room); },
       [&](const WaitCopy& wait) { return copied("waiting for the copy", wait.room); },
+      [&](const StartExchange& exchange) { return "exchange of " + graph.nodes[exchange.node].line.text(); },
+      [&](const WaitExchange& wait) { return "waiting for the exchange of " + graph.nodes[wait.node].line.text(); },
       [](const LoadState&) { return std::string("load"); }, [](const SaveState&) { return std::string("save"); });
 }
 

@@ -47,6 +47,16 @@ Bytes present(const RunFolder& folder, const RunRoom& room) {
          std::min(weights_in(folder.averages()), room.averages) + std::min(weights_in(folder.best()), room.best);
 }
 
+// The bytes of the files below a folder.
+Bytes bytes_below(const fs::path& folder) {
+  std::error_code error;
+  Bytes all;
+  for (fs::recursive_directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
+    if (entry->is_regular_file(error)) all += file_bytes(entry->path());
+  }
+  return all;
+}
+
 // A name for the run in the first place with room; empty if there is none.
 fs::path place_with_room(const fs::path& run, Bytes need, const std::vector<fs::path>& places) {
   std::error_code error;
@@ -94,6 +104,11 @@ void check_room(const RunFolder& folder, const RunRoom& room, Bytes pages, const
   if (had.n > 0)
     remedies = {fmt::format("cp -r {} ANOTHER_FOLDER", shell_quoted(folder.path().string())),
                 Remedy::of_command("train", {{"command.run", "ANOTHER_FOLDER"}, {"command.resume"}}, "after it")};
+  const fs::path aside = folder.path() / "abandoned";
+  if (const Bytes bytes = bytes_below(aside); *left + bytes >= need && bytes.n > 0) {
+    text += fmt::format("; {} has {} of parts that the run left when it went back", aside.string(), to_text(bytes));
+    remedies.insert(remedies.begin(), fmt::format("rm -r {}", shell_quoted(aside.string())));
+  }
   if (remedies.empty()) remedies.push_back(Change("command.run", "ANOTHER_FOLDER"));
   throw data_error("E-RUN-ROOM", folder.path().string(), std::move(text), fmt::format("a folder with {} free", to_text(need)),
                    std::move(remedies));

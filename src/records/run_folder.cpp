@@ -180,6 +180,12 @@ RunFolder RunFolder::open(const std::filesystem::path& path, bool resume) {
   return folder;
 }
 
+RunFolder RunFolder::of_another_rank(const std::filesystem::path& path) {
+  RunFolder folder(path);
+  folder.begun_ = true;
+  return folder;
+}
+
 // Records the folders that it creates: only these may be removed again.
 void RunFolder::create(const std::filesystem::path& whole) {
   std::vector<std::filesystem::path> missing;  // innermost first

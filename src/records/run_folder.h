@@ -27,6 +27,8 @@ class RunFolder {
   // E-RUN-BUSY (exit 2): another process trains in it. E-IO-WRITE (exit 5): it cannot be written. A run begins with its first
   // run.json. This object holds the folder's lock.
   static RunFolder open(const std::filesystem::path& path, bool resume);
+  // The folder of a run whose first rank has opened it: without a lock, and never removed.
+  static RunFolder of_another_rank(const std::filesystem::path& path);
   ~RunFolder();
   RunFolder(RunFolder&&) noexcept;
 

@@ -251,6 +251,14 @@ json RunReport::to_json() const {
   report["best"] = best ? plimsoll::to_json(*best) : json(nullptr);
   report["stopped"] = stopped.empty() ? json(nullptr) : json(stopped);
   if (!fault.empty()) report["fault"] = fault;
+  for (const RankReport& rank : ranks) {
+    report["ranks"].push_back({{"rank", rank.rank},
+                               {"host", rank.host},
+                               {"pid", rank.pid},
+                               {"process_hwm_bytes", rank.process_hwm.n},
+                               {"arena_bytes", rank.arena.n},
+                               {"sent_bytes", rank.sent.n}});
+  }
   return report;
 }
 

@@ -45,6 +45,14 @@ struct DataRecord {
   SampleCounts counts;         // treatment of the samples
 };
 
+// The measurements of one of several ranks.
+struct RankReport {
+  int rank = 0;
+  std::string host;
+  std::int64_t pid = 0;
+  Bytes process_hwm, arena, sent;
+};
+
 struct RunReport {
   std::string id;  // random; kept on resume
   std::string command, status = "running";
@@ -58,6 +66,7 @@ struct RunReport {
   DataRecord data;
   Bytes measured_arena, process_hwm;
   WrittenReport written;
+  std::vector<RankReport> ranks;  // empty in a process that trains alone
 
   // A segment of the run begins. `earlier`: the segments before it, as JSON.
   void begin(const Progress& from, std::string earlier);

@@ -201,6 +201,11 @@ void Audit::plant_sentinel(const RunKernel& kernel) {
   };
   std::vector<Operand> rooms;
   for (const auto& [event, room] : in_flight_) rooms.push_back(room);
+  for (const auto& [event, exchange] : exchanges_) {
+    for (const auto* parts : {&exchange->sends, &exchange->receives}) {
+      for (const auto& part : *parts) rooms.push_back(part.memory);
+    }
+  }
   planted_ = free_of(kernel.inputs) && free_of(kernel.outputs) && free_of(rooms);
   if (!planted_) return;
   const Operand behind = bytes_between(begin, begin + kSentinelBytes);
@@ -244,7 +249,8 @@ void Audit::before(const Instruction& instruction, bool window_start) {
         for (std::size_t i = 0; !kernel.range.first() && i < outputs.size(); ++i) {
           if (!graph_.values[outputs[i]].version_of.valid()) read(kernel.outputs[i]);
         }
-        if (!kernel.range.first()) record(kernel.scratch, false);
+        const bool received = graph_.nodes[kernel.node].op->exchange != Exchange::none;
+        if (!kernel.range.first() || received) record(kernel.scratch, false);
         if (kernel.scratch.bytes.n > 0) plant_sentinel(kernel);
       },
       [&](const StartCopy& copy) {
@@ -255,6 +261,17 @@ void Audit::before(const Instruction& instruction, bool window_start) {
       [&](const WaitCopy& wait) {
         wait.ring.bytes.n > 0 ? hold(wait.ring) : record(wait.room, false);
         in_flight_.erase(wait.event);
+      },
+      [&](const StartExchange& exchange) {
+        for (const auto& part : exchange.sends) read(part.memory);
+        for (const Operand& held : exchange.holds) record(held, false);
+        if (!exchange.begins) record(exchange.room, false);
+        exchanges_.emplace(exchange.event, &exchange);
+      },
+      [&](const WaitExchange& wait) {
+        for (const Operand& held : wait.holds) record(held, false);
+        record(wait.room, false);
+        exchanges_.erase(wait.event);
       },
       [&](const Fetch& fetch) { read_all(fetch.reads); }, [&](const SaveState& save) { read_all(save.reads); },
       // The rings of a section end with it; the ring of early updates continues in the update.
@@ -290,7 +307,11 @@ void Audit::after(const Instruction& instruction, bool) {
         checker_.write(copy.to.offset, copy.to.bytes, copy.to.value.index, who);
       },
       [&](const Feed& feed) { write_all(feed.writes); }, [&](const LoadState& load) { write_all(load.writes); },
-      [](const WaitCopy&) {}, [](const Fetch&) {}, [](const SaveState&) {});
+      [&](const StartExchange& exchange) {
+        if (exchange.begins) record(exchange.room, true);
+        for (const auto& part : exchange.receives) write(part.memory);
+      },
+      [](const WaitExchange&) {}, [](const WaitCopy&) {}, [](const Fetch&) {}, [](const SaveState&) {});
   ++time_;
 }
 

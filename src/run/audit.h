@@ -69,6 +69,7 @@ class Audit : public RunObserver {
   bool planted_ = false;
   std::set<ValueId> rings_;                     // in use in this run of a section
   std::map<std::uint32_t, Operand> in_flight_;  // rooms of copies, by event
+  std::map<std::uint32_t, const StartExchange*> exchanges_;
 };
 
 }  // namespace plimsoll

@@ -22,6 +22,8 @@ struct Executor::Bound {
   const Kernel* keep = nullptr;  // at a window's start, if gradients are kept
   std::vector<std::byte*> inputs, outputs;
   std::byte* scratch = nullptr;
+  std::vector<Peers::Send> sends;
+  std::vector<Peers::Receive> receives;
 };
 
 struct Executor::Cache {
@@ -32,10 +34,11 @@ struct Executor::Cache {
   std::map<std::string, Entry> by_key;
 };
 
-Executor::Executor(const Graph& graph, const Program& program, Device& device, int threads, int loss_chunks)
+Executor::Executor(const Graph& graph, const Program& program, Device& device, int threads, int loss_chunks, Peers* peers)
     : graph_(graph),
       program_(program),
       device_(device),
+      peers_(peers),
       threads_(threads),
       loss_chunks_(loss_chunks),
       cache_(std::make_unique<Cache>()) {
@@ -82,7 +85,15 @@ static bool gives_numbers(const Graph& graph, const Node& node) {
 std::vector<Executor::Bound> Executor::bind(const std::vector<Instruction>& section) {
   std::vector<Bound> bound(section.size());
   const auto address = [&](const Operand& operand) { return device_.address(operand); };
+  const auto memory = [&](const Operand& operand) {
+    return std::span(address(operand), static_cast<std::size_t>(operand.bytes.n));
+  };
   for (std::size_t i = 0; i < section.size(); ++i) {
+    if (const auto* exchange = std::get_if<StartExchange>(&section[i])) {
+      ensure(peers_ != nullptr || !device_.on_host(), "executor", "a program that exchanges with other ranks and none of them");
+      for (const auto& part : exchange->sends) bound[i].sends.push_back({part.rank, memory(part.memory)});
+      for (const auto& part : exchange->receives) bound[i].receives.push_back({part.rank, memory(part.memory)});
+    }
     const auto* run = std::get_if<RunKernel>(&section[i]);
     if (run == nullptr) continue;
     const Node& node = graph_.nodes[run->node];
@@ -133,6 +144,20 @@ void Executor::run(const Instruction& instruction, const Bound* bound, bool wind
       },
       [&](const StartCopy& copy) { name_failure(instruction, [&] { device_.start(copy), device_.check(); }); },
       [&](const WaitCopy& copy) { name_failure(instruction, [&] { device_.wait(copy); }); },
+      [&](const StartExchange& exchange) {
+        if (peers_ == nullptr) return;  // a device that computes nothing
+        name_failure(instruction, [&] { peers_->start(exchange.event, {bound->sends, bound->receives}); });
+      },
+      [&](const WaitExchange& exchange) {
+        if (peers_ == nullptr) return;
+        try {
+          peers_->wait(exchange.event);
+        } catch (const Error& error) {
+          // The error of another rank has a place of its own.
+          if (error.code != "E-RANK-LOST") throw;
+          name_failure(instruction, [] { throw; });
+        }
+      },
       [&](const Feed& feed) {
         work(feed.section);
         device_.fed(feed.writes);

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "collective/peers.h"
 #include "program/program.h"
 #include "run/device.h"
 #include "tensor/tensor_view.h"
@@ -24,8 +25,9 @@ class RunObserver {
 
 class Executor {
  public:
-  // `graph`, `program` and `device` must outlive this.
-  Executor(const Graph& graph, const Program& program, Device& device, int threads, int loss_chunks);
+  // `graph`, `program`, `device` and `peers` must outlive this. `peers`: the other ranks, with room for the program's exchanges;
+  // null for a program without any.
+  Executor(const Graph& graph, const Program& program, Device& device, int threads, int loss_chunks, Peers* peers = nullptr);
   ~Executor();
 
   // Writes the inputs of a section.
@@ -44,6 +46,9 @@ class Executor {
   const std::vector<Operand>& state() const { return program_.persistent; }
   // The host's view of a fed or fetched value; if kernels run on the host, of any value in tier 0.
   TensorView view(ValueId value) const;
+  Peers* peers() const { return peers_; }
+  // The event of Peers that no exchange of the program has.
+  std::uint32_t spare_event() const { return exchange_demand(program_, 1).events - 1; }
   // True if the value rests in tier 0.
   bool here(ValueId value) const { return program_.operands[value].tier == 0; }
   // True if view() shows this value, fed or not.
@@ -82,6 +87,7 @@ class Executor {
   const Graph& graph_;
   const Program& program_;
   Device& device_;
+  Peers* peers_;
   int threads_, loss_chunks_;
   std::vector<RunObserver*> observers_;
   bool keeps_gradients_ = false;

@@ -17,7 +17,7 @@ void MeasuredTimeline::after(const Instruction& instruction, bool) {
     name = node.op->name;
     const std::vector<ValueType> inputs = types_of(graph_, node.inputs), outputs = types_of(graph_, node.outputs);
     cost = node.op->cost(node.attributes, inputs, outputs);
-    if (!kernel->range.whole()) {
+    if (!kernel->range.whole() && node.op->ranges != nullptr) {
       name += " in pieces";
       const RangeRule rule = ranges_of(graph_, node);
       const auto all = static_cast<double>(rule.passes * inputs[rule.inputs.front()].shape.elements());
@@ -31,6 +31,8 @@ void MeasuredTimeline::after(const Instruction& instruction, bool) {
   }
   if (std::holds_alternative<StartCopy>(instruction)) name = "starting copies";
   if (std::holds_alternative<WaitCopy>(instruction)) name = "waiting for copies";
+  if (std::holds_alternative<StartExchange>(instruction)) name = "starting exchanges";
+  if (std::holds_alternative<WaitExchange>(instruction)) name = "waiting for other ranks";
   OpSeconds& entry = by_op_[name];
   entry.op = name;
   ++entry.runs;

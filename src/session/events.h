@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 #include <variant>
+#include <vector>
 
 #include "base/bytes.h"
 #include "base/error.h"
@@ -144,7 +145,8 @@ struct Finished {
   bool no_improvement = false;  // true: it is complete because its evaluations did not improve
   double rate_share = 0;        // rate of the next update / peak rate
   Bytes promised;
-  Bytes saved;  // bytes of the weights
+  Bytes saved;                           // bytes of the weights
+  const std::vector<RankReport>& ranks;  // empty in a process that trains alone
 };
 // The last event, unless the session failed.
 struct Ended {};

@@ -188,6 +188,7 @@ class Differences {
 
   std::string consequence(const ConfigKey& key) const {
     if (key.name == "precision.loss_scale") return "; the scale continues from the checkpoint";
+    if (key.name == "precision.optimizer_state") return "; the saved state is converted, rounded to the nearest";
     const bool follows = key.name == "train.updates" && config_.schedule.kind != ScheduleKind::constant;
     return follows ? "; the learning rate follows its schedule to the new end" : "";
   }

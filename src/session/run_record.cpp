@@ -84,6 +84,7 @@ void RunRecord::finish(const Finished& finished) {
   }
   report_.parameters_hash = finished.parameters_hash;
   report_.written.save += finished.saved;
+  report_.ranks = finished.ranks;
   report_.finish(finished.progress, finished.device, finished.audit);
 }
 

@@ -15,11 +15,23 @@
 #include "records/best_weights.h"
 #include "records/checkpoints.h"
 #include "records/run_folder.h"
+#include "session/session_ranks.h"
 #include "train/trainer.h"
 #include "weights/checkpoint.h"
 #include "weights/manifest.h"
 
 namespace plimsoll {
+
+namespace {
+
+Bytes checkpoint_files_bytes(const std::filesystem::path& checkpoint) {
+  Bytes bytes = file_bytes(checkpoint / kManifestFile);
+  for (int rank = 0; is_there(checkpoint / state_file_name(rank)); ++rank)
+    bytes += file_bytes(checkpoint / state_file_name(rank));
+  return bytes;
+}
+
+}  // namespace
 
 void RunSaves::begin() { saved_time_ = seconds_now(); }
 
@@ -33,32 +45,38 @@ bool RunSaves::is_due(std::int64_t update) const {
 
 void RunSaves::save(Trainer& trainer) {
   if (saved_at_ == trainer.progress().updates) return;
-  follow_folder();
   std::optional<Error> not_written;  // a failed event must not cost the progress
-  try {
-    emit_(Saving{});
-  } catch (const Error& error) {
-    not_written = error;
-  }
   const double start = seconds_now();
-  remove_surplus(/*another=*/true);
-  folder_.make_folder("checkpoints");
+  ranks_.on_first([&] {
+    follow_folder();
+    try {
+      emit_(Saving{});
+    } catch (const Error& error) {
+      not_written = error;
+    }
+    remove_surplus(/*another=*/true);
+    folder_.make_folder("checkpoints");
+  });
   const std::filesystem::path checkpoint = checkpoint_path(folder_.path(), trainer.progress().updates);
   trainer.save_checkpoint_to(checkpoint);
-  try {
-    read_back(checkpoint);
-  } catch (const Error& error) {
-    folder_.follow();
-    remove_checkpoint(checkpoint_path(folder_.path(), trainer.progress().updates));
-    throw data_error("E-IO-WRITE", error.where, "the new checkpoint cannot be read back: " + error.message,
-                     "a disk that keeps what is written");
-  }
+  ranks_.on_first([&] {
+    try {
+      read_back(checkpoint);
+    } catch (const Error& error) {
+      folder_.follow();
+      remove_checkpoint(checkpoint_path(folder_.path(), trainer.progress().updates));
+      throw data_error("E-IO-WRITE", error.where, "the new checkpoint cannot be read back: " + error.message,
+                       "a disk that keeps what is written");
+    }
+  });
   saved_at_ = trainer.progress().updates;
   saved_time_ = seconds_now();
   again_at_ = 0;
-  remove_surplus(/*another=*/false);
-  if (not_written) throw *not_written;
-  emit_(Saved{saved_at_, file_bytes(checkpoint / kStateFile) + file_bytes(checkpoint / kManifestFile), saved_time_ - start});
+  ranks_.on_first([&] {
+    remove_surplus(/*another=*/false);
+    if (not_written) throw *not_written;
+    emit_(Saved{saved_at_, checkpoint_files_bytes(checkpoint), saved_time_ - start});
+  });
 }
 
 void RunSaves::try_to_save(Trainer& trainer) {
@@ -67,18 +85,20 @@ void RunSaves::try_to_save(Trainer& trainer) {
     save(trainer);
   } catch (const Error& error) {
     if (!error.code.starts_with("E-IO-") && error.code != "E-FORMAT-SAFETENSORS") throw;
-    const std::filesystem::path before = folder_.path();
-    follow_folder();
-    const bool moved = folder_.path() != before;  // meanwhile
-    again_at_ = seconds_now() + (moved ? 0 : kPause);
-    emit_(NotSaved{trainer.progress().updates, "the checkpoint", error});
+    ranks_.on_first([&] {
+      const std::filesystem::path before = folder_.path();
+      follow_folder();
+      const bool moved = folder_.path() != before;  // meanwhile
+      again_at_ = seconds_now() + (moved ? 0 : kPause);
+      emit_(NotSaved{trainer.progress().updates, "the checkpoint", error});
+    });
   }
 }
 
 void RunSaves::keep_ranked(Trainer& trainer) {
   if (!improvement_.ranks(trainer.progress().updates)) return;
   try_to_save(trainer);
-  remove_surplus(/*another=*/false);
+  ranks_.on_first([&] { remove_surplus(/*another=*/false); });
 }
 
 void RunSaves::remove_surplus(bool another) {
@@ -92,7 +112,8 @@ void RunSaves::remove_surplus(bool another) {
 }
 
 void RunSaves::save_best(Trainer& trainer) {
-  if (keeps_best_weights(config_)) write_best(trainer, trainer.progress().micro_batch);
+  if (!keeps_best_weights(config_)) return;
+  ranks_.on_first([&] { write_best(trainer, trainer.progress().micro_batch); });
 }
 
 // A full disk does not end the run: the older best weights stay.
@@ -111,6 +132,10 @@ void RunSaves::write_best(Trainer& trainer, std::int64_t micro_batch) {
 }
 
 void RunSaves::take_up_best(Trainer& trainer, std::int64_t micro_batch) {
+  ranks_.on_first([&] { check_best(trainer, micro_batch); });
+}
+
+void RunSaves::check_best(Trainer& trainer, std::int64_t micro_batch) {
   const std::optional<BestWeights> there = read_best(folder_.best());
   const std::optional<Evaluation>& best = improvement_.best();
   const bool same = there && best && there->evaluation.update == best->update && there->evaluation.units == best->units &&
@@ -125,8 +150,10 @@ void RunSaves::take_up_best(Trainer& trainer, std::int64_t micro_batch) {
 
 std::string RunSaves::keep_diverged(Trainer& trainer) {
   try {
-    follow_folder();
-    folder_.make_folder("diverged");
+    ranks_.on_first([&] {
+      follow_folder();
+      folder_.make_folder("diverged");
+    });
     trainer.save_checkpoint_to(folder_.path() / "diverged");
     return fmt::format("; the state is in {}", (folder_.path() / "diverged").string());
   } catch (const Error& error) {

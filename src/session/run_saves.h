@@ -1,5 +1,6 @@
 // The saves of a running training: checkpoints and their retention, the best weights, a diverged state. A full disk does not end
-// the run: the save is tried again.
+// the run: the save is tried again. With several ranks, all of them call these members; the first writes all but its pieces of
+// the checkpoints.
 #pragma once
 
 #include <cstdint>
@@ -14,13 +15,15 @@
 namespace plimsoll {
 
 class RunFolder;
+class SessionRanks;
 class Trainer;
 
 class RunSaves {
  public:
   // All references outlive the object. `emit` reports events.
-  RunSaves(const Config& config, RunFolder& folder, const ImprovementWatch& improvement, std::function<void(const Event&)> emit)
-      : config_(config), folder_(folder), improvement_(improvement), emit_(std::move(emit)) {}
+  RunSaves(const Config& config, RunFolder& folder, const ImprovementWatch& improvement, const SessionRanks& ranks,
+           std::function<void(const Event&)> emit)
+      : config_(config), folder_(folder), improvement_(improvement), ranks_(ranks), emit_(std::move(emit)) {}
 
   // The folder has a checkpoint of that update.
   void has(std::int64_t update) { saved_at_ = update; }
@@ -46,12 +49,14 @@ class RunSaves {
 
  private:
   void write_best(Trainer& trainer, std::int64_t micro_batch);
+  void check_best(Trainer& trainer, std::int64_t micro_batch);
   // Removes checkpoints that are not to be kept. `another`: one more is about to be written.
   void remove_surplus(bool another);
 
   const Config& config_;
   RunFolder& folder_;
   const ImprovementWatch& improvement_;
+  const SessionRanks& ranks_;
   std::function<void(const Event&)> emit_;
   std::int64_t saved_at_ = -1;  // updates of the newest checkpoint; -1: none
   double saved_time_ = 0;       // seconds_now() at the last save, or at the start of updates

@@ -94,7 +94,8 @@ Session::Session(Config& config, const SessionRequest& request, RunFolder& folde
       remedies_(config, folder),
       watch_(divergence_watch(config)),
       improvement_(config),
-      saves_(config, folder, improvement_, [this](const Event& event) { emit(event); }) {}
+      ranks_(request.peers),
+      saves_(config, folder, improvement_, ranks_, [this](const Event& event) { emit(event); }) {}
 
 Session::~Session() = default;
 
@@ -105,13 +106,42 @@ void Session::emit(const Event& event) {
 void Session::record(Trainer& trainer, const Event& event) {
   try {
     emit(event);
-  } catch (const std::exception&) {
+  } catch (const std::exception& error) {
+    if (!ranks_.alone()) {
+      if (!unrecorded_) unrecorded_ = as_error(error);
+      return;
+    }
     try {
       saves_.save(trainer);
     } catch (const std::exception&) {  // from the same disk; the first error is the one to report
     }
     throw;
   }
+}
+
+void Session::throw_unrecorded(Trainer& trainer) {
+  try {
+    saves_.save(trainer);
+  } catch (const std::exception&) {  // from the same disk
+  }
+  share_error(*ranks_.peers(), ranks_.event(), unrecorded_);
+}
+
+bool Session::is_stopped() {
+  if (ranks_.alone()) stopped_by_ = request_.stopped_by();
+  return !stopped_by_.empty();
+}
+
+bool Session::agree(Trainer& trainer, Metrics* metrics) {
+  if (ranks_.alone()) return false;
+  const SessionRanks::State agreed = ranks_.agree({.stopped_by = request_.stopped_by(),
+                                                   .saves = metrics != nullptr && saves_.is_due(metrics->update),
+                                                   .failed = unrecorded_.has_value(),
+                                                   .process_hwm = metrics != nullptr ? metrics->vm_hwm : Bytes{0}});
+  if (agreed.failed) throw_unrecorded(trainer);
+  stopped_by_ = agreed.stopped_by;
+  if (metrics != nullptr) metrics->vm_hwm = agreed.process_hwm;
+  return agreed.saves;
 }
 
 // Consumers that fail do not replace the first error.
@@ -157,7 +187,7 @@ std::optional<Refused> Session::prepare() {
     options.micro_batch = config_.train.micro_batch.value_or(parent_->micro_batch);
   }
   if (resumed_) options.micro_batch = config_.train.micro_batch.value_or(resumed_->progress.micro_batch);
-  auto prepared = prepare_training(config_, options, [&](const std::string& line) { emit(Said{line}); });
+  auto prepared = ranks_.prepare(config_, options, request_.first_of_host, [&](const std::string& line) { emit(Said{line}); });
   if (auto* refused = std::get_if<Refused>(&prepared)) return std::move(*refused);
   prepared_ = std::get<Prepared>(std::move(prepared));
   // Replaces the guess of "auto" by the vocabulary of the opened data; readers of the weights rely on it.
@@ -177,8 +207,9 @@ std::optional<Refused> Session::prepare() {
 void Session::train() {
   cpu::set_thread_count(config_.threads);
   const DataFiles& data = prepared_.data;
-  TrainingGraph model =
-      build_training_graph(config_, facts_of(config_, data, prepared_.ragged), prepared_.record.decisions.micro_batch);
+  DataFacts facts = facts_of(config_, data, prepared_.ragged);
+  facts.share = ranks_.share();
+  TrainingGraph model = build_training_graph(config_, facts, prepared_.record.decisions.micro_batch);
   Plan plan = rebuild_plan(config_, model, prepared_);
   groups_.emplace(group_watch(plan.graph, model.training, model.underflow, warmup_updates(config_)));
   model.graph = {};  // the plan has its own graph
@@ -190,14 +221,15 @@ void Session::train() {
   RunRoom room = room_of_run(plan.graph, config_, layout);
   room.again = has_weights(folder_.weights());
   if (resumed_ && resumed_->goes_back) room.until = resumed_->progress.updates;
-  check_room_for(plan, room);
+  ranks_.reserve(program, static_cast<double>(config_.parallel.fail_after));
+  ranks_.on_first([&] { check_room_for(plan, room); });
   const std::optional<ParentRun> parent =
       parent_ ? std::optional(ParentRun{run_of_checkpoint(request_.from), parent_->updates}) : std::nullopt;
   const std::string validation_hash = data.validation ? data.validation->content_hash() : "";
   emit(Planned{config_, plan, prepared_.machine, prepared_.budget, prepared_.data_hash, validation_hash, *data.train,
                prepared_.plan_text, parent});
   if (!resumed_) begin();
-  check_file_limit(folder_, room);
+  ranks_.on_first([&] { check_file_limit(folder_, room); });
 
   const CudaPace unchecked = request_.audit ? CudaPace::kernels : CudaPace::graphs;
   PlaceRequest where = place_request(config_);
@@ -205,7 +237,7 @@ void Session::train() {
   if (request_.audit) where.beyond = kAuditBeyond;
   Place place(program, plan, where);
   emit(Placed{place.base()});
-  Executor executor(plan.graph, program, place.device(), plan.threads, plan.decisions.loss_chunks);
+  Executor executor(plan.graph, program, place.device(), plan.threads, plan.decisions.loss_chunks, ranks_.peers());
   require_algorithms(prepared_.algorithms, executor.algorithms());
   const DataSources sources(config_, data);
   Trainer trainer(config_, model, plan, executor, sources.data());
@@ -219,7 +251,7 @@ void Session::train() {
   }
   make_wrong(trainer);
   try {
-    trainer.load(resumed_ ? &resumed_->path : parent_ ? &request_.from : nullptr);
+    ranks_.together([&] { trainer.load(resumed_ ? &resumed_->path : parent_ ? &request_.from : nullptr); });
   } catch (Error& error) {
     if (resumed_) offer_older(error, resumed_->path, folder_, remedies_);
     throw;
@@ -228,9 +260,13 @@ void Session::train() {
   if (parent_) trainer.fork(/*same_order=*/parent_->data_hash == prepared_.data_hash && parent_->seed == config_.seed);
   trainer.keep_layout(layout);
   if (resumed_) begin();  // the folder stays as it is until the checkpoint has been read
-  if (resumed_ && resumed_->model_changed) take_config(config_.model.init, folder_.weights());
+  if (resumed_ && resumed_->model_changed) ranks_.on_first([&] { take_config(config_.model.init, folder_.weights()); });
   if (resumed_ && resumed_->path != folder_.diverged()) saves_.has(resumed_->progress.updates);
   trainer.progress().data_hash = prepared_.data_hash;
+  // A checkpoint knows no ranks.
+  if (!ranks_.alone() && !prepared_.ragged) {
+    trainer.progress().accumulation = config_.train.effective_batch / trainer.progress().micro_batch;
+  }
   emit(Loaded{written_to_disk(place.device(), plan)});
   try {
     loop(trainer, plan, place.device(), data.validation != nullptr);
@@ -261,16 +297,19 @@ void Session::check_room_for(const Plan& plan, const RunRoom& room) const {
 }
 
 void Session::begin() {
-  if (resumed_ && resumed_->goes_back) {
-    const std::filesystem::path aside = folder_.set_aside(resumed_->progress.updates);
-    emit(Said{fmt::format("note: the run goes back to update {}; its later lines and checkpoints are in {}",
-                          resumed_->progress.updates, aside.string())});
-  }
-  emit(Begins{config_, request_.settings, prepared_.plan_text, layout_text_});
-  emit(Continues{resumed_ ? resumed_->progress.updates : 0});
-  folder_.reserve_lines(std::min(metrics_bytes(request_.updates - (resumed_ ? resumed_->progress.updates : 0)), kMostReserved));
+  ranks_.on_first([&] {
+    const std::int64_t reached = resumed_ ? resumed_->progress.updates : 0;
+    if (resumed_ && resumed_->goes_back) {
+      const std::filesystem::path aside = folder_.set_aside(reached);
+      emit(Said{fmt::format("note: the run goes back to update {}; its later lines and checkpoints are in {}", reached,
+                            aside.string())});
+    }
+    emit(Begins{config_, request_.settings, prepared_.plan_text, layout_text_});
+    emit(Continues{reached});
+    folder_.reserve_lines(std::min(metrics_bytes(request_.updates - reached), kMostReserved));
+  });
   recall();
-  emit(Begun{reached_, improvement_.best()});
+  ranks_.on_first([&] { emit(Begun{reached_, improvement_.best()}); });
 }
 
 void Session::recall() {
@@ -325,23 +364,36 @@ void Session::loop(Trainer& trainer, const Plan& plan, const Device& device, boo
   // An evaluation that failed, or was cut off, after the checkpoint of its update.
   const std::int64_t reached = trainer.progress().updates;
   if (reached > 0 && reached < updates && due(interval, reached) && improvement_.last_update() != reached) evaluate(trainer);
-  while (trainer.progress().updates < updates && !improvement_.stops() && request_.stopped_by().empty()) {
+  agree(trainer, nullptr);
+  while (trainer.progress().updates < updates && !improvement_.stops() && !is_stopped()) {
     Metrics metrics = next_update(trainer);
     const DivergenceWatch::Seen seen = watch_.see(metrics.update, metrics.loss, metrics.grad_norm);
     metrics.spike = seen.spike;
+    const bool saves = agree(trainer, &metrics);
     record(trainer, Updated{metrics, trainer.progress(), written_to_disk(device, plan)});
     warn_of_groups(trainer, metrics.loss_scale);
     warn(seen, trainer);
-    saves_.follow_folder();  // a folder that is gone ends the run
+    follow_folder();  // a folder that is gone ends the run
     if (metrics.update == updates) break;
     if (due(interval, metrics.update)) evaluate(trainer);
-    if (saves_.is_due(metrics.update)) saves_.try_to_save(trainer);
+    if (ranks_.alone() ? saves_.is_due(metrics.update) : saves) saves_.try_to_save(trainer);
   }
+  if (!ranks_.alone() && ranks_.any(unrecorded_.has_value())) throw_unrecorded(trainer);
   const bool done = trainer.progress().updates >= updates || improvement_.stops();
   if (trainer.progress().updates == 0 && !done) throw stopped_while_planning();
   saves_.save(trainer);
   if (done && validation && evaluated_at_ != trainer.progress().updates) evaluate(trainer);
   emit(LoopEnded{});
+}
+
+void Session::follow_folder() {
+  if (!ranks_.first()) return;
+  try {
+    saves_.follow_folder();
+  } catch (const Error& error) {
+    if (ranks_.alone()) throw;
+    if (!unrecorded_) unrecorded_ = error;
+  }
 }
 
 // If no loss scale helps, the weights are still finite: they are saved, and the checkpoint stays as it was.
@@ -362,7 +414,8 @@ Metrics Session::next_update(Trainer& trainer) {
 
 // An error of the data must not cost the progress: the checkpoint comes first. Before the first update there is none.
 void Session::keep_learned(Trainer& trainer, Error& error) {
-  if (trainer.progress().updates > 0) {
+  // Other ranks wait for this one in the middle of an update.
+  if (trainer.progress().updates > 0 && ranks_.alone()) {
     try {
       saves_.save(trainer);
     } catch (const std::exception&) {  // the first error is the one to report
@@ -425,16 +478,21 @@ void Session::evaluate(Trainer& trainer) {
 
 void Session::finish(Trainer& trainer, const Plan& plan, const Device& device, Audit* audit) {
   const bool all = trainer.progress().updates >= request_.updates, no_improvement = !all && improvement_.stops();
-  const std::string stopped_by = all || no_improvement ? "" : request_.stopped_by();
+  const std::string stopped_by = all || no_improvement ? "" : stopped_by_;
+  ranks_.on_first([&] { save_weights(trainer); });
+  const Bytes saved = weights_in(folder_.weights()) + weights_in(folder_.averages());
+  const std::string hash = trainer.hash_parameters();
+  const std::vector<RankReport> ranks = ranks_.reports(device.resident());
+  reached_ = trainer.progress();
+  const double peak = config_.optimizer.learning_rate, share = peak > 0 ? trainer.learning_rate() / peak : 0;
+  emit(Finished{plan, trainer.progress(), device, audit, hash, stopped_by, no_improvement, share, promised(plan), saved, ranks});
+}
+
+void Session::save_weights(Trainer& trainer) {
   saves_.follow_folder();
   trainer.save_weights_to(folder_.weights());
   // The averages have the same companion files as the weights.
   if (config_.optimizer.ema_half_life) trainer.save_weights_to(folder_.averages(), {true, folder_.weights()});
-  const Bytes saved = weights_in(folder_.weights()) + weights_in(folder_.averages());
-  const std::string hash = trainer.hash_parameters();
-  reached_ = trainer.progress();
-  const double peak = config_.optimizer.learning_rate, share = peak > 0 ? trainer.learning_rate() / peak : 0;
-  emit(Finished{plan, trainer.progress(), device, audit, hash, stopped_by, no_improvement, share, promised(plan), saved});
 }
 
 // The promised bytes of the process, without the memory of a GPU.

@@ -16,6 +16,7 @@
 #include "session/find_checkpoint.h"
 #include "session/run_remedies.h"
 #include "session/run_saves.h"
+#include "session/session_ranks.h"
 #include "train/divergence.h"
 #include "train/group_watch.h"
 #include "train/improvement.h"
@@ -41,6 +42,8 @@ struct SessionRequest {
   bool forced = false;         // permits changes that alter results
   bool audit = false;
   std::string fault;                        // train/faults.h
+  Peers* peers = nullptr;                   // the other ranks; null in a process that trains alone
+  bool first_of_host = true;                // the first rank of its host
   std::function<std::string()> stopped_by;  // "SIGTERM"; "" without a request to stop. Called before each update
 };
 
@@ -59,6 +62,12 @@ class Session {
   void tell_failure(const Error& error);
   // Emits an event of an update. If a consumer fails, the checkpoint is saved before the run ends.
   void record(Trainer& trainer, const Event& event);
+  // Agrees with the other ranks after an update, or before the first. Returns true if a checkpoint is due. If one of them could
+  // not record the update, all save and throw its error. False in a process that trains alone.
+  bool agree(Trainer& trainer, Metrics* metrics);
+  // True after a signal to one of the ranks.
+  bool is_stopped();
+  void throw_unrecorded(Trainer& trainer);
 
   std::optional<Refused> prepare();
   void train();
@@ -76,6 +85,10 @@ class Session {
   void warn_of_groups(Trainer& trainer, std::optional<double> loss_scale);
   void warn(const DivergenceWatch::Seen& seen, Trainer& trainer);
   void evaluate(Trainer& trainer);
+  // Saves the weights of the end.
+  void save_weights(Trainer& trainer);
+  // Follows a folder that was moved; with several ranks, its absence ends all of them after the next update.
+  void follow_folder();
   void finish(Trainer& trainer, const Plan& plan, const Device& device, Audit* audit);
   Bytes promised(const Plan& plan) const;
 
@@ -92,8 +105,11 @@ class Session {
   DivergenceWatch watch_;
   ValidationWatch validation_;
   ImprovementWatch improvement_;
+  SessionRanks ranks_;
   RunSaves saves_;
-  std::int64_t evaluated_at_ = -1;  // update of the last evaluation in this process
+  std::int64_t evaluated_at_ = -1;   // update of the last evaluation in this process
+  std::string stopped_by_;           // the signal after which the loop ends; empty: none
+  std::optional<Error> unrecorded_;  // with several ranks: the error of a record, until all know it
   std::optional<GroupWatch> groups_;
   bool told_unstable_ = false, told_divergence_ = false;
 };

@@ -30,41 +30,70 @@ std::span<std::byte> bytes_of(const Executor& executor, ValueId value) {
   return {view.data, static_cast<std::size_t>(view.bytes())};
 }
 
-// Absent if the pass counts no classes, or if there are none.
-std::optional<Accuracy> accuracy_of(const Executor& executor, const Pass& pass, std::int64_t units) {
-  if (!pass.correct.valid() || units == 0) return {};
-  const auto* counts = executor.view(pass.correct).as_pointer<double>();
-  return Accuracy{counts[ops::kTop1] / static_cast<double>(units), counts[ops::kTop5] / static_cast<double>(units)};
+BatchShare share_of(const Executor& executor) {
+  const Peers* peers = executor.peers();
+  return peers == nullptr ? BatchShare{} : BatchShare{peers->rank(), peers->count()};
 }
+
+// The totals of the losses of an evaluation, then the counts of right classes if there are any.
+std::vector<double> totals_of(const Executor& executor, const Pass& pass, bool ran) {
+  std::vector<double> totals;
+  for (const LossTerm& loss : pass.losses) totals.push_back(ran ? number_of(executor, loss.total) : 0);
+  if (!pass.correct.valid()) return totals;
+  const std::span<const double> counts = executor.view(pass.correct).as<double>();
+  for (const double count : counts) totals.push_back(ran ? count : 0);
+  return totals;
+}
+
+// Numbers that a trainer sums over ranks after a window.
+std::size_t summed_numbers(const Executor& executor, const TrainingGraph& model) {
+  const auto count = [&](ValueId value) { return static_cast<std::size_t>(executor.view(value).shape.elements()); };
+  return model.training.loss_totals.size() + count(model.training.report) +
+         (model.underflow ? count(model.underflow->report) : 0);
+}
+
+// Losses, and counts of right classes.
+std::size_t evaluated_numbers(const TrainingGraph& model) { return model.micro.losses.size() + ops::kTopClasses.size(); }
 
 }  // namespace
 
 EvaluationResult evaluate(Executor& executor, const SampleSource& source, std::int64_t batch, std::int64_t count,
-                          const Pass& pass, ValueId staging, const OnEvaluated& on_evaluated) {
+                          const Pass& pass, ValueId staging, const OnEvaluated& on_evaluated, RankSums* ranks) {
   count = count == 0 ? source.count() : std::min(count, source.count());
   std::vector<FieldBuffer> fields(pass.inputs.size());
   const bool packs = std::ranges::find(pass.inputs, "segments", &Field::name) != pass.inputs.end();
   const std::int64_t row = packs ? executor.view(pass.input("segments")).shape[1] : std::numeric_limits<std::int64_t>::max();
   WindowBatches batches(source, {OrderKind::sequential, 0, source.count()}, evaluation_rule(count, batch, row, packs), batch,
                         /*batches=*/0);
+  const BatchShare share = ranks == nullptr ? BatchShare{} : share_of(executor);
+  bool ran = false;
   std::int64_t units = 0;
-  for (std::int64_t done = 0; done < count;) {
+  for (std::int64_t done = 0, number = 0; done < count; ++number) {
     const std::span<const PlacedSample> samples = batches.next();
-    executor.run(pass.section, /*first=*/done == 0, [&](Section) {
-      source.read(samples, bytes_of(executor, staging));
-      for (std::size_t i = 0; i < fields.size(); ++i) fields[i] = {pass.inputs[i].name, executor.view(pass.inputs[i].value)};
-      source.fill(samples, bytes_of(executor, staging), fields);
-      for (const LossTerm& loss : pass.losses) *executor.view(loss.scale).as_pointer<float>() = 1;
-    });
+    if (number % share.ranks == share.rank) {
+      executor.run(pass.section, /*first=*/!std::exchange(ran, true), [&](Section) {
+        source.read(samples, bytes_of(executor, staging));
+        for (std::size_t i = 0; i < fields.size(); ++i) fields[i] = {pass.inputs[i].name, executor.view(pass.inputs[i].value)};
+        source.fill(samples, bytes_of(executor, staging), fields);
+        for (const LossTerm& loss : pass.losses) *executor.view(loss.scale).as_pointer<float>() = 1;
+      });
+    }
     for (const PlacedSample& each : samples) units += source.size(each.ref.sample).units;
     done += std::ssize(samples);
     if (on_evaluated) on_evaluated(done, count);
   }
+  std::vector<double> totals = totals_of(executor, pass, ran);
+  if (ranks != nullptr) ranks->run(totals);
   double sum = 0;
-  for (const LossTerm& loss : pass.losses) {
-    sum += loss.weight * number_of(executor, loss.total) / denominator(loss, units, count);
+  for (std::size_t i = 0; i < pass.losses.size(); ++i) {
+    sum += pass.losses[i].weight * totals[i] / denominator(pass.losses[i], units, count);
   }
-  return {units, sum, accuracy_of(executor, pass, units)};
+  std::optional<Accuracy> accuracy;
+  if (pass.correct.valid() && units > 0) {
+    const double* counts = totals.data() + pass.losses.size();
+    accuracy = {counts[ops::kTop1] / static_cast<double>(units), counts[ops::kTop5] / static_cast<double>(units)};
+  }
+  return {units, sum, accuracy};
 }
 
 DataSources::DataSources(const Config& config, const DataFiles& files)
@@ -81,7 +110,8 @@ Trainer::Trainer(const Config& config, const TrainingGraph& model, const Plan& p
       data_(std::move(data)),
       order_(sample_order(config, data_.train.count())),
       ahead_(data_.train, order_, data_.windows, plan.decisions.micro_batch,
-             data_.windows.varies() ? 0 : plan.decisions.accumulation) {
+             data_.windows.varies() ? 0 : plan.decisions.accumulation, share_of(executor)),
+      share_(share_of(executor)) {
   progress_.micro_batch = plan.decisions.micro_batch;
   progress_.accumulation = plan.decisions.accumulation;
   progress_.seed = config.seed;
@@ -101,6 +131,9 @@ Trainer::Trainer(const Config& config, const TrainingGraph& model, const Plan& p
   }
   if (model.training.step.valid()) steps_ = replicas_of(plan.graph, model.training.step);
   factors_.resize(model.micro.losses.size());
+  if (executor.peers() == nullptr) return;
+  sums_.resize(summed_numbers(executor, model));
+  ranks_.emplace(*executor.peers(), executor.spare_event(), std::max(sums_.size(), evaluated_numbers(model)));
 }
 
 std::string accuracy_text(const std::optional<Accuracy>& accuracy) {
@@ -206,7 +239,7 @@ void Trainer::feed_micro(double scale) {
   for (std::size_t i = 0; i < steps_.size(); ++i) {
     auto* step = executor_.view(steps_[i]).as_pointer<std::uint32_t>();
     step[0] = static_cast<std::uint32_t>(progress_.optimizer_updates + 1);
-    step[1] = static_cast<std::uint32_t>(micro_in_window_ + static_cast<std::int64_t>(i));
+    step[1] = static_cast<std::uint32_t>((micro_in_window_ + static_cast<std::int64_t>(i)) * share_.ranks + share_.rank);
   }
   for (Fed& fed : group_) {
     // The address may change, since a device may still read the previous data.
@@ -290,10 +323,12 @@ bool Trainer::run_window() {
     executor_.run(Section::micro, micro == 0, feed);
     if (wrong_statistics_) wrong_statistics_->after_micro(/*first=*/micro == 0);
     if (after_warmup_) std::exchange(after_warmup_, nullptr)();
-    if (scale_ && !finite_so_far()) return false;
+    // Ranks leave a window together, at its end.
+    if (scale_ && !ranks_ && !finite_so_far()) return false;
   }
   if (wrong_statistics_) wrong_statistics_->before_update();
   executor_.run(Section::update, false, feed);
+  sum_over_ranks();
   return std::isfinite(loss_of_window()) && std::isfinite(number_of(executor_, model_.training.gradient_norm));
 }
 
@@ -306,9 +341,26 @@ void Trainer::start_window() {
   }
 }
 
+// The gradients' sums of squares in the report are those of all ranks; the others are those of a rank's shards.
+void Trainer::sum_over_ranks() {
+  if (!ranks_) return;
+  std::size_t place = 0;
+  for (const ValueId total : model_.training.loss_totals) sums_[place++] = number_of(executor_, total);
+  const std::span<const double> own = executor_.view(model_.training.report).as<double>();
+  std::ranges::copy(own, sums_.begin() + static_cast<std::ptrdiff_t>(place));
+  if (model_.underflow) {
+    const std::span<const double> counts = executor_.view(model_.underflow->report).as<double>();
+    std::ranges::copy(counts, sums_.end() - std::ssize(counts));
+  }
+  ranks_->run(sums_);
+  for (std::size_t i = kGradientSquares; i < own.size(); i += kReported) sums_[place + i] = own[i];
+}
+
 double Trainer::loss_of_window() const {
   double sum = 0;
-  for (std::size_t i = 0; i < factors_.size(); ++i) sum += number_of(executor_, model_.training.loss_totals[i]) * factors_[i];
+  for (std::size_t i = 0; i < factors_.size(); ++i) {
+    sum += (ranks_ ? sums_[i] : number_of(executor_, model_.training.loss_totals[i])) * factors_[i];
+  }
   return sum;
 }
 
@@ -358,7 +410,7 @@ Metrics Trainer::update() {
   metrics.update = update;
   metrics.units = window_.units;
   metrics.positions = window_.positions;
-  metrics.micro_steps = ahead_.batches_of(window_);
+  metrics.micro_steps = ahead_.batches_of(window_) * share_.ranks;
   metrics.padding = metrics.micro_steps * progress_.micro_batch * data_.windows.row - window_.positions;
   metrics.loss = loss_of_window();
   metrics.grad_norm = number_of(executor_, model_.training.gradient_norm);
@@ -388,10 +440,15 @@ Metrics Trainer::update() {
   return metrics;
 }
 
-std::span<const double> Trainer::report() const { return executor_.view(model_.training.report).as<double>(); }
+std::span<const double> Trainer::report() const {
+  const std::size_t numbers = kReported * model_.training.reported.size();
+  if (ranks_) return std::span(sums_).subspan(model_.training.loss_totals.size(), numbers);
+  return executor_.view(model_.training.report).as<double>();
+}
 
 std::span<const double> Trainer::small_gradients() const {
   if (!model_.underflow) return {};
+  if (ranks_) return std::span(sums_).subspan(model_.training.loss_totals.size() + kReported * model_.training.reported.size());
   return executor_.view(model_.underflow->report).as<double>();
 }
 
@@ -399,7 +456,7 @@ EvaluationResult Trainer::evaluate_now(const OnEvaluated& on_evaluated) {
   enter(phase_of(model_.evaluate.value().section));
   prefetcher_->discard();  // the staging buffers hold training data that was read ahead; it is read again later
   const EvaluationResult result = evaluate(executor_, *data_.validation, progress_.micro_batch, config_.train.evaluate_samples,
-                                           model_.evaluate.value(), model_.staging[0], on_evaluated);
+                                           model_.evaluate.value(), model_.staging[0], on_evaluated, ranks_ ? &*ranks_ : nullptr);
   rewind();
   return result;
 }

@@ -20,6 +20,7 @@
 #include "train/faults.h"
 #include "train/loss_scale.h"
 #include "train/metrics.h"
+#include "train/rank_sums.h"
 #include "train/wrong_statistics.h"
 #include "weights/checkpoint.h"
 #include "weights/weights.h"
@@ -30,9 +31,10 @@ namespace plimsoll {
 using OnEvaluated = std::function<void(std::int64_t, std::int64_t)>;
 
 // Evaluates `samples` samples (0: all) from the start of a source. Rows of a pass with segments are packed as in training. The
-// loss is the weighted sum of the pass's losses. `staging` is the first of the two buffers.
+// loss is the weighted sum of the pass's losses. `staging` is the first of the two buffers. With `ranks`, batch number m runs on
+// rank m modulo their number; all of them get the result.
 EvaluationResult evaluate(Executor& executor, const SampleSource& source, std::int64_t batch, std::int64_t samples,
-                          const Pass& pass, ValueId staging, const OnEvaluated& on_evaluated = {});
+                          const Pass& pass, ValueId staging, const OnEvaluated& on_evaluated = {}, RankSums* ranks = nullptr);
 
 // The sources of a training and the windows of its updates. The sources outlive the trainer.
 struct TrainingData {
@@ -56,7 +58,7 @@ class DataSources {
 
 class Trainer {
  public:
-  // All references outlive this. The arena has been mapped and touched.
+  // All references outlive this. The arena has been mapped and touched. If the executor has peers, all of them train together.
   Trainer(const Config& config, const TrainingGraph& model, const Plan& plan, Executor& executor, TrainingData data);
   ~Trainer();
 
@@ -107,6 +109,7 @@ class Trainer {
   void read_data(const Work& work);
   // Finds the samples of the next update and the factors of their losses.
   void start_window();
+  void sum_over_ranks();
   double loss_of_window() const;
   void feed_micro(double scale);
   static void count_absent_rows(std::span<const FieldBuffer> fields);
@@ -146,6 +149,9 @@ class Trainer {
   std::vector<Fed> group_;
   std::vector<double> factors_;  // by loss: its weight over its denominator, for the current window
   std::vector<ValueId> steps_;   // by micro-batch, for noise
+  BatchShare share_;
+  std::optional<RankSums> ranks_;
+  std::vector<double> sums_;  // over ranks, of the last window: totals of losses, report, small gradients
   std::function<void()> after_warmup_;
   std::function<void(Phase)> before_phase_;
   std::function<void(const Overflow&)> on_overflow_;

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <span>
@@ -13,6 +14,8 @@
 #include "base/hash.h"
 #include "base/shell.h"
 #include "base/text.h"
+#include "collective/broadcast.h"
+#include "collective/together.h"
 #include "formats/atomic_folder.h"
 #include "formats/bounded_json.h"
 #include "formats/file.h"
@@ -23,6 +26,7 @@
 #include "formats/safetensors.h"
 #include "plan/machine.h"
 #include "weights/manifest.h"
+#include "weights/state_conversion.h"
 
 namespace plimsoll {
 namespace {
@@ -57,6 +61,17 @@ void compare(const SafetensorsFile& file, const StoredTensor& tensor, const Hash
   if (!file.has_checksums() || file.checksum(tensor) == read.hex()) return;
   throw corrupt(file.path(), fmt::format("the bytes of {} have the checksum {} and were saved with {}", tensor.name, read.hex(),
                                          file.checksum(tensor)));
+}
+
+Hasher hash_of(const SafetensorsFile& file, const StoredTensor& tensor) {
+  std::vector<std::byte> part(std::size_t{1} << 16);
+  Hasher hasher;
+  for (std::int64_t done = 0; done < tensor.bytes; done += std::ssize(part)) {
+    part.resize(static_cast<std::size_t>(std::min(std::ssize(part), tensor.bytes - done)));
+    file.read_part(tensor, done, part);
+    hasher.add(part);
+  }
+  return hasher;
 }
 
 std::vector<ValueId> saved_values(const Graph& graph) {
@@ -96,10 +111,10 @@ Bytes frozen_bytes(const Graph& graph) {
   return Bytes{bytes == 0 ? 0 : bytes + kPath};
 }
 
-std::vector<TensorSpec> specs_of(const Graph& graph, std::int64_t frozen_bytes) {
+std::vector<TensorSpec> specs_of(const Graph& graph, const std::vector<ValueId>& values, std::int64_t frozen_bytes) {
   std::vector<TensorSpec> specs;
   if (frozen_bytes > 0) specs.push_back({kFrozen, DType::u8, Shape{frozen_bytes}});
-  for (const ValueId id : saved_values(graph))
+  for (const ValueId id : values)
     specs.push_back({graph.values[id].name, graph.values[id].type.dtype, graph.values[id].type.shape});
   return specs;
 }
@@ -147,10 +162,13 @@ ManifestFile entry_of(const std::filesystem::path& path) {
   return {path.filename().string(), file_bytes(path), header_hash(SafetensorsFile::open(path))};
 }
 
-// A checkpoint: its counters, and the file of its tensors.
+// A checkpoint: its counters, and the files of its tensors. Those of one process are whole, in one file.
 struct Opened {
   Progress progress;
-  SafetensorsFile state;
+  std::vector<SafetensorsFile> files;
+  std::vector<Piece> pieces = {};
+
+  const SafetensorsFile& first() const { return files.front(); }
 };
 
 SafetensorsFile open_state(const std::filesystem::path& path) {
@@ -180,19 +198,57 @@ Opened open(const std::filesystem::path& checkpoint) {
   if (!std::filesystem::is_directory(checkpoint, ignored)) {
     SafetensorsFile file = open_state(checkpoint);
     Progress progress = parse(file);
-    return {std::move(progress), std::move(file)};
+    Opened opened{std::move(progress), {}};
+    opened.files.push_back(std::move(file));
+    return opened;
   }
   Manifest manifest = manifest_of(checkpoint);
-  const ManifestFile& entry = manifest.files.front();
-  const std::filesystem::path path = checkpoint / entry.name;
-  if (!is_there(path)) throw corrupt(path, "it is missing");
-  if (file_bytes(path) != entry.bytes) {
-    throw corrupt(path, fmt::format("it has {} bytes and was saved with {}", file_bytes(path).n, entry.bytes.n));
+  Opened opened{std::move(manifest.progress), {}, std::move(manifest.pieces)};
+  for (const ManifestFile& entry : manifest.files) {
+    const std::filesystem::path path = checkpoint / entry.name;
+    if (!is_there(path)) throw corrupt(path, "it is missing");
+    if (file_bytes(path) != entry.bytes) {
+      throw corrupt(path, fmt::format("it has {} bytes and was saved with {}", file_bytes(path).n, entry.bytes.n));
+    }
+    SafetensorsFile state = open_state(path);
+    if (header_hash(state) != entry.header_xxh128 || !state.has_checksums())
+      throw corrupt(path, "its header is not as it was saved");
+    opened.files.push_back(std::move(state));
   }
-  SafetensorsFile state = open_state(path);
-  if (header_hash(state) != entry.header_xxh128 || !state.has_checksums())
-    throw corrupt(path, "its header is not as it was saved");
-  return {std::move(manifest.progress), std::move(state)};
+  return opened;
+}
+
+// The elements of a tensor that this rank holds.
+struct Held {
+  std::int64_t begin, end;
+};
+Held held_elements(const Value& value) {
+  return value.shard ? Held{value.shard->begin, value.shard->end} : Held{0, value.type.shape.elements()};
+}
+
+// The values that a rank saves: the first has the parameters.
+std::vector<ValueId> values_of_rank(const Graph& graph, int rank) {
+  std::vector<ValueId> values = saved_values(graph);
+  std::erase_if(values, [&](ValueId id) { return rank > 0 && graph.values[id].parameter; });
+  return values;
+}
+
+// The part of a rank in the manifest, as text for the rank that writes it.
+std::string text_of_rank(const ManifestFile& entry, const Graph& graph, const std::vector<ValueId>& values) {
+  nlohmann::json pieces = nlohmann::json::array();
+  for (const ValueId id : values) {
+    const Held held = held_elements(graph.values[id]);
+    pieces.push_back({graph.values[id].name.text(), held.begin, held.end});
+  }
+  return nlohmann::json{entry.name, entry.bytes.n, entry.header_xxh128, pieces}.dump();
+}
+
+void add_rank(Manifest& manifest, const std::string& text) {
+  const nlohmann::json part = nlohmann::json::parse(text);
+  for (const nlohmann::json& piece : part.at(3)) {
+    manifest.pieces.push_back({manifest.files.size(), piece.at(0), piece.at(1), piece.at(2)});
+  }
+  manifest.files.push_back({part.at(0), Bytes{part.at(1).get<std::int64_t>()}, part.at(2)});
 }
 
 }  // namespace
@@ -201,29 +257,67 @@ FrozenWeights frozen_weights(const Graph& graph, const WeightSource& source, con
   return {source, hashes_of(frozen_values(graph), executor)};
 }
 
+namespace {
+
+void refuse_link(const std::filesystem::path& folder) {
+  std::error_code ignored;
+  if (!std::filesystem::is_symlink(folder, ignored)) return;
+  throw data_error("E-IO-WRITE", folder.string(), "it is a link, not a folder", "a folder of the run itself");
+}
+
+void write_state(const std::filesystem::path& path, const Graph& graph, const std::vector<ValueId>& values,
+                 const std::string& of_frozen, const Executor& executor) {
+  SafetensorsWriter writer(path, specs_of(graph, values, std::ssize(of_frozen)), Checksums::each);
+  if (!of_frozen.empty()) writer.append(kFrozen, std::as_bytes(std::span(of_frozen)));
+  for (const ValueId id : values) {
+    executor.read(id, [&](std::span<const std::byte> part) { writer.append(graph.values[id].name.text(), part); });
+  }
+  writer.commit();
+}
+
+// Each rank writes a file. The manifest comes last, and the folder appears only if all of them could write.
+void save_with_ranks(const Graph& graph, const Progress& progress, const FrozenWeights& frozen,
+                     const std::filesystem::path& folder, const Executor& executor) {
+  Peers& peers = *executor.peers();
+  const std::uint32_t event = executor.spare_event();
+  std::optional<AtomicFolder> aside;
+  std::string path, mine;
+  together(peers, event, [&] {
+    if (peers.rank() > 0) return;
+    refuse_link(folder);
+    path = aside.emplace(folder).path().string();
+  });
+  path = broadcast(peers, event, 0, path);
+  together(peers, event, [&] {
+    const std::filesystem::path file = std::filesystem::path(path) / state_file_name(peers.rank());
+    const std::vector<ValueId> values = values_of_rank(graph, peers.rank());
+    write_state(file, graph, values, peers.rank() == 0 ? frozen_text(graph, frozen) : std::string(), executor);
+    mine = text_of_rank(entry_of(file), graph, values);
+  });
+  Manifest manifest{progress, {}, peers.count()};
+  for (int rank = 0; rank < peers.count(); ++rank) add_rank(manifest, broadcast(peers, event, rank, mine));
+  together(peers, event, [&] {
+    if (peers.rank() > 0) return;
+    write_file_atomically(aside->path() / kManifestFile, manifest_text(manifest));
+    aside->commit();
+  });
+}
+
+}  // namespace
+
 void save_checkpoint(const Graph& graph, const Progress& progress, const FrozenWeights& frozen,
                      const std::filesystem::path& folder, const Executor& executor) {
-  std::error_code ignored;
-  if (std::filesystem::is_symlink(folder, ignored)) {
-    throw data_error("E-IO-WRITE", folder.string(), "it is a link, not a folder", "a folder of the run itself");
-  }
+  if (executor.peers() != nullptr) return save_with_ranks(graph, progress, frozen, folder, executor);
+  refuse_link(folder);
   AtomicFolder aside(folder);
   const std::filesystem::path state = aside.path() / kStateFile;
-  {
-    const std::string of_frozen = frozen_text(graph, frozen);
-    SafetensorsWriter writer(state, specs_of(graph, std::ssize(of_frozen)), Checksums::each);
-    if (!of_frozen.empty()) writer.append(kFrozen, std::as_bytes(std::span(of_frozen)));
-    for (const ValueId id : saved_values(graph)) {
-      executor.read(id, [&](std::span<const std::byte> part) { writer.append(graph.values[id].name.text(), part); });
-    }
-    writer.commit();
-  }
+  write_state(state, graph, saved_values(graph), frozen_text(graph, frozen), executor);
   write_file_atomically(aside.path() / kManifestFile, manifest_text({progress, {entry_of(state)}}));
   aside.commit();
 }
 
 Bytes checkpoint_bytes(const Graph& graph) {
-  return safetensors_bytes(specs_of(graph, frozen_bytes(graph).n), Checksums::each) + kMostManifest;
+  return safetensors_bytes(specs_of(graph, saved_values(graph), frozen_bytes(graph).n), Checksums::each) + kMostManifest;
 }
 
 Progress read_progress(const std::filesystem::path& checkpoint) {
@@ -239,12 +333,13 @@ std::filesystem::path state_file(const std::filesystem::path& checkpoint) {
 
 void read_back(const std::filesystem::path& folder) {
   const Opened opened = open(folder);
-  const SafetensorsFile& file = opened.state;
-  PastCache reader(file.path(), kReadBack);
-  for (const StoredTensor& tensor : file.tensors()) {
-    Hasher hasher;
-    reader.read(tensor.offset, tensor.bytes, [&](std::span<const std::byte> part) { hasher.add(part); });
-    compare(file, tensor, hasher);
+  for (const SafetensorsFile& file : opened.files) {
+    PastCache reader(file.path(), kReadBack);
+    for (const StoredTensor& tensor : file.tensors()) {
+      Hasher hasher;
+      reader.read(tensor.offset, tensor.bytes, [&](std::span<const std::byte> part) { hasher.add(part); });
+      compare(file, tensor, hasher);
+    }
   }
 }
 
@@ -340,21 +435,39 @@ bool trains_model(const Graph& graph) {
                              [&](ValueId id) { return !graph.values[id].parameter->adapter && !is_frozen(graph.values[id]); });
 }
 
-// Loads a value from the file to its tier. Moments of an optimizer may be infinite; parameters may not.
-void load_saved(const SafetensorsFile& file, const StoredTensor& tensor, ValueId id, const Value& value, Executor& executor) {
+// The pieces of a value; a file of one process has it whole.
+std::vector<Piece> pieces_of(const Opened& opened, const Value& value) {
+  const std::string& name = value.name.text();
+  std::vector<Piece> pieces;
+  std::ranges::copy_if(opened.pieces, std::back_inserter(pieces), [&](const Piece& piece) { return piece.tensor == name; });
+  const Shape& whole = value.shard ? value.shard->whole : value.type.shape;
+  const StoredTensor* stored = opened.first().find(name);
+  // Parts have no shape of their own.
+  const bool other = stored != nullptr && (opened.pieces.empty() || value.parameter) && stored->shape != whole;
+  if (opened.pieces.empty() && stored != nullptr) pieces.push_back({0, name, 0, whole.elements()});
+  if (pieces.empty() || other) {
+    throw data_error("E-CKPT-FORMAT", opened.first().path(), fmt::format("{} is missing or of another type", name),
+                     "a checkpoint of this model and optimizer");
+  }
+  return pieces;
+}
+
+// Loads a value to its tier. Moments of an optimizer may be infinite; parameters may not.
+void load_saved(const Opened& opened, ValueId id, const Value& value, Executor& executor) {
+  const Held held = held_elements(value);
+  PieceReader reader(opened.files, pieces_of(opened, value), value.type.dtype, held.begin, held.end, compare);
   std::int64_t done = 0;
   std::optional<std::int64_t> bad;
-  Hasher hasher;
   executor.write(id, [&](std::span<std::byte> part) {
-    file.read_part(tensor, done, part);
-    hasher.add(part);
+    reader.read(part);
     const auto found = bad || !value.parameter ? std::nullopt : first_not_finite(value.type.dtype, part);
     if (found) bad = done / size_of(value.type.dtype) + *found;
     done += std::ssize(part);
   });
-  compare(file, tensor, hasher);
+  reader.finish();
   if (bad) {
-    throw not_finite(file.path(), tensor.name, "holds NaN or an infinite number at " + place_text(value.type.shape, *bad));
+    throw not_finite(opened.first().path(), value.name.text(),
+                     "holds NaN or an infinite number at " + place_text(value.type.shape, *bad));
   }
 }
 
@@ -363,7 +476,7 @@ void load_saved(const SafetensorsFile& file, const StoredTensor& tensor, ValueId
 Checkpoint load_checkpoint(const Graph& graph, const std::filesystem::path& path, const std::filesystem::path& init,
                            Executor& executor) {
   Opened opened = open(path);
-  const SafetensorsFile& file = opened.state;
+  const SafetensorsFile& file = opened.first();
   Progress progress = std::move(opened.progress);
   FrozenWeights frozen = parse_frozen(graph, file);
   const auto seed = frozen.hashes.empty() ? static_cast<std::uint64_t>(progress.seed) : frozen.source.seed;
@@ -374,12 +487,13 @@ Checkpoint load_checkpoint(const Graph& graph, const std::filesystem::path& path
   frozen.source = source;
   for (const ValueId id : saved_values(graph)) {
     const Value& value = graph.values[id];
-    const StoredTensor* tensor = file.find(value.name.text());
-    if (tensor == nullptr || tensor->dtype != value.type.dtype || tensor->shape != value.type.shape) {
-      throw data_error("E-CKPT-FORMAT", file.path(), fmt::format("{} is missing or of another type", value.name.text()),
-                       "a checkpoint of this model and optimizer");
+    const bool whole = opened.pieces.empty() && !value.shard;
+    if (const auto other = whole ? StoredState::in_other_precision(graph, id, file) : std::nullopt) {
+      for (const StoredTensor* tensor : other->tensors()) compare(file, *tensor, hash_of(file, *tensor));
+      other->load(id, value, executor);
+      continue;
     }
-    load_saved(file, *tensor, id, value, executor);
+    load_saved(opened, id, value, executor);
   }
   return {std::move(progress), std::move(frozen)};
 }

@@ -2,7 +2,8 @@
 // state, manifest.json the counters and the position in the data. Bytes go between file and arena directly. Each tensor has a
 // checksum that loading compares, and the manifest has one of the header and of itself. For frozen parameters there are their
 // source and the hash of each instead of bytes: a resumed run loads them from the source. Format 1, a single safetensors file, is
-// read as well.
+// read as well. With several ranks, each writes a file of the values and shards that it holds (state-RANK.safetensors), and the
+// manifest lists their pieces; any number of ranks reads them.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +27,8 @@ struct FrozenWeights {
 // The frozen parameters in the executor, which were filled from `source`.
 FrozenWeights frozen_weights(const Graph& graph, const WeightSource& source, const Executor& executor);
 
-// Reads parameters and optimizer state from any of the executor's tiers.
+// Reads parameters and optimizer state from any of the executor's tiers. If the executor has peers, all ranks call it, and all
+// throw if one of them fails.
 void save_checkpoint(const Graph& graph, const Progress& progress, const FrozenWeights& frozen,
                      const std::filesystem::path& folder, const Executor& executor);
 // An upper bound of the folder's bytes; its counters grow with the run.
@@ -37,6 +39,7 @@ Progress read_progress(const std::filesystem::path& checkpoint);
 std::filesystem::path state_file(const std::filesystem::path& checkpoint);
 // Reads a new checkpoint once, past the page cache, and compares all checksums. E-CKPT-CORRUPT.
 void read_back(const std::filesystem::path& folder);
+// Optimizer state in another precision is converted (weights/state_conversion.h).
 struct Checkpoint {
   Progress progress;
   FrozenWeights frozen;

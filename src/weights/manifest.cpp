@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <string_view>
@@ -28,12 +29,21 @@ bool is_plain(std::string_view name) { return !name.empty() && name.find('/') ==
 
 }  // namespace
 
+std::string state_file_name(int rank) { return rank == 0 ? kStateFile : fmt::format("state-{}.safetensors", rank); }
+
 std::string manifest_text(const Manifest& manifest) {
   nlohmann::json object = to_json(manifest.progress);
   object["schema"] = kSchema;
   object["files"] = nlohmann::json::array();
   for (const ManifestFile& file : manifest.files) {
     object["files"].push_back({{"name", file.name}, {"bytes", file.bytes.n}, {"header_xxh128", file.header_xxh128}});
+  }
+  if (!manifest.pieces.empty()) {
+    object["ranks"] = manifest.ranks;
+    for (const Piece& piece : manifest.pieces) {
+      object["pieces"].push_back(
+          {{"file", manifest.files[piece.file].name}, {"tensor", piece.tensor}, {"begin", piece.begin}, {"end", piece.end}});
+    }
   }
   std::string text = object.dump(1, ' ', /*ensure_ascii=*/false, nlohmann::json::error_handler_t::replace);
   text.resize(text.size() - std::string_view("\n}").size());
@@ -45,14 +55,14 @@ std::string manifest_text(const Manifest& manifest) {
 Manifest read_manifest(const std::filesystem::path& folder) {
   const std::filesystem::path path = folder / kManifestFile;
   if (!is_there(path)) throw data_error("E-CKPT-CORRUPT", path.string(), "it is missing", "the files that were saved");
-  const std::string text = read_text(path, kMostManifest.n, "E-CKPT-CORRUPT");
+  const std::string text = read_text(path, kMostPieces.n, "E-CKPT-CORRUPT");
   const std::size_t tail = kChecksum.size() + kDigits + kEnd.size(), at = text.size() - std::min(tail, text.size());
   const std::string whole = fmt::format("{}{}{}", kChecksum, hash_of(std::string_view(text).substr(0, at)), kEnd);
   if (std::string_view(text).substr(at) != whole) {
     throw data_error("E-CKPT-CORRUPT", path.string(), "its checksum is not that of its bytes", "the bytes that were saved");
   }
   try {
-    const nlohmann::json object = parse_json(text, {.bytes = kMostManifest.n});
+    const nlohmann::json object = parse_json(text, {.bytes = kMostPieces.n});
     if (object.at("schema") != kSchema) throw std::out_of_range("its schema is " + object.at("schema").dump());
     Manifest manifest{progress_from(object), {}};
     for (const nlohmann::json& file : object.at("files")) {
@@ -60,6 +70,17 @@ Manifest read_manifest(const std::filesystem::path& folder) {
       if (!is_plain(manifest.files.back().name)) throw std::out_of_range("a file's name is a path");
     }
     if (manifest.files.empty()) throw std::out_of_range("it names no file");
+    manifest.ranks = object.value("ranks", std::int64_t{1});
+    for (const nlohmann::json& piece : object.value("pieces", nlohmann::json::array())) {
+      const auto file = std::ranges::find(manifest.files, piece.at("file").get<std::string>(), &ManifestFile::name);
+      if (file == manifest.files.end()) throw std::out_of_range("a piece lies in no file");
+      manifest.pieces.push_back({static_cast<std::size_t>(file - manifest.files.begin()), piece.at("tensor"),
+                                 piece.at("begin").get<std::int64_t>(), piece.at("end").get<std::int64_t>()});
+      const Piece& last = manifest.pieces.back();
+      constexpr std::int64_t kMostElements = std::int64_t{1} << 48;
+      if (last.begin < 0 || last.begin >= last.end || last.end > kMostElements)
+        throw std::out_of_range("a piece has no elements");
+    }
     return manifest;
   } catch (const Error&) {
     throw;

@@ -7,12 +7,15 @@
 #include <vector>
 
 #include "base/bytes.h"
+#include "weights/pieces.h"
 #include "weights/progress.h"
 
 namespace plimsoll {
 
 inline constexpr const char *kManifestFile = "manifest.json", *kStateFile = "state.safetensors";
-inline constexpr Bytes kMostManifest{1 << 14};
+inline constexpr Bytes kMostManifest{1 << 14}, kMostPieces{64 << 20};  // written by one process, and by several
+// The file of a rank.
+std::string state_file_name(int rank);
 
 struct ManifestFile {
   std::string name;  // plain
@@ -23,6 +26,8 @@ struct ManifestFile {
 struct Manifest {
   Progress progress;
   std::vector<ManifestFile> files;  // at least one
+  std::int64_t ranks = 1;
+  std::vector<Piece> pieces = {};  // of all tensors; empty: the first file has them whole
 };
 
 std::string manifest_text(const Manifest& manifest);

@@ -147,6 +147,25 @@ def micro_batch(test):
     test.equal("batch", test.report("two")["batch"]["micro"], 2)
 
 
+def state_precision(test):
+    """A run that goes on with its optimizer state in another precision, in memory and from a disk."""
+    for before, after, dtype in (("fp32", "8bit", "U8"), ("8bit", "bf16", "BF16"), ("bf16", "fp32", "F32")):
+        first, then = (f"precision.optimizer_state={each}" for each in (before, after))
+        bits = set()
+        for place in ([], ["--disk", f"{test.path('pages')}:1GiB", "--set", "plan.optimizer_state=disk"]):
+            run = f"{before}-{after}-{len(place)}"
+            test.succeeds(*arguments(run, "--set", first, "--updates", "3", *place))
+            test.fails(2, "E-CONFIG-PRECISION", "train", "--run", run, "--resume", "--set", "precision.optimizer_state=4bit")
+            result = test.run("train", "--run", run, "--resume", "--set", then, "--updates", "6")
+            test.equal("exit code", result.code, 0)
+            note = f"precision.optimizer_state: \"{before}\" -> \"{after}\""
+            test.that(note in result.text()[1] and "rounded to the nearest" in result.text()[1], f"a note: {result.text()[1]}")
+            bits.add(tuple(line["loss_bits"] for line in test.lines(run)))
+            test.succeeds("train", "--run", run, "--resume", "--updates", "7")  # keeps the new precision
+            test.that(f'"wte.weight.m":{{"dtype":"{dtype}"'.encode() in test.state(run).read_bytes(), f"the state is {after}")
+        test.equal(f"{before} -> {after}: bits in memory and from a disk", len(bits), 1)
+
+
 def segments(test):
     test.succeeds(*arguments("parts", "--updates", "2"))
     test.succeeds("train", "--run", "parts", "--resume", "--updates", "4")
@@ -290,7 +309,7 @@ def planted(test):
 
 def main():
     test = Test("checkpoints")
-    test.run_parts(kept, best, back, damaged, fork, micro_batch, segments, first_format, room, full_disk)
+    test.run_parts(kept, best, back, damaged, fork, micro_batch, state_precision, segments, first_format, room, full_disk)
     test.run_parts(no_byte, replaced, planted)
     test.finish()
 

@@ -12,6 +12,7 @@ import shutil
 import time
 
 from _plimsoll import Test
+from train_conversations import CONTEXT, prepare
 
 OFTEN = ["--set", "save.every=2", "--set", "train.evaluate_every=3",
          "--set", "optimizer.learning_rate=0.01", "--set", "save.keep_best=1"]  # fmt: skip
@@ -95,14 +96,35 @@ def adapter(test):
     killed(test, "adapter", ["train", "lora.toml", *OFTEN], random.Random(test.arguments.seed + 2))
 
 
+def conversations(test):
+    """NF4 base, LoRA, packed conversations."""
+    config = prepare(test)
+    test.succeeds("train", config, "--updates", 1, "--set", "data.validation=", "--run", "talker")
+    text = test.path(config).read_text()
+    data = text[text.index("[data]") :]
+    test.write("packed.toml", f"""seed = 5
+[model]
+init = "talker/weights"
+context = {CONTEXT}
+[adapter]
+kind = "lora"
+rank = 2
+[quantize]
+base = "nf4"
+[batch]
+packing = true
+{data}""")  # fmt: skip
+    killed(test, "packed", ["train", "packed.toml", "--set", "train.effective_batch=2", *OFTEN], random.Random(test.arguments.seed + 3))
+
+
 def options(parser):
-    parser.add_argument("--kills", type=int, default=5, help="of each of the three runs")
+    parser.add_argument("--kills", type=int, default=5, help="of each of the four runs")
     parser.add_argument("--seed", type=int, default=1)
 
 
 def main():
     test = Test("kills", options)
-    test.run_parts(in_memory, from_a_disk, adapter)
+    test.run_parts(in_memory, from_a_disk, adapter, conversations)
     test.finish()
 
 

@@ -594,6 +594,22 @@ TEST_F(ConfigTest, DotsAreCountedOutsideOfTextAndPerKey) {
   EXPECT_ERROR(load("x = " + std::string(1000, '[')), "E-CONFIG-SYNTAX", "deeper");
 }
 
+TEST_F(ConfigTest, TheStageOfZeroHasOtherNames) {
+  EXPECT_EQ(small().parallel.zero, std::nullopt);
+  for (const char* set :
+       {"parallel.zero=1", "zero_stage=0", "zero_stage=1", "sharding_strategy=NO_SHARD", "fsdp_sharding_strategy=no_shard"}) {
+    EXPECT_EQ(small({set}).parallel.zero, 1) << set;
+  }
+  EXPECT_EQ(small({"parallel.zero=auto"}).parallel.zero, std::nullopt);
+  const Config config = small({"parallel.zero=1", "parallel.fail_after=5s"});
+  EXPECT_EQ(load(resolved_toml(config)), config) << resolved_toml(config);
+  EXPECT_ERROR(small({"parallel.zero=2"}), "E-CONFIG-VALUE", "ranks cannot share gradients yet");
+  EXPECT_ERROR(small({"zero_stage=3"}), "E-CONFIG-VALUE", "parameters and gradients");
+  EXPECT_ERROR(small({"sharding_strategy=FULL_SHARD"}), "E-CONFIG-VALUE", "ranks cannot share");
+  EXPECT_ERROR(small({"sharding_strategy=HYBRID_SHARD"}), "E-CONFIG-VALUE", "parallel.zero = 1");
+  EXPECT_ERROR(small({"parallel.zero=4"}), "E-CONFIG-RANGE", "4");
+}
+
 TEST_F(ConfigTest, BudgetsMayBeAutomatic) { EXPECT_EQ(small({"memory.budget=auto"}).memory.budget, std::nullopt); }
 
 TEST_F(ConfigTest, PathsAreUtf8) {

@@ -106,7 +106,7 @@ struct Planner {
   PlanSpace space;
 
   explicit Planner(const Config& config, DataFacts facts = kTrainAndValidate)
-      : space(source_for(config, facts), plan_request(config, facts.ragged), round_machine(), catalogue) {}
+      : space(source_for(config, facts), plan_request(config, facts.ragged, facts.share.ranks), round_machine(), catalogue) {}
   std::variant<Plan, Infeasible> at(Bytes memory) { return space.best({memory, {}, {}}); }
   Plan plan(Bytes memory) { return std::get<Plan>(at(memory)); }
 };
@@ -143,7 +143,7 @@ inline Plan plan_with(const Config& config, std::int64_t micro_batch, const std:
   const Graph graph = build_training_graph(config, facts, micro_batch).graph;
   const std::vector<Unit> layers = layers_of(graph);
   PlanDecisions decisions{.micro_batch = micro_batch,
-                          .accumulation = plan_request(config, facts.ragged).accumulation(micro_batch),
+                          .accumulation = plan_request(config, facts.ragged, facts.share.ranks).accumulation(micro_batch),
                           .group = group,
                           .loss_chunks = loss_chunks,
                           .residency = residency,
@@ -156,7 +156,8 @@ inline Plan plan_with(const Config& config, std::int64_t micro_batch, const std:
   decisions.replays = replays_of_blocks(graph, layers, all);
   const bool gpu = machine.backend == Backend::cuda;
   OpCatalogue catalogue(machine.rates, {}, gpu ? kCudaKernels : kCpuKernels);
-  return build_plan(graph, find_units(graph), decisions, plan_request(config, facts.ragged), machine, catalogue, nullptr);
+  return build_plan(graph, find_units(graph), decisions, plan_request(config, facts.ragged, facts.share.ranks), machine,
+                    catalogue, nullptr);
 }
 
 }  // namespace plimsoll

@@ -155,6 +155,10 @@ TEST(RunRoom, IsRefusedWithNumbersAndAPlace) {
   EXPECT_ERROR(check_room(run, room(most, Bytes{1}), {}, {}, {}), "E-RUN-ROOM", "2 checkpoints");
   EXPECT_ERROR(check_room(run, room(Bytes{1}, most * 2), {}, {}, {}), "E-RUN-ROOM", "weights");
   EXPECT_ERROR(check_room(run, room(Bytes{1}, Bytes{1}), most * 2, folder / "pages", {}), "E-RUN-ROOM", "pages of memory.disk");
+  std::filesystem::create_directories(run.path() / "abandoned/1");
+  write_raw(run.path() / "abandoned/1/state", "");
+  std::filesystem::resize_file(run.path() / "abandoned/1/state", std::uintmax_t{1} << 32);  // a sparse file
+  EXPECT_ERROR(check_room(run, room(Bytes{1}, most + Bytes{1 << 30}), {}, {}, {}), "E-RUN-ROOM", "abandoned has 4");
   RunRoom all{.checkpoint = Bytes{100}, .weights = Bytes{7}, .averages = Bytes{5}, .best = Bytes{7}, .records = Bytes{1}};
   EXPECT_EQ(all.all(), Bytes{200 + 7 + 5 + 7 + 1 + 7});
   all.best = {};

@@ -64,12 +64,20 @@ class Session {
       : Session(config, build_training_graph(config, facts_of(config, data, plan.ragged), plan.decisions.micro_batch), plan, data,
                 watch) {}
   // `model`: the graph that was planned.
-  Session(const Config& config, TrainingGraph model, const Plan& plan, const DataFiles& data, Watch watch = Watch::nothing)
-      : model_(std::move(model)), program_(lower(plan)), arena_(plan.arena, watch == Watch::audit ? kBeyond : Bytes{0}) {
+  Session(const Config& config, TrainingGraph model, const Plan& plan, const DataFiles& data, Watch watch = Watch::nothing,
+          Peers* peers = nullptr)
+      : graph_(plan.graph),
+        model_(std::move(model)),
+        program_(lower(plan)),
+        arena_(plan.arena, watch == Watch::audit ? kBeyond : Bytes{0}) {
     cpu::set_thread_count(plan.threads);
     stores_.emplace(program_, plan, std::filesystem::temp_directory_path());
     device_.emplace(arena_, stores_->all());
-    executor_.emplace(plan.graph, program_, *device_, plan.threads, plan.decisions.loss_chunks);
+    if (peers != nullptr) {
+      const ExchangeDemand demand = exchange_demand(program_, peers->count());
+      peers->reserve(demand.events, demand.parts);
+    }
+    executor_.emplace(plan.graph, program_, *device_, plan.threads, plan.decisions.loss_chunks, peers);
     sources_.emplace(config, data);
     trainer_.emplace(config, model_, plan, *executor_, sources_->data());
     if (watch == Watch::nothing) return;
@@ -80,6 +88,8 @@ class Session {
 
   Trainer& trainer() { return *trainer_; }
   const Executor& executor() const { return *executor_; }
+  const Graph& graph() const { return graph_; }
+  void watch(RunObserver& observer) { executor_->add_observer(observer); }
   Audit& audit() { return *audit_; }
   const Program& program() const { return program_; }
   PageFile* pages() { return stores_->disk(); }
@@ -109,6 +119,7 @@ class Session {
   }
 
  private:
+  const Graph& graph_;
   TrainingGraph model_;
   Program program_;
   Arena arena_;

@@ -58,6 +58,11 @@ Target target_of(const PlanArguments& arguments) {
   }
   Config config = read_settings_only(source.settings, source.bf16);
   if (simulated) place.machine = simulated_machine(config.threads);
+  if (arguments.rank >= arguments.ranks) {
+    throw config_error("E-USAGE", "--rank", fmt::format("it is {}", arguments.rank),
+                       fmt::format("0 to {}, below the number of ranks", arguments.ranks - 1));
+  }
+  place.share = {arguments.ranks > 1 ? arguments.rank : 0, arguments.ranks};
   return {std::move(source), std::move(config), std::move(place)};
 }
 

@@ -168,6 +168,8 @@ void sum_rows(std::int64_t rows, std::int64_t n, ConstElements x, bool accumulat
 
 Bytes sum_scratch(std::int64_t n) { return Bytes{sum_tiles(n) * static_cast<std::int64_t>(sizeof(double))}; }
 
+void sums_of_squares(std::int64_t n, ConstElements x, double* tiles) { HWY_DYNAMIC_DISPATCH(tile_sums_of_squares)(n, x, tiles); }
+
 double sum_of_squares(std::int64_t n, ConstElements x, double before, std::byte* scratch) {
   double* tiles = reinterpret_cast<double*>(scratch);
   HWY_DYNAMIC_DISPATCH(tile_sums_of_squares)(n, x, tiles);

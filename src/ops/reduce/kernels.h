@@ -20,6 +20,8 @@ void sum_rows(std::int64_t rows, std::int64_t n, ConstElements x, bool accumulat
 // The fp64 sum of squares of a flat array of fp32 or bf16, added to `before`: sums of tiles of kSumTile elements, in ascending
 // order. An array in ranges gives the same bits if ranges begin at multiples of kSumTile.
 inline constexpr std::int64_t kSumTile = ops::kNormTile;
+// The sums of the tiles alone, one for each.
+void sums_of_squares(std::int64_t n, ConstElements x, double* tiles);
 constexpr std::int64_t sum_tiles(std::int64_t n) { return ceil_div(n, kSumTile); }
 Bytes sum_scratch(std::int64_t n);
 double sum_of_squares(std::int64_t n, ConstElements x, double before, std::byte* scratch);

@@ -91,7 +91,7 @@ struct UpdateCall {
         change(call.out<cpu::Change>(at.change())) {
     if (call.range.first()) *change = {};
     if (at.averaged()) average = {call.out(at.average()), a.average_blend, first()};
-    rounding = {a.rounding, static_cast<std::uint64_t>(scalars[ops::kUpdate]), call.range.begin};
+    rounding = {a.rounding, static_cast<std::uint64_t>(scalars[ops::kUpdate]), a.first.value_or(0) + call.range.begin};
   }
   bool first() const { return scalars[ops::kUpdate] == 1; }
   bool none() const { return !std::isfinite(scale); }

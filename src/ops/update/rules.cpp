@@ -96,6 +96,20 @@ RangeRule ranges_of_update(const Attributes& any, TypeSpan) {
   return rule;
 }
 
+template <class A>
+ShardRule shard_of_update(const Attributes& any, std::int64_t first) {
+  A attributes = any.as<A>();
+  const UpdateOperands at = attributes.operands();
+  if (first > 0 && attributes.rounding != NoiseKey{}) attributes.first = first;
+  ShardRule rule{attributes, {{at.parameter()}, {at.gradient()}}};
+  for (std::size_t i = 0; i < at.states(); ++i) {
+    rule.cut.push_back({at.state(i)});
+    if (at.coded()) rule.cut.push_back({at.scales(i), kCodedBlock});
+  }
+  if (at.averaged()) rule.cut.push_back({at.average()});
+  return rule;
+}
+
 template <class A, int kFlops>
 constexpr OpDef update_op(const char* name) {
   return {.name = name,
@@ -103,7 +117,8 @@ constexpr OpDef update_op(const char* name) {
           .cost = cost_per_element<kFlops>,
           .not_differentiable = kUpdateOnly,
           .aliases = aliases_of_update<A>,
-          .ranges = ranges_of_update<A>};
+          .ranges = ranges_of_update<A>,
+          .sharded = shard_of_update<A>};
 }
 
 }  // namespace

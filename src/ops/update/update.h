@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "graph/builder.h"
 #include "ops/attributes.h"
@@ -24,12 +25,13 @@ struct ClipOperands {
   static constexpr std::size_t norm = 0, coefficient = 1, outputs = 2;
 };
 
-// The attributes of an update determine its inputs. It changes the first ones: the parameter, its states and, if average_blend is
-// not 0, an average of the parameter. The average begins as the parameter; each update moves it by average_blend towards the
-// parameter. States are fp32, bf16 or `coded`: 8 bits, each state with its scales, one fp32 for kCodedBlock elements. Numbers
-// other than fp32 are rounded at random to one of their two neighbours (by `rounding` and the number of the update), so that
-// nothing is lost on average. Without a key (zeros), an explicit setting, they are rounded to the nearest. All arithmetic is
-// fp32.
+// The attributes of an update determine its inputs. `first` is the element of the tensor with which the operands begin, a
+// multiple of kNormTile; present only where a part of it draws noise. An update changes the first ones: the parameter, its states
+// and, if average_blend is not 0, an average of the parameter. The average begins as the parameter; each update moves it by
+// average_blend towards the parameter. States are fp32, bf16 or `coded`: 8 bits, each state with its scales, one fp32 for
+// kCodedBlock elements. Numbers other than fp32 are rounded at random to one of their two neighbours (by `rounding` and the
+// number of the update), so that nothing is lost on average. Without a key (zeros), an explicit setting, they are rounded to the
+// nearest. All arithmetic is fp32.
 
 inline constexpr std::int64_t kCodedBlock = 256;
 
@@ -74,9 +76,10 @@ struct AdamWAttributes {
   double average_blend = 0;
   NoiseKey rounding{};
   bool coded = false;
+  std::optional<std::int64_t> first = {};
   std::size_t states() const { return 2; }
   UpdateOperands operands() const { return UpdateOperands(*this); }
-  PLIMSOLL_FIELDS(beta2, epsilon, weight_decay, clipped, clip_value, average_blend, rounding, coded)
+  PLIMSOLL_FIELDS(beta2, epsilon, weight_decay, clipped, clip_value, average_blend, rounding, coded, first)
 };
 
 // Lion (Chen et al., 2023, arXiv 2302.06675). The first beta, of the direction, is a scalar.
@@ -86,9 +89,10 @@ struct LionAttributes {
   double clip_value = 0, average_blend = 0;
   NoiseKey rounding{};
   bool coded = false;
+  std::optional<std::int64_t> first = {};
   std::size_t states() const { return 1; }
   UpdateOperands operands() const { return UpdateOperands(*this); }
-  PLIMSOLL_FIELDS(beta2, weight_decay, clipped, clip_value, average_blend, rounding, coded)
+  PLIMSOLL_FIELDS(beta2, weight_decay, clipped, clip_value, average_blend, rounding, coded, first)
 };
 
 struct SgdAttributes {
@@ -98,9 +102,10 @@ struct SgdAttributes {
   double clip_value = 0, average_blend = 0;
   NoiseKey rounding{};
   bool coded = false;
+  std::optional<std::int64_t> first = {};
   std::size_t states() const { return momentum ? 1 : 0; }
   UpdateOperands operands() const { return UpdateOperands(*this); }
-  PLIMSOLL_FIELDS(momentum, weight_decay, nesterov, clipped, clip_value, average_blend, rounding, coded)
+  PLIMSOLL_FIELDS(momentum, weight_decay, nesterov, clipped, clip_value, average_blend, rounding, coded, first)
 };
 
 // Scalars that change from update to update, fed as f64 [kUpdateScalars]. Updates count from 1. kMomentum is also the first beta

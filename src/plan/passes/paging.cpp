@@ -126,13 +126,15 @@ class PagingPass {
         state_of_(blocks_of_state(graph, units)),
         table_(graph.values.size(), 0),
         in_ranges_(graph.values.size(), 0),
-        whole_(graph.values.size(), 0) {
+        whole_(graph.values.size(), 0),
+        exchanged_(graph.values.size(), 0) {
     for (const NodeId id : graph.section_order(Section::update)) {
       const Node& node = graph.nodes[id];
       const std::vector<std::size_t> ranged = ranges_of(graph, node).inputs;
       for (std::size_t i = 0; i < node.inputs.size(); ++i) {
         const bool range = std::find(ranged.begin(), ranged.end(), i) != ranged.end();
         (range ? in_ranges_ : whole_)[origin_of(graph, node.inputs[i])] = 1;
+        if (node.op->exchange != Exchange::none) exchanged_[origin_of(graph, node.inputs[i])] = 1;
       }
     }
     if (residency.tables.beyond) find_tables();
@@ -161,6 +163,7 @@ class PagingPass {
   // State of at most one disk block stays in memory: its instructions and checksum take as many bytes, and its transfer is all
   // latency. Values that an update needs whole stay, too.
   bool rests_elsewhere(ValueId value) const {
+    if (exchanged_[value] != 0) return false;
     switch (result_.values[value].role) {
       case Role::optimizer_state:
         return in_ranges_[value] != 0 && result_.values[value].bytes() > kStoredAlignment && !keeps_state(state_of_[value]);
@@ -265,6 +268,7 @@ class PagingPass {
   PerValue<char> table_;      // tables and their accumulators
   PerValue<char> in_ranges_;  // values that an update reads in ranges
   PerValue<char> whole_;      // values that an update reads whole
+  PerValue<char> exchanged_;  // values whose parts go to other ranks
 };
 
 }  // namespace

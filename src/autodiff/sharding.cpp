@@ -1,0 +1,427 @@
+#include "autodiff/sharding.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "base/ceil_div.h"
+#include "base/error.h"
+#include "graph/builder.h"
+#include "graph/exchange.h"
+#include "ops/update/update.h"
+
+namespace plimsoll {
+namespace {
+
+// A trained parameter with the nodes of its update.
+struct Trained {
+  ValueId parameter, gradient;  // the gradient's last version
+  NodeId update;                // writes the parameter
+  std::vector<NodeId> nodes;    // all of them, in order
+  NodeId squares;               // of the gradient
+  std::vector<std::int64_t> cuts;
+  ValueId sum, token;          // the gradient after its sum over ranks: the own shard, and all of it
+  std::vector<ValueId> waits;  // results of other nodes that the update reads
+};
+
+class Sharding {
+ public:
+  Sharding(Graph& graph, RankShare share) : graph_(graph), builder_(graph), share_(share), ranks_(share.ranks) {}
+
+  std::vector<ShardedParameter> run() {
+    update_ = graph_.section_order(Section::update);
+    find_trained();
+    cut();
+    builder_.set_section(Section::update);
+    rewrite();
+    verify(graph_);
+    std::vector<ShardedParameter> result;
+    for (const Trained& each : trained_) result.push_back({each.parameter, each.cuts});
+    return result;
+  }
+
+ private:
+  std::size_t own() const { return static_cast<std::size_t>(share_.rank); }
+  std::int64_t elements(ValueId value) const { return graph_.values[value].type.shape.elements(); }
+  std::int64_t begin(const Trained& each) const { return each.cuts[own()]; }
+  std::int64_t end(const Trained& each) const { return each.cuts[own() + 1]; }
+  bool owns(const Trained& each) const { return begin(each) < end(each); }
+  bool owns_all(const Trained& each) const { return begin(each) == 0 && end(each) == elements(each.parameter); }
+  ExchangeAttributes exchange(const Trained& each) const { return {share_.rank, each.cuts}; }
+
+  // Persistent values that a node changes, by their origin.
+  std::vector<ValueId> changed_by(const Node& node) const {
+    std::vector<ValueId> changed;
+    for (const NodeAlias& alias : aliases_of(graph_, node)) {
+      if (in_place(alias.kind)) changed.push_back(origin_of(graph_, alias.input));
+    }
+    return changed;
+  }
+
+  void find_trained() {
+    for (const NodeId id : update_) {
+      const Node& node = graph_.nodes[id];
+      for (const ValueId changed : changed_by(node)) {
+        const Value& value = graph_.values[changed];
+        if (!value.parameter || value.parameter->kind != ParameterKind::trained) continue;
+        const auto gradient = std::ranges::find_if(
+            node.inputs, [&](ValueId input) { return graph_.values[origin_of(graph_, input)].role == Role::accumulator; });
+        if (gradient != node.inputs.end()) trained_.push_back({.parameter = changed, .gradient = *gradient, .update = id});
+      }
+    }
+    for (Trained& each : trained_) {
+      if (graph_.values[each.gradient].type.dtype != DType::f32) {
+        throw config_error("E-CONFIG-CONFLICT", "precision.gradients", "gradients are summed in bf16 and there are several ranks",
+                           "fp32, in which sums over ranks are taken", {Change("precision.gradients", "fp32")});
+      }
+      for (const NodeId id : update_) {
+        const Node& node = graph_.nodes[id];
+        if (std::ranges::find(node.inputs, each.gradient) == node.inputs.end()) continue;
+        (node.op == &ops::kSumOfSquares ? each.squares : each.nodes.emplace_back()) = id;
+      }
+      ensure(each.squares.valid(), "sharding", "a gradient without a sum of squares");
+    }
+    // Further nodes of an update read its state alone.
+    for (Trained& each : trained_) {
+      std::set<ValueId> state;
+      for (const NodeId id : each.nodes) {
+        for (const ValueId changed : changed_by(graph_.nodes[id])) {
+          if (changed != each.parameter) state.insert(changed);
+        }
+      }
+      for (const NodeId id : update_) {
+        const Node& node = graph_.nodes[id];
+        const bool reads = std::ranges::any_of(node.inputs, [&](ValueId in) { return state.contains(origin_of(graph_, in)); });
+        if (reads && std::ranges::find(each.nodes, id) == each.nodes.end()) each.nodes.push_back(id);
+      }
+      for (const NodeId id : each.nodes) find_waits(each, graph_.nodes[id]);
+      std::ranges::sort(each.nodes, {}, [&](NodeId id) { return std::ranges::find(update_, id) - update_.begin(); });
+    }
+  }
+
+  void find_waits(Trained& each, const Node& node) const {
+    for (const ValueId input : node.inputs) {
+      const NodeId producer = graph_.values[input].producer;
+      const bool other = producer.valid() && std::ranges::find(each.nodes, producer) == each.nodes.end();
+      const bool known = input == each.gradient || std::ranges::find(each.waits, input) != each.waits.end();
+      if (other && !known) each.waits.push_back(input);
+    }
+  }
+
+  bool elementwise(const Trained& each) const {
+    return std::ranges::all_of(each.nodes, [&](NodeId id) { return graph_.nodes[id].op->sharded != nullptr; });
+  }
+
+  // Tensors of many tiles first: each rank gets as many tiles, the emptiest ranks the rest. Then whole tensors, the largest
+  // first.
+  void cut() {
+    std::vector<std::int64_t> load(static_cast<std::size_t>(ranks_), 0);
+    std::vector<Trained*> whole;
+    for (Trained& each : trained_) {
+      const std::int64_t all = elements(each.parameter), tiles = ceil_div(all, ops::kNormTile);
+      if (!elementwise(each) || tiles < ranks_) {
+        whole.push_back(&each);
+        continue;
+      }
+      std::vector<std::int64_t> share(static_cast<std::size_t>(ranks_), tiles / ranks_);
+      for (const std::size_t rank : emptiest_first(load, static_cast<std::size_t>(tiles % ranks_))) ++share[rank];
+      each.cuts = {0};
+      for (const std::int64_t of : share) each.cuts.push_back(std::min(all, each.cuts.back() + of * ops::kNormTile));
+      for (std::size_t rank = 0; rank < load.size(); ++rank) load[rank] += each.cuts[rank + 1] - each.cuts[rank];
+    }
+    std::ranges::stable_sort(whole, std::greater<>(), [&](const Trained* each) { return elements(each->parameter); });
+    for (Trained* each : whole) {
+      const std::size_t rank = emptiest_first(load, 1).front();
+      for (std::size_t k = 0; k <= load.size(); ++k) each->cuts.push_back(k <= rank ? 0 : elements(each->parameter));
+      load[rank] += elements(each->parameter);
+    }
+    least_ = emptiest_first(load, 1).front();
+  }
+
+  static std::vector<std::size_t> emptiest_first(const std::vector<std::int64_t>& load, std::size_t count) {
+    std::vector<std::size_t> ranks(load.size());
+    std::iota(ranks.begin(), ranks.end(), std::size_t{0});
+    std::ranges::stable_sort(ranks, {}, [&](std::size_t rank) { return load[rank]; });
+    ranks.resize(count);
+    return ranks;
+  }
+
+  void rewrite() {
+    const auto first = std::ranges::find_if(update_, [&](NodeId id) {
+      return std::ranges::any_of(trained_, [&](const Trained& each) { return each.squares == id; });
+    });
+    const std::vector<NodeId> before(update_.begin(), first), after(first, update_.end());
+    std::erase_if(graph_.order, [&](NodeId id) { return std::ranges::find(after, id) != after.end(); });
+    sum_statistics(before);
+    std::vector<ValueId> squares;
+    for (Trained& each : trained_) sum(each, squares);
+    gather_squares(squares);
+    for (const NodeId id : after) {
+      const auto one = std::ranges::find_if(trained_, [&](const Trained& each) {
+        return each.squares == id || std::ranges::find(each.nodes, id) != each.nodes.end();
+      });
+      if (one == trained_.end()) {
+        give_to_one(id);
+        graph_.order.push_back(id);
+      } else if (one->squares == id) {
+        graph_.order.push_back(id);
+      } else {
+        update(*one, id);
+      }
+    }
+    sort_sections(graph_);
+  }
+
+  // The gradient leaves for its ranks; the sums of squares of the own shard follow.
+  void sum(Trained& each, std::vector<ValueId>& squares) {
+    builder_.set_line("update." + graph_.values[each.parameter].name.text());
+    builder_.set_role(Role::accumulator);
+    each.token = builder_.add1(kSumShards, exchange(each), {each.gradient}, "sum");
+    each.sum = each.token;
+    if (!owns(each)) {  // a number in its place, so that the exchange of squares comes equally late on all ranks
+      builder_.set_role(Role::output);
+      squares.push_back(builder_.add1(kNothing, NothingAttributes{1}, {each.token}, "squares"));
+      return;
+    }
+    if (!owns_all(each)) each.sum = shard(each, each.token, "sum.shard");
+    builder_.set_role(Role::output);
+    squares.push_back(builder_.add1(kTileSquares, ops::NoAttributes{}, {each.sum}, "squares"));
+  }
+
+  ValueId shard(const Trained& each, ValueId of, const char* name) {
+    const ValueId part = builder_.add1(kShard, ShardAttributes{begin(each), end(each) - begin(each)}, {of}, name);
+    graph_.values[part].role = graph_.values[of].role;
+    return part;
+  }
+
+  // The tiles of all shards, by rank and parameter. The sum of each parameter adds its tiles in their order.
+  void gather_squares(const std::vector<ValueId>& squares) {
+    constexpr std::int64_t kStep = kAlignment.n / size_of(DType::f64);
+    builder_.set_line("update");
+    builder_.set_role(Role::output);
+    std::vector<PartsAttributes> parts(trained_.size());
+    ExchangeAttributes all{share_.rank, {0}};
+    for (std::size_t rank = 0; rank < static_cast<std::size_t>(ranks_); ++rank) {
+      std::int64_t place = all.cuts.back();
+      for (std::size_t i = 0; i < trained_.size(); ++i) {
+        const std::int64_t tiles = ceil_div(trained_[i].cuts[rank + 1] - trained_[i].cuts[rank], ops::kNormTile);
+        if (tiles > 0) parts[i].begins.push_back(place), parts[i].counts.push_back(tiles);
+        place += std::max<std::int64_t>(1, tiles);
+      }
+      all.cuts.push_back(round_up(place, kStep));
+    }
+    const ValueId tiles = builder_.add1(kGatherValues, all, squares, "squares");
+    for (std::size_t i = 0; i < trained_.size(); ++i) {
+      Node& node = graph_.nodes[trained_[i].squares];
+      node.op = &kAddParts;
+      node.attributes = parts[i];
+      node.inputs = {tiles};
+    }
+  }
+
+  // One node of an update, on the own shard.
+  void update(Trained& each, NodeId id) {
+    const bool last = id == each.update;
+    const ValueId parameter = each.parameter;
+    builder_.set_line("update." + graph_.values[parameter].name.text());
+    const ValueId updated = last ? version_in(graph_.nodes[id], parameter) : ValueId{};
+    if (!owns(each)) {
+      drop(each, id);
+      if (last) bring(each, parameter, updated);
+      return;
+    }
+    for (ValueId& input : graph_.nodes[id].inputs) {
+      if (input == each.gradient) input = each.sum;
+    }
+    if (owns_all(each)) {
+      graph_.order.push_back(id);
+      if (last) bring(each, replaced(id, updated), updated);
+      return;
+    }
+    const ShardRule rule = graph_.nodes[id].op->sharded(graph_.nodes[id].attributes, begin(each));
+    graph_.nodes[id].attributes = rule.attributes;
+    for (const ShardRule::Operand& cut : rule.cut) {
+      const ValueId input = graph_.nodes[id].inputs[cut.input];
+      if (origin_of(graph_, input) == parameter) {
+        const ValueId part = shard(each, input, "shard");
+        graph_.nodes[id].inputs[cut.input] = part;
+      } else if (input != each.sum) {
+        hold_part(each, input, cut.elements);
+      }
+    }
+    ValueId own;
+    if (last) {
+      own = replaced(id, updated);
+      graph_.values[own].type.shape = Shape{end(each) - begin(each)};
+    }
+    retype(id);
+    graph_.order.push_back(id);
+    if (!last) return;
+    const WholeAttributes around{begin(each), graph_.values[parameter].type.shape};
+    const ValueId whole = builder_.add1(kWhole, around, {own}, "whole");
+    graph_.values[whole].role = Role::parameter;
+    bring(each, whole, updated);
+  }
+
+  // The version of a value that a node makes.
+  ValueId version_in(const Node& node, ValueId of) const {
+    for (const NodeAlias& alias : aliases_of(graph_, node)) {
+      if (in_place(alias.kind) && origin_of(graph_, alias.input) == of) return alias.output;
+    }
+    throw internal_error("sharding", "an update makes no version of its parameter");
+  }
+
+  // A new value in place of a node's output, which another node will make.
+  ValueId replaced(NodeId id, ValueId output) {
+    const Value like = graph_.values[output];
+    const ValueId own = graph_.values.push_back(like);
+    graph_.values[own].name = like.name.text() + ".own";
+    for (ValueId& each : graph_.nodes[id].outputs) {
+      if (each == output) each = own;
+    }
+    return own;
+  }
+
+  // Makes `updated` from the shards of all ranks. It waits for all that an update on any rank waits for.
+  void bring(const Trained& each, ValueId own, ValueId updated) {
+    std::vector<ValueId> inputs{own, each.token};
+    inputs.insert(inputs.end(), each.waits.begin(), each.waits.end());
+    const NodeId id = graph_.nodes.push_back({.op = &kGatherShards,
+                                              .attributes = exchange(each),
+                                              .inputs = std::move(inputs),
+                                              .outputs = {updated},
+                                              .section = Section::update,
+                                              .line = builder_.line()});
+    graph_.values[updated].producer = id;
+    graph_.order.push_back(id);
+  }
+
+  // State in the shape of a parameter, or with one number for `per` of its elements, becomes the part of this rank.
+  void hold_part(const Trained& each, ValueId input, std::int64_t per) {
+    Value& state = graph_.values[origin_of(graph_, input)];
+    if (state.shard) return;
+    const std::int64_t from = begin(each) / per, to = ceil_div(end(each), per);
+    state.shard = Shard{state.type.shape, from, to};
+    state.type.shape = Shape{to - from};
+  }
+
+  // Outputs that are inputs changed in place have their types.
+  void retype(NodeId id) {
+    for (const NodeAlias& alias : aliases_of(graph_, graph_.nodes[id])) {
+      graph_.values[alias.output].type = graph_.values[alias.input].type;
+    }
+  }
+
+  // A node that runs on another rank alone. Its persistent values do not exist here; the numbers that it reports are zeros.
+  void drop(const Trained& each, NodeId id) {
+    Node& node = graph_.nodes[id];
+    for (const ValueId changed : changed_by(node)) {
+      if (changed != each.parameter) forget(changed);
+    }
+    absent(id, each.update == id ? version_in(graph_.nodes[id], each.parameter) : ValueId{});
+  }
+
+  // `kept`: an output that another node will make.
+  void absent(NodeId id, ValueId kept) {
+    Node& node = graph_.nodes[id];
+    std::vector<ValueId> outputs;
+    std::int64_t elements = 0;
+    for (const ValueId output : node.outputs) {
+      if (output == kept) continue;
+      Value& value = graph_.values[output];
+      if (is_read(output, id)) {
+        ensure(outputs.empty() && value.type.dtype == DType::f64, "sharding", "an update of another rank has a result here");
+        outputs.push_back(output);
+        elements = value.type.shape.elements();
+        continue;
+      }
+      value.producer = {};
+      value.version_of = {};
+      value.role = Role::activation;
+    }
+    node.op = &kNothing;
+    node.attributes = NothingAttributes{elements};
+    node.inputs.clear();
+    node.outputs = std::move(outputs);
+    graph_.order.push_back(id);
+  }
+
+  // True if a node outside of all updates reads a value.
+  bool is_read(ValueId value, NodeId by) const {
+    return std::ranges::any_of(update_, [&](NodeId id) {
+      const bool of_update = std::ranges::any_of(
+          trained_, [&](const Trained& each) { return std::ranges::find(each.nodes, id) != each.nodes.end(); });
+      const std::vector<ValueId>& inputs = graph_.nodes[id].inputs;
+      return id != by && !of_update && std::ranges::find(inputs, value) != inputs.end();
+    });
+  }
+
+  void forget(ValueId persistent) {
+    Value& value = graph_.values[persistent];
+    value.section = Section::update;
+    value.role = Role::activation;
+  }
+
+  // State that belongs to no parameter, such as averages of statistics, is on one rank.
+  void give_to_one(NodeId id) {
+    const std::vector<ValueId> changed = changed_by(graph_.nodes[id]);
+    const bool state = !changed.empty() && std::ranges::all_of(changed, [&](ValueId value) {
+      return graph_.values[value].role == Role::optimizer_state;
+    });
+    if (!state || own() == least_) return;
+    for (const ValueId value : changed) forget(value);
+    absent(id, {});
+    graph_.order.pop_back();  // the caller appends it
+  }
+
+  // Sums of a window over the rows of all ranks. Their readers come after the gradients.
+  void sum_statistics(const std::vector<NodeId>& before) {
+    std::map<ValueId, ValueId> summed;
+    for (std::size_t i = 0; i < graph_.nodes.size(); ++i) {
+      if (graph_.nodes[NodeId{i}].section != Section::micro) continue;
+      const Node node = graph_.nodes[NodeId{i}];  // a copy: the graph grows below
+      for (const NodeAlias& alias : aliases_of(graph_, node)) {
+        const ValueId origin = origin_of(graph_, alias.input);
+        const Value& value = graph_.values[origin];
+        const bool statistic = value.role == Role::statistic && value.persistent();
+        if (!statistic || !in_place(alias.kind)) continue;
+        if (alias.kind != AliasKind::accumulates || value.type.dtype != DType::f64) {
+          throw internal_error("sharding", fmt::format("{} is no sum over a window", value.name.text()));
+        }
+        builder_.set_line("update." + value.name.text());
+        builder_.set_role(Role::statistic);
+        ExchangeAttributes all{share_.rank, std::vector<std::int64_t>(static_cast<std::size_t>(ranks_) + 1, 0)};
+        summed[origin] = builder_.add1(kSumAll, all, {origin}, "sum");
+      }
+    }
+    for (const NodeId id : update_) {
+      if (std::ranges::find(before, id) != before.end()) continue;
+      for (ValueId& input : graph_.nodes[id].inputs) {
+        const auto found = summed.find(origin_of(graph_, input));
+        if (found != summed.end()) input = found->second;
+      }
+    }
+  }
+
+  Graph& graph_;
+  GraphBuilder builder_;
+  RankShare share_;
+  std::int64_t ranks_;
+  std::vector<NodeId> update_;
+  std::vector<Trained> trained_;
+  std::size_t least_ = 0;  // the emptiest rank
+};
+
+}  // namespace
+
+std::vector<ShardedParameter> shard_update(Graph& graph, RankShare share) {
+  ensure(share.ranks > 1 && share.rank >= 0 && share.rank < share.ranks, "sharding", "a rank that is none");
+  return Sharding(graph, share).run();
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,31 @@
+// Ranks that train together, as a rewrite of a training graph (ZeRO, Rajbhandari et al., 2020, arXiv 1910.02054). Each parameter
+// is cut into shards at multiples of kNormTile. A rank holds the optimizer's state of its shards alone. Gradients of a shard are
+// added on its rank in the order of ranks, which updates the shard; then it goes to all others. Small tensors belong to one rank
+// as a whole, as do those with an update that is not elementwise.
+//
+//   gradient -> sum_shards -> shard -> tile_squares -> gather_values -> add_parts -> clip
+//                               |                                                     |
+//   parameter, shard ------> update <-------------------------------------------------+
+//                               |
+//                             whole -> gather_shards -> parameter
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "graph/graph.h"
+
+namespace plimsoll {
+
+// The bounds of the shards of each trained parameter, in the order of parameters: rank k has [cuts[k], cuts[k + 1]).
+struct ShardedParameter {
+  ValueId parameter;
+  std::vector<std::int64_t> cuts;
+};
+
+// Rewrites the update for one rank. Nodes and values of the other sections keep their numbers, which are the same on all ranks.
+// The norm is the sum of its tiles in one order for every sharding. Sums of statistics are added over ranks.
+// E-CONFIG-CONFLICT if a gradient is summed in 16 bits.
+std::vector<ShardedParameter> shard_update(Graph& graph, RankShare share);
+
+}  // namespace plimsoll

@@ -1,0 +1,70 @@
+// Exchanges between ranks as nodes of the graph. Each rank has one part of a value, its shard. A node names the bounds of all
+// shards, so that every rank knows which bytes come from whom; sums are taken in the order of ranks. program/exchanges.h writes
+// the messages.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/bytes.h"
+#include "graph/op.h"
+
+namespace plimsoll {
+
+// Rank k has the elements [cuts[k], cuts[k + 1]) of a value.
+struct ExchangeAttributes {
+  std::int64_t rank = 0;
+  std::vector<std::int64_t> cuts;
+  PLIMSOLL_FIELDS(rank, cuts)
+
+  std::int64_t ranks() const { return static_cast<std::int64_t>(cuts.size()) - 1; }
+  std::int64_t begin(std::int64_t of) const { return cuts[static_cast<std::size_t>(of)]; }
+  std::int64_t end(std::int64_t of) const { return cuts[static_cast<std::size_t>(of) + 1]; }
+  std::int64_t elements(std::int64_t of) const { return end(of) - begin(of); }
+};
+
+// A part of a tensor as a flat value: its elements [begin, begin + elements).
+struct ShardAttributes {
+  std::int64_t begin = 0, elements = 0;
+  PLIMSOLL_FIELDS(begin, elements)
+};
+
+// The tensor of which a value is the part from element `begin` on.
+struct WholeAttributes {
+  std::int64_t begin = 0;
+  Shape shape;
+  PLIMSOLL_FIELDS(begin, shape)
+};
+
+// Numbers of a value that are added one after the other: counts[i] elements from begins[i] on.
+struct PartsAttributes {
+  std::vector<std::int64_t> begins, counts;
+  PLIMSOLL_FIELDS(begins, counts)
+};
+
+struct NothingAttributes {
+  std::int64_t elements = 0;  // 0: no output
+  PLIMSOLL_FIELDS(elements)
+};
+
+// sum_shards: (x) -> x, with the sum over all ranks in the own shard; the others hold no result.
+// gather_shards: (x, after) -> x, complete on all ranks. `after`: a value that is ready on all ranks before the own shard may be.
+// gather_values: (f64[..]...) -> f64[all]: the concatenation of the inputs lies at the own shard; zeros up to its end.
+// sum_all: (x f64) -> x, the sum over all ranks, on every rank.
+// shard, whole: views of a part, and of the tensor around a part.
+// tile_squares: (x) -> f64[tiles]: the sum of squares of each kNormTile elements.
+// add_parts: (x f64) -> f64[1].
+// nothing: () -> zeros f64, or no output: in place of a node of another rank, so that nodes have the same number on all ranks.
+extern const OpDef kSumShards, kGatherShards, kGatherValues, kSumAll, kShard, kWhole, kTileSquares, kAddParts, kNothing;
+
+// Elements of a sum of shards that are in flight at once; a multiple of kNormTile.
+inline constexpr std::int64_t kExchangeChunk = 1 << 16;
+// Bytes of the received numbers of one chunk, from all other ranks; each begins at kAlignment.
+Bytes chunk_bytes(const ExchangeAttributes& attributes, DType dtype);
+// Chunks of the staging of a sum of shards: one is received while the other is added.
+std::int64_t staged_chunks(const ExchangeAttributes& attributes);
+// Bytes that a node sends.
+Bytes sent_bytes(const OpDef& op, const Attributes& attributes, TypeSpan inputs, TypeSpan outputs);
+
+}  // namespace plimsoll

@@ -1,0 +1,118 @@
+#include "ops/cpu_exchange.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "base/ceil_div.h"
+#include "device/cpu/parallel.h"
+#include "graph/exchange.h"
+#include "ops/reduce/kernels.h"
+
+namespace plimsoll {
+namespace {
+
+// Elements of a task.
+constexpr std::int64_t kPiece = 1 << 12;
+
+ExchangeAttributes attributes_of(const KernelRequest& request) { return request.attributes->as<ExchangeAttributes>(); }
+
+// One number of each rank, in the order of ranks; `received` has those of the others.
+template <class T>
+void add_ranks(const ExchangeAttributes& a, std::int64_t n, const std::byte* received, Bytes step, T* own) {
+  cpu::parallel_for(ceil_div(n, kPiece), [&](std::int64_t piece) {
+    const std::int64_t begin = piece * kPiece, end = std::min(n, begin + kPiece);
+    T sums[kPiece];
+    for (std::int64_t rank = 0; rank < a.ranks(); ++rank) {
+      const std::int64_t slot = rank < a.rank ? rank : rank - 1;
+      const T* of = rank == a.rank ? own : reinterpret_cast<const T*>(received + slot * step.n);
+      if (rank == 0) {
+        std::copy(of + begin, of + end, sums);
+      } else {
+        for (std::int64_t i = begin; i < end; ++i) sums[i - begin] += of[i];
+      }
+    }
+    std::copy(sums, sums + (end - begin), own + begin);
+  });
+}
+
+KernelChoice choose_sum_shards(const KernelRequest& request) {
+  const ExchangeAttributes a = attributes_of(request);
+  return own_kernel(chunk_bytes(a, request.inputs[0].dtype) * staged_chunks(a));
+}
+
+std::unique_ptr<Kernel> bind_sum_shards(const KernelRequest& request) {
+  ensure(request.inputs[0].dtype == DType::f32, "sum_shards", "the gradients are not fp32");
+  const ExchangeAttributes a = attributes_of(request);
+  const Bytes all = chunk_bytes(a, DType::f32);
+  return make_kernel([a, all](const KernelCall& call) {
+    const std::byte* received = call.scratch + (call.range.begin / kExchangeChunk % 2) * all.n;
+    add_ranks(a, call.range.elements, received, Bytes{all.n / (a.ranks() - 1)}, call.out(0));
+  });
+}
+
+KernelChoice choose_sum_all(const KernelRequest& request) {
+  const std::int64_t others = attributes_of(request).ranks() - 1;
+  return own_kernel(align_up(Bytes{request.inputs[0].shape.elements() * size_of(DType::f64)}, kAlignment) * others);
+}
+
+std::unique_ptr<Kernel> bind_sum_all(const KernelRequest& request) {
+  const std::int64_t n = request.inputs[0].shape.elements();
+  const Bytes step = align_up(Bytes{n * size_of(DType::f64)}, kAlignment);
+  return make_kernel([a = attributes_of(request), n, step](const KernelCall& call) {
+    add_ranks(a, n, call.scratch, step, call.out<double>(0));
+  });
+}
+
+std::unique_ptr<Kernel> bind_gather_values(const KernelRequest& request) {
+  const ExchangeAttributes a = attributes_of(request);
+  std::vector<std::int64_t> counts;
+  for (const ValueType& input : request.inputs) counts.push_back(input.shape.elements());
+  return make_kernel([own = a.elements(a.rank), counts = std::move(counts)](const KernelCall& call) {
+    double* const begin = call.out<double>(0);
+    double* out = begin;
+    for (std::size_t i = 0; i < counts.size(); ++i) out = std::copy_n(call.in<double>(i), counts[i], out);
+    std::fill(out, begin + own, 0.0);
+  });
+}
+
+std::unique_ptr<Kernel> bind_gather_shards(const KernelRequest&) {
+  return make_kernel([](const KernelCall&) {});
+}
+
+std::unique_ptr<Kernel> bind_squares(const KernelRequest& request) {
+  const ValueType x = request.inputs[0];
+  return make_kernel([n = x.shape.elements(), type = x.dtype](const KernelCall& call) {
+    cpu::sums_of_squares(n, {call.inputs[0], type}, call.out<double>(0));
+  });
+}
+
+std::unique_ptr<Kernel> bind_parts(const KernelRequest& request) {
+  return make_kernel([a = request.attributes->as<PartsAttributes>()](const KernelCall& call) {
+    double sum = 0;
+    for (std::size_t i = 0; i < a.begins.size(); ++i) {
+      const double* part = call.in<double>(0) + a.begins[i];
+      for (std::int64_t k = 0; k < a.counts[i]; ++k) sum += part[k];
+    }
+    *call.out<double>(0) = sum;
+  });
+}
+
+std::unique_ptr<Kernel> bind_nothing(const KernelRequest& request) {
+  return make_kernel([n = request.attributes->as<NothingAttributes>().elements](const KernelCall& call) {
+    if (n > 0) std::fill_n(call.out<double>(0), n, 0.0);
+  });
+}
+
+}  // namespace
+
+CpuKernels exchange_cpu_kernels() {
+  return {{&kSumShards, choose_sum_shards, bind_sum_shards},
+          {&kSumAll, choose_sum_all, bind_sum_all},
+          {&kGatherValues, nullptr, bind_gather_values},
+          {&kGatherShards, nullptr, bind_gather_shards},
+          {&kTileSquares, nullptr, bind_squares},
+          {&kAddParts, nullptr, bind_parts},
+          {&kNothing, nullptr, bind_nothing}};
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,37 @@
+// The plans of all ranks that train together. They share the decisions; sizes of state and addresses differ. The budget holds for
+// each of them.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <variant>
+#include <vector>
+
+#include "plan/search/space.h"
+#include "plan/tiers/rank_link.h"
+#include "prepare/planning.h"
+
+namespace plimsoll {
+
+// The bytes of a rank's plan.
+struct RankBytes {
+  int rank = 0;
+  Bytes process, arena, live;
+  Bytes parameters, gradients, state;  // that the rank holds
+  RankTraffic sent;                    // in an update
+};
+
+// The rank with the most state; 0 for one process.
+int fullest_rank(const Config& config, const DataFacts& facts);
+
+struct RankPlans {
+  std::variant<Plan, Infeasible> best;  // of the rank of the facts
+  std::vector<RankBytes> ranks;         // of all; empty for one process, or if nothing fits
+};
+// The fastest plan of the space whose decisions fit the budget on every rank.
+RankPlans best_for_ranks(const Config& config, const PlanningInput& input, PlanSpace& space);
+// The bytes of all ranks under these decisions; `own` is the plan of the facts' rank.
+std::vector<RankBytes> bytes_of_ranks(const Config& config, const PlanningInput& input, const Plan& own);
+// Adds "reduction_tree", "ranks" and the lane of exchanges to a plan's JSON.
+void add_ranks(nlohmann::json& object, const std::vector<RankBytes>& ranks, const Plan& own);
+
+}  // namespace plimsoll

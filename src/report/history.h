@@ -1,0 +1,46 @@
+// The course of a run from its lines, thinned out for pictures, and the sums that the page tells.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "records/line_reader.h"
+#include "records/run_reader.h"
+#include "report/thinned.h"
+#include "train/metrics.h"
+
+namespace plimsoll {
+
+struct EvaluatedThen {
+  Evaluation evaluation;
+  std::optional<double> training;  // the smoothed training loss then
+};
+
+// Events of one name.
+struct ToldEvent {
+  std::string name;
+  std::int64_t count = 0, first = 0, last = 0;  // updates
+  std::string text;                             // of the last one
+};
+
+struct RunHistory {
+  Thinned loss, smooth, rate, norm, ratio, scale, seconds, wait;
+  Thinned spikes{60};
+  std::int64_t spike_count = 0, clipped = 0, updates = 0;  // updates: lines
+  std::vector<EvaluatedThen> evaluations;
+  std::map<std::string, ToldEvent> events;
+  LeftOut left_out;
+  double half_life = 1;  // of the smoothing, in updates
+  double update_seconds = 0, wait_seconds = 0, evaluation_seconds = 0, evaluated_count = 0;
+  double trained = 0, tokens = 0;               // over the updates
+  bool waits = false;                           // the lines tell the waiting
+  double median_seconds = 0, slow_seconds = 0;  // of an update: median and 95th percentile
+};
+
+// `clip`: the greatest norm that is not scaled down; 0: none.
+RunHistory read_history(const Run& run, double clip);
+
+}  // namespace plimsoll

@@ -1,0 +1,259 @@
+#!/usr/bin/env python3
+"""Several processes train one run: launch, start, numbers, checkpoints with any number of ranks, signals, and ranks that fail.
+
+Skipped where the build has no MPI module, or where mpirun is missing.
+"""
+
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import time
+
+from _plimsoll import Test
+
+SMALL = ["config.toml", "--memory", "96MiB", "--set", "machine.threads=1", "--set", "train.micro_batch=2"]
+LONG = [*SMALL, "--set", "train.updates=200000", "--set", "save.every=50"]
+GONE_IN = 15  # seconds
+
+
+def launch(ranks, *words):
+    return ["launch", "-n", ranks, "train", *words]
+
+
+def relatives(process):
+    """The processes below one, by their parent."""
+    parents = {}
+    for entry in pathlib.Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                stat = (entry / "stat").read_text()
+            except OSError:
+                continue
+            parents[int(entry.name)] = int(stat.rpartition(")")[2].split()[1])
+    found, todo = [], [process.pid]
+    while todo:
+        above = todo.pop()
+        below = [pid for pid, parent in parents.items() if parent == above]
+        found += below
+        todo += below
+    return found
+
+
+def processes_of_ranks(process):
+    """{rank: process} of a launch."""
+    ranks = {}
+    for pid in relatives(process):
+        try:
+            environment = pathlib.Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        for variable in environment:
+            if variable.startswith(b"OMPI_COMM_WORLD_RANK="):
+                ranks.setdefault(int(variable.partition(b"=")[2]), pid)
+    return ranks
+
+
+def are_gone(pids):
+    return not any(pathlib.Path(f"/proc/{pid}").exists() for pid in pids)
+
+
+def ends(test, what, process, code, pids=()):
+    """Waits for the end of a launch, and of the processes below it. Returns what it said."""
+    begun = time.monotonic()
+    try:
+        _, said = process.communicate(timeout=60)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        test.that(False, f"{what} ends")
+        return ""
+    while not are_gone(pids) and time.monotonic() - begun < GONE_IN:
+        time.sleep(0.05)
+    test.that(are_gone(pids), f"{what}: all processes are gone")
+    test.that(time.monotonic() - begun < GONE_IN, f"{what}: it took {time.monotonic() - begun:.1f} s")
+    test.equal(f"{what}: exit code ({said.decode()[-300:]})", process.returncode, code)
+    return said.decode()
+
+
+def begins(test, run, ranks, *more, updates=20):
+    process = test.start(*launch(ranks, *LONG, "--run", run, *more))
+    test.wait_for_lines(process, run, updates)
+    found = processes_of_ranks(process)
+    test.equal(f"{run}: ranks", sorted(found), list(range(ranks)))
+    return process, found
+
+
+def numbers(test):
+    """The losses of one process, within rounding, and the same bits in two runs."""
+    one = test.succeeds("train", *SMALL, "--run", "one", "--json")
+    for ranks in (2, 3):
+        report = test.succeeds(*launch(ranks, *SMALL, "--run", f"of-{ranks}", "--json"))
+        again = test.succeeds(*launch(ranks, *SMALL, "--run", f"again-{ranks}", "--json"))
+        if not (one and report and again):
+            return
+        for mine, its in zip(test.lines(f"of-{ranks}"), test.lines("one"), strict=True):
+            test.near(f"{ranks} ranks: loss of update {mine['update']}", mine["loss"], its["loss"], mine["update"] * 1e-5)
+            test.near(f"{ranks} ranks: norm of update {mine['update']}", mine["grad_norm"], its["grad_norm"], 1e-4)
+            test.equal(f"{ranks} ranks: units of update {mine['update']}", mine["units"], its["units"])
+        test.near(f"{ranks} ranks: validation", report["final"]["validation_loss"], one["final"]["validation_loss"], 1e-4)
+        for key in ("parameters_xxh128", "loss_bits"):
+            test.equal(f"{ranks} ranks again: {key}", again["final"][key], report["final"][key])
+        test.equal(f"{ranks} ranks: reports", [each["rank"] for each in report["ranks"]], list(range(ranks)))
+        for each in report["ranks"]:
+            test.that(each["process_hwm_bytes"] <= 96 << 20, f"rank {each['rank']}: {each['process_hwm_bytes']} bytes")
+    test.that("ranks" not in one, "one process: no ranks in run.json")
+
+
+def audit(test):
+    """Each rank's bytes are those of its plan."""
+    test.succeeds(*launch(2, *SMALL, "--run", "audited", "--audit"))
+
+
+def other_numbers(test):
+    """A checkpoint of any number of ranks is resumed by any other, with the updates of an uninterrupted run."""
+    updates = ["--set", "train.updates=16"]
+    whole = test.succeeds("train", *SMALL, *updates, "--run", "whole", "--json")
+    command = launch(4, *SMALL, *updates, "--run", "chain", "--updates", 4)
+    for ranks, until in ((3, 8), (1, 10), (2, 13), (4, 16)):
+        test.succeeds(*command)
+        manifest = json.loads(test.path(f"chain/checkpoints/{test.checkpoints('chain')[-1]}/manifest.json").read_text())
+        pieces = manifest.get("pieces", [])
+        for name in {piece["tensor"] for piece in pieces}:
+            bounds = sorted((piece["begin"], piece["end"]) for piece in pieces if piece["tensor"] == name)
+            meet = all(before[1] == after[0] for before, after in zip(bounds, bounds[1:]))
+            test.that(bounds[0][0] == 0 and meet, f"pieces of {name}: {bounds}")
+        command = launch(ranks, "--run", "chain", "--resume", "--updates", until)
+    test.succeeds(*command)
+    for mine, its in zip(test.lines("chain"), test.lines("whole"), strict=True):
+        test.near(f"loss of update {mine['update']}", mine["loss"], its["loss"], mine["update"] * 1e-5)
+    if whole:
+        test.equal("updates", test.report("chain")["updates"], whole["updates"])
+    # The same number goes on as if it had not stopped.
+    test.succeeds(*launch(2, *SMALL, *updates, "--run", "parts", "--updates", 7))
+    test.succeeds(*launch(2, "--run", "parts", "--resume"))
+    test.succeeds(*launch(2, *SMALL, *updates, "--run", "piece"))
+    for key in ("parameters_xxh128", "loss_bits"):
+        test.equal(f"resumed: {key}", test.report("parts")["final"][key], test.report("piece")["final"][key])
+
+
+def refusals(test):
+    test.fails(2, "E-RANK-COMMAND", "launch", "-n", 2, "plan", "config.toml")
+    test.fails(2, "E-RANK-COMMAND", "launch", "-n", 2)
+    test.fails(2, "E-USAGE", "launch", "-n", 2, "--hosts", "absent", "train", "config.toml")
+    test.fails(2, "E-RANK-DEVICE", *launch(2, *SMALL, "--device", "sim", "--host-memory", "1GiB", "--run", "device"))
+    test.fails(2, "E-CONFIG-CONFLICT", *launch(2, *SMALL, "--set", "optimizer.ema_half_life=2updates", "--run", "ema"))
+    test.that(not test.path("ema").exists(), "a refused run leaves no folder")
+    test.succeeds(*launch(2, *SMALL, "--run", "there"))
+    error = test.fails(2, "E-RUN-EXISTS", *launch(2, *SMALL, "--run", "there"))
+    test.that(error and any("launch -n 2 train" in each for each in error["try"]), f"advice starts as many: {error}")
+    small = test.run(*launch(2, *SMALL, "--memory", "20MiB", "--run", "small", "--json"))
+    status = (small.json() or {}).get("status")
+    test.equal(f"a budget that is too small ({small.err[-300:]!r})", (small.code, status), (3, "infeasible"))
+    # A launcher of another MPI, and a step of Slurm without PMIx.
+    for variables in ({"PMI_SIZE": "2", "PMI_RANK": "0"}, {"SLURM_STEP_NUM_TASKS": "2"}):
+        result = test.run("train", *SMALL, "--run", "foreign", environment={**os.environ, **variables})
+        test.equal(f"{variables}: {result.text()[1]}", (result.code, "E-RANK-LAUNCH" in result.text()[1]), (2, True))
+        result = test.run("plan", "config.toml", environment={**os.environ, **variables})
+        test.equal(f"{variables}: plan", (result.code, "E-RANK-COMMAND" in result.text()[1]), (2, True))
+    # A job of several tasks whose step is of one; one process of mpirun.
+    for variables in ({"SLURM_NTASKS": "4", "SLURM_STEP_NUM_TASKS": "1"}, {"PMI_SIZE": "1"}, {"OMPI_COMM_WORLD_SIZE": "1"}):
+        result = test.run("train", *SMALL, "--run", f"alone-{len(variables)}-{next(iter(variables))}",
+                          environment={**os.environ, **variables})  # fmt: skip
+        test.equal(f"{variables}: exit code ({result.text()[1][-300:]})", result.code, 0)
+
+
+def differences(test):
+    """Ranks that are not alike: all end with the code of the difference."""
+    mpirun = ["mpirun", "--allow-run-as-root", "--bind-to", "none", "--oversubscribe"]
+    for name, one, two in (
+        ("configuration", [], ["--set", "seed=4"]),
+        ("threads", ["--set", "machine.threads=2"], []),
+        ("instruction set", [], ["ISA"]),
+    ):
+        words = []
+        for more in (one, two):
+            environment = ["-x", "PLIMSOLL_MAX_ISA=sse4"] if more == ["ISA"] else []
+            own = [*SMALL, "--run", "unlike", *(word for word in more if word != "ISA")]
+            words += [*([":"] if words else []), "-n", "1", *environment, test.binary, "train", *own]
+        result = subprocess.run([*mpirun, *words], cwd=test.folder, capture_output=True, timeout=60)
+        said = result.stderr.decode()
+        test.equal(f"{name}: exit code ({said[-400:]})", result.returncode, 2)
+        test.that("E-RANK-MISMATCH" in said and name in said and "rank 1" in said, f"{name}: {said}")
+        test.that(not test.path("unlike").exists(), f"{name}: no folder")
+
+
+def bad_data(test):
+    """A token past the vocabulary ends all ranks with the code of bad data."""
+    test.fails(5, "E-DATA-TOKEN", *launch(2, *SMALL, "--set", "model.vocab=64", "--run", "tokens"))
+    words = bytearray((i * 7 % 50).to_bytes(2, "little")[j] for i in range(4000) for j in range(2))
+    words[4001:4002] = b"\x30"  # in the middle of the file, past what the start checks
+    test.write("late.bin", bytes(words))
+    test.write("fine.bin", bytes(2000))
+    result = test.run(*launch(2, *SMALL, "--set", "data.train=late.bin", "--set", "data.validation=fine.bin", "--set",
+                              "data.format=u16", "--set", "data.order=sequential", "--set", "train.updates=30",
+                              "--run", "late"))  # fmt: skip
+    test.equal(f"a late token: exit code ({result.text()[1][-300:]})", result.code, 5)
+
+
+def signals(test):
+    """A signal to launch, or to a rank, saves and ends all with 6."""
+    process, ranks = begins(test, "asked", 2)
+    process.send_signal(signal.SIGTERM)
+    ends(test, "SIGTERM to launch", process, 6, ranks.values())
+    test.equal("asked: status", test.report("asked")["status"], "interrupted")
+    test.equal("asked: saved", test.checkpoints("asked")[-1], test.lines("asked")[-1]["update"])
+    process, ranks = begins(test, "one-asked", 2)
+    os.kill(ranks[1], signal.SIGUSR2)
+    ends(test, "SIGUSR2 to rank 1", process, 6, ranks.values())
+    test.that("SIGUSR2" in test.report("one-asked")["error"]["message"], "one-asked: the signal is named")
+    test.succeeds(*launch(3, "--run", "one-asked", "--resume", "--updates", test.checkpoints("one-asked")[-1] + 5))
+
+
+def kills(test):
+    """The end of a rank ends all, and launch names it."""
+    for rank in (0, 1, 2):
+        process, ranks = begins(test, f"killed-{rank}", 3, updates=60)
+        os.kill(ranks[rank], signal.SIGKILL)
+        said = ends(test, f"kill -9 of rank {rank}", process, 6, ranks.values())
+        test.that("E-RANK-LOST" in said and f"rank {rank} on" in said, f"it is named: {said[-400:]}")
+        kept = test.checkpoints(f"killed-{rank}")
+        test.that(kept, "a checkpoint remains")
+        if kept:
+            test.succeeds(*launch(2, "--run", f"killed-{rank}", "--resume", "--updates", kept[-1] + 20))
+
+
+def silent(test):
+    """A rank that does not answer for parallel.fail_after is lost."""
+    for rank in (0, 1):
+        process, ranks = begins(test, f"stopped-{rank}", 2, "--set", "parallel.fail_after=3s")
+        os.kill(ranks[rank], signal.SIGSTOP)
+        said = ends(test, f"SIGSTOP of rank {rank}", process, 6, ranks.values())
+        test.that("E-RANK-LOST" in said and f"rank {rank}" in said and "3 s" in said, f"it is named: {said[-400:]}")
+
+
+def alone(test):
+    """One process loads no MPI."""
+    process = test.start("train", *LONG, "--run", "alone")
+    test.wait_for_lines(process, "alone", 5)
+    maps = pathlib.Path(f"/proc/{process.pid}/maps").read_text()
+    test.that("libmpi" not in maps and "plimsoll_mpi" not in maps, "one process loads no MPI")
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=60)
+    test.equal("alone: exit code", process.returncode, 6)
+
+
+def main():
+    test = Test("ranks")
+    missing = [name for name, there in (("plimsoll_mpi.so", pathlib.Path(test.binary).with_name("plimsoll_mpi.so").exists()),
+                                        ("mpirun", shutil.which("mpirun"))) if not there]  # fmt: skip
+    if missing:
+        print(f"skipped: several ranks need {' and '.join(missing)}")
+        test.finish()
+    test.run_parts(alone, numbers, audit, other_numbers, refusals, differences, bad_data, signals, kills, silent)
+    test.finish()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,312 @@
+// Ranks train like one process with the same micro-batch: gradients, losses, norms, evaluation and statistics. Wrong ways to
+// share the work fail the same comparison.
+#include <fmt/core.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+
+#include "config/config_keys.h"
+#include "data/image_files.h"
+#include "ranks/rank_run.h"
+
+namespace plimsoll {
+namespace {
+
+// Tables of several tiles, so that tensors are cut and others are whole.
+Config tied_config(std::int64_t batch = 8) { return config_for({2, 64, 4, 16, 4001}, batch, 0.1); }
+
+RankTask tied_task(const Config& config, const TokenData& data) {
+  return {.config = config, .data = &data.files, .facts = data.facts(), .micro = 1};
+}
+
+class Ranks : public testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Number, Ranks, testing::Values(2, 3, 4), [](const auto& each) { return std::to_string(each.param); });
+
+TEST_P(Ranks, TrainATiedModelWithDropoutLikeOneProcess) {
+  const Config config = tied_config();
+  const TokenData data(4001, 600, 200);
+  RankTask task = tied_task(config, data);
+  task.updates = 20;
+  expect_same_training(train_ranks(task, GetParam()), train_alone(task));
+}
+
+TEST_P(Ranks, HoldTheirShareOfTheStateInThePlannedBytes) {
+  const Config config = tied_config();
+  const TokenData data(4001, 600, 200);
+  for (const BlockMode mode : {BlockMode::keep, BlockMode::recompute}) {
+    RankTask task = tied_task(config, data);
+    task.mode = mode;
+    task.watch = Watch::audit;
+    const Bytes alone = train_alone(task).state;
+    Bytes all;
+    for (const Trained& rank : train_ranks(task, GetParam())) {
+      EXPECT_EQ(rank.audit, "");
+      all += rank.state;
+      EXPECT_LT(rank.state.n, 1.3 * static_cast<double>(alone.n) / GetParam());
+    }
+    EXPECT_EQ(all, alone) << "no state is on two ranks";
+  }
+}
+
+// Gradients of other shards leave once, the own parameters n - 1 times; the rest is sums of tiles and of losses.
+TEST_P(Ranks, SendThePlannedBytes) {
+  const TokenData data(4001, 600, 200);
+  RankTask task = tied_task(tied_config(), data);
+  std::int64_t elements = 0;
+  const Graph graph = build_training_graph(task.config, task.facts, 1).graph;
+  for (const ValueId id : graph.parameters()) elements += graph.values[id].type.shape.elements();
+  const std::int64_t n = GetParam();
+  Bytes sent;
+  for (const Trained& rank : train_ranks(task, GetParam())) {
+    const auto control = static_cast<std::int64_t>(sizeof(double)) * (n - 1) * static_cast<std::int64_t>(rank.summed);
+    EXPECT_EQ(rank.sent, rank.planned_sent + Bytes{control});
+    sent += rank.planned_sent;
+  }
+  // Every element of a gradient goes to its rank from all others, and its parameter back.
+  const double all = 2.0 * 4 * static_cast<double>((n - 1) * elements);
+  EXPECT_GE(static_cast<double>(sent.n), all);
+  EXPECT_LT(static_cast<double>(sent.n), 1.05 * all);
+}
+
+TEST(RankTraining, HasEqualBitsInTwoRuns) {
+  const TokenData data(4001, 600, 200);
+  const RankTask task = tied_task(tied_config(), data);
+  const std::vector<Trained> first = train_ranks(task, 3), second = train_ranks(task, 3);
+  EXPECT_EQ(first.front().parameters, second.front().parameters);
+  EXPECT_EQ(first.front().losses, second.front().losses);
+}
+
+// Recomputation, groups, and state on a disk change no bit.
+TEST(RankTraining, HasEqualBitsUnderEveryPlan) {
+  const TokenData data(4001, 600, 200);
+  const RankTask plain = tied_task(tied_config(), data);
+  const Trained want = train_ranks(plain, 2).front();
+  for (const BlockMode mode : {BlockMode::keep, BlockMode::cheap, BlockMode::recompute}) {
+    for (const std::int64_t group : {1, 2, 4}) {
+      for (const Residency& residency : {Residency{}, Residency{.pages = {1 << 15, 2}, .optimizer_state = kBeyond}}) {
+        SCOPED_TRACE(fmt::format("{} group {} {}", name(mode), group, residency.active()));
+        RankTask task = plain;
+        task.mode = mode, task.group = group, task.residency = residency, task.watch = Watch::audit;
+        for (const Trained& rank : train_ranks(task, 2)) {
+          EXPECT_EQ(rank.parameters, want.parameters);
+          EXPECT_EQ(rank.losses, want.losses);
+          EXPECT_EQ(rank.norms, want.norms);
+          EXPECT_EQ(rank.audit, "");
+        }
+      }
+    }
+  }
+}
+
+// With one micro-batch for each rank, gradients leave during the backward pass; without a clip parameters are updated there.
+TEST(RankTraining, UpdatesEarlyLikeOneProcess) {
+  const TokenData data(4001, 600, 200);
+  for (const double clip : {0.0, 1.0}) {
+    RankTask task = tied_task(tied_config(3), data);
+    task.config.train.gradient_clip = clip;
+    task.watch = Watch::audit;
+    task.updates = 6;
+    const std::vector<Trained> ranks = train_ranks(task, 3);
+    expect_same_training(ranks, train_alone(task));
+    for (const Trained& rank : ranks) EXPECT_EQ(rank.audit, "");
+  }
+}
+
+// A micro-batch of the window is left over, or some ranks have none at all.
+TEST(RankTraining, TakesABatchThatItDoesNotDivide) {
+  const TokenData data(4001, 600, 200);
+  for (const auto& [batch, ranks] : {std::pair{7, 2}, std::pair{5, 4}, std::pair{2, 4}}) {
+    SCOPED_TRACE(fmt::format("{} {}", batch, ranks));
+    const RankTask task = tied_task(tied_config(batch), data);
+    expect_same_training(train_ranks(task, ranks), train_alone(task));
+  }
+}
+
+TEST(RankTraining, TakesEveryOptimizer) {
+  const TokenData data(4001, 600, 200);
+  for (const auto kind : {OptimizerSettings::Kind::adamw, OptimizerSettings::Kind::sgd, OptimizerSettings::Kind::lion,
+                          OptimizerSettings::Kind::adafactor}) {
+    for (const DType state : {DType::f32, DType::bf16, DType::u8}) {
+      if (state != DType::f32 && kind == OptimizerSettings::Kind::adafactor) continue;
+      SCOPED_TRACE(fmt::format("{} {}", static_cast<int>(kind), plimsoll::name(state)));
+      RankTask task = tied_task(tied_config(), data);
+      task.config.optimizer.kind = kind;
+      task.config.optimizer.momentum = kind == OptimizerSettings::Kind::adafactor ? 0 : 0.9;
+      task.config.optimizer.learning_rate = 1e-3;
+      task.config.precision.optimizer_state = state;
+      task.watch = Watch::audit;
+      const std::vector<Trained> ranks = train_ranks(task, 3);
+      expect_same_training(ranks, train_alone(task));
+      for (const Trained& rank : ranks) EXPECT_EQ(rank.audit, "");
+    }
+  }
+}
+
+TEST(RankTraining, TakesNarrowPrecisions) {
+  const TokenData data(4001, 600, 200);
+  for (const DType compute : {DType::bf16, DType::f16}) {
+    for (const DType parameters : {DType::f32, DType::bf16}) {
+      if (parameters != DType::f32 && compute != DType::bf16) continue;
+      SCOPED_TRACE(fmt::format("{} {}", plimsoll::name(compute), plimsoll::name(parameters)));
+      RankTask task = tied_task(tied_config(), data);
+      task.config.precision.compute = compute, task.config.precision.parameters = parameters;
+      task.watch = Watch::audit;
+      const std::vector<Trained> ranks = train_ranks(task, 2);
+      const Trained alone = train_alone(task);
+      for (const Trained& rank : ranks) {
+        EXPECT_EQ(rank.losses, ranks.front().losses);
+        EXPECT_EQ(rank.parameters, ranks.front().parameters);
+        EXPECT_EQ(rank.audit, "");
+        for (std::size_t u = 0; u < rank.losses.size(); ++u) EXPECT_NEAR(rank.losses[u] / alone.losses[u], 1, 1e-3);
+      }
+    }
+  }
+}
+
+// Samples of their own lengths, in rows of their own or packed: windows have different numbers of rows.
+TEST(RankTraining, TakesConversations) {
+  const ChatData data;
+  for (const bool llama : {false, true}) {
+    for (const bool packing : {false, true}) {
+      for (const std::int64_t tokens : {0, 70}) {
+        SCOPED_TRACE(fmt::format("{} {} {}", llama, packing, tokens));
+        Config config = llama ? decoder_config(kLlama, 32, 4) : gpt2_config();
+        config.batch.packing = packing;
+        config.train.effective_tokens = tokens;
+        if (tokens > 0) config.train.effective_batch = std::max<std::int64_t>(1, tokens / kChatContext);
+        const RankTask task{.config = config,
+                            .data = &data.files,
+                            .facts = facts_with_windows(config, data.files),
+                            .micro = 1,
+                            .updates = 5,
+                            .watch = Watch::audit};
+        for (const int ranks : {2, 3}) {
+          const std::vector<Trained> all = train_ranks(task, ranks);
+          expect_same_training(all, train_alone(task));
+          for (const Trained& rank : all) EXPECT_EQ(rank.audit, "");
+        }
+      }
+    }
+  }
+}
+
+TEST(RankTraining, TakesAdapters) {
+  const ModelShape shape{3, 128, 4, 11, 301};
+  const TokenData data(shape.vocab, 400, 90);
+  for (const AdapterKind kind : {AdapterKind::lora, AdapterKind::dora}) {
+    for (const BaseFormat base : {BaseFormat::none, BaseFormat::nf4}) {
+      Config config = config_for(shape, 4, 0.1);
+      config.adapter.kind = kind;
+      config.adapter.rank = 16;
+      config.adapter.dropout = 0.1;
+      config.base = base;
+      const RankTask task{
+          .config = config, .data = &data.files, .facts = data.facts(), .micro = 1, .updates = 5, .watch = Watch::audit};
+      const std::vector<Trained> ranks = train_ranks(task, 2);
+      expect_same_training(ranks, train_alone(task));
+      for (const Trained& rank : ranks) EXPECT_EQ(rank.audit, "");
+    }
+  }
+}
+
+// The window has 7 micro-batches: 4 of rank 0, 3 of rank 1.
+TEST(RankTraining, ShowsWrongSums) {
+  const TokenData data(4001, 600, 200);
+  RankTask task = tied_task(tied_config(7), data);
+  task.updates = 1;
+  const Trained alone = train_alone(task);
+  const auto error = [&](const RankTask& wrong) { return worst_error(joined(train_ranks(wrong, 2)), alone.gradients); };
+  EXPECT_LT(error(task), 1e-5);
+
+  RankTask means = task;  // each rank's mean, and then the mean of both
+  means.fault = [](int rank, Session& session) {
+    const double own = rank == 0 ? 4 : 3;
+    session.trainer().make_wrong({.weights = std::vector<double>(4, 7 / (2 * own))});
+  };
+  EXPECT_GT(error(means), 1e-3) << "a mean of means";
+
+  RankTask absent = task;
+  absent.fault = [](int rank, Session& session) {
+    if (rank == 1) session.trainer().make_wrong({.weights = std::vector<double>(4, 0.0)});
+  };
+  EXPECT_GT(error(absent), 1e-2) << "a rank that is left out";
+
+  RankTask noise = task;
+  noise.noise_by_rank = true;
+  EXPECT_GT(error(noise), 1e-3) << "noise that depends on the rank";
+}
+
+// Clears the rows that lookups added before they join the tied table's gradient.
+class LosesTiedRows : public RunObserver {
+ public:
+  LosesTiedRows(const Graph& graph, const Executor& executor) : graph_(graph), executor_(executor) {}
+  void before(const Instruction& instruction, bool) override {
+    const auto* run = std::get_if<RunKernel>(&instruction);
+    if (run == nullptr || graph_.nodes[run->node].section != Section::update) return;
+    for (const Operand& input : run->inputs) {
+      if (!input.value.valid() || !graph_.values[input.value].name.text().ends_with(".grad.rows")) continue;
+      std::ranges::fill(executor_.view(input.value).as<float>(), 0.0F);
+      ++cleared;
+    }
+  }
+  void after(const Instruction&, bool) override {}
+  int cleared = 0;
+
+ private:
+  const Graph& graph_;
+  const Executor& executor_;
+};
+
+TEST(RankTraining, ShowsALostTiedSum) {
+  const TokenData data(4001, 600, 200);
+  RankTask task = tied_task(tied_config(4), data);
+  task.updates = 1;
+  const Trained alone = train_alone(task);
+  std::vector<std::unique_ptr<LosesTiedRows>> faults(2);
+  task.fault = [&](int rank, Session& session) {
+    if (rank == 0) return;
+    faults[1] = std::make_unique<LosesTiedRows>(session.graph(), session.executor());
+    session.watch(*faults[1]);
+  };
+  EXPECT_GT(worst_error(joined(train_ranks(task, 2)), alone.gradients), 1e-3);
+  ASSERT_NE(faults[1], nullptr);
+  EXPECT_GT(faults[1]->cleared, 0);
+}
+
+// Batch statistics of a window are pooled over the groups of all ranks.
+TEST(RankTraining, PoolsStatistics) {
+  constexpr std::int64_t kSize = 8, kClasses = 4, kImages = 60;
+  const ScratchFolder folder;
+  std::string images = idx_header({kImages, kSize, kSize});
+  for (std::int64_t i = 0; i < kImages; ++i) {
+    for (std::int64_t at = 0; at < kSize * kSize; ++at)
+      images += static_cast<char>((i * 37 + at * (i % kClasses + 1) * 11) % 251);
+  }
+  write_raw(folder / "images", images);
+  write_raw(folder / "labels", idx_labels(kImages, kClasses));
+  write_raw(folder / "run.toml",
+            "[model]\nkind = 'resnet'\nlayer = 'basic'\nstem = 'cifar'\nstem_width = 8\ndepths = [1, 1]\nwidths = [8, 16]\n"
+            "channels = 1\nclasses = 4\n[data]\nformat = 'idx'\ntrain = 'images'\nlabels = 'labels'\nvalidation = '30%'\n"
+            "[norm]\nstat_batch = 2\n[optimizer]\nlearning_rate = 1e-3\n[train]\neffective_batch = 10\n");
+  const Config config = load_config(folder / "run.toml");
+  const DataFiles files = open_data(config, folder / "cache");
+  for (const double half_life : {0.0, 2.0}) {
+    RankTask task{.config = config, .data = &files, .facts = facts_of(config, files, {}), .micro = 2, .updates = 5};
+    task.watch = Watch::audit;
+    if (half_life > 0) task.config = with_changes(config, std::vector<Change>{{"optimizer.ema_half_life", "20samples"}});
+    const Trained alone = train_alone(task);
+    for (const int ranks : {2, 3}) {
+      const std::vector<Trained> all = train_ranks(task, ranks);
+      expect_same_training(all, alone);
+      for (const Trained& rank : all) {
+        EXPECT_EQ(rank.audit, "");
+        EXPECT_EQ(rank.statistics, all.front().statistics);
+        EXPECT_LT(worst_error(rank.statistics, alone.statistics), 1e-4);
+      }
+      EXPECT_GE(alone.statistics.size(), 6u);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace plimsoll
