@@ -45,7 +45,16 @@ bool of_weights(const std::string& name) {
   return is_weights_name(name) || among(kNames, name) || among(tokenizer_files(), name) || among(generation_files(), name);
 }
 
-bool of_checkpoint(const std::string& name) { return name == kStateFile || name == kManifestFile; }
+// state.safetensors and state-1.safetensors: the tensors of a rank.
+bool is_state(std::string_view name) {
+  constexpr std::string_view kBegin = "state", kEnd = ".safetensors";
+  if (!name.starts_with(kBegin) || !name.ends_with(kEnd)) return false;
+  name.remove_prefix(kBegin.size());
+  name.remove_suffix(kEnd.size());
+  return name.empty() || (name.front() == '-' && is_number(std::string(name.substr(1))));
+}
+
+bool of_checkpoint(const std::string& name) { return is_state(name) || name == kManifestFile; }
 
 // Sorts what lies in a run's folder into files of the run and foreign things.
 class Sorter {

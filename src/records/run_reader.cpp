@@ -239,6 +239,7 @@ Run read_run(const fs::path& folder) {
   const Object batch = facts.object("batch"), budget = facts.object("budget"), final = facts.object("final");
   run.effective_batch = batch.count("effective"), run.micro_batch = batch.count("micro");
   run.accumulation = batch.count("accumulation"), run.units_per_update = batch.count("units_per_update");
+  run.ranks = std::max<std::int64_t>(1, std::ssize(facts.list("ranks")));
   run.memory = budget.bytes("memory"), run.host_memory = budget.bytes("host_memory"), run.disk = budget.bytes("disk");
   run.predicted = bytes_of(facts.object("predicted"), "process_bytes");
   run.measured = bytes_of(facts.object("measured"), "process_hwm_bytes");

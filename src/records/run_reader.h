@@ -64,6 +64,7 @@ struct Run {
   RunEnvironment environment;
   RunData data;
   std::int64_t effective_batch = 0, micro_batch = 0, accumulation = 0, units_per_update = 0;
+  std::int64_t ranks = 1;
   std::optional<Bytes> memory, host_memory, disk;  // budgets
   RunBytes predicted, measured;
   std::optional<Bytes> grown_after_warmup;

@@ -302,6 +302,7 @@ TEST(RemoveRun, RemovesWhatARunWritesAlone) {
                            "weights/tokenizer.json",
                            "weights_best/best.json",
                            "checkpoints/5/state.safetensors",
+                           "checkpoints/5/state-1.safetensors",
                            "checkpoints/5/manifest.json",
                            "diverged/state.safetensors",
                            "abandoned/1/metrics.jsonl",

@@ -77,7 +77,8 @@ std::string sheet_of(const ListedRun& listed) {
               trained_rate_text(*speed.trained, speed.all.value_or(0)) +
                   (speed.wait_share ? fmt::format("; waits for data {:.1f} % of the time", 100 * *speed.wait_share) : ""));
   }
-  sheet.add("batch", fmt::format("{} = {} x {}", run.effective_batch, run.micro_batch, run.accumulation));
+  sheet.add("batch", fmt::format("{} = {} x {}{}", run.effective_batch, run.micro_batch, run.accumulation,
+                                 run.ranks > 1 ? fmt::format(" x {} ranks", run.ranks) : ""));
   sheet.add("memory", fmt::format("process {} (planned {}, budget {}), arena {} (planned {})", of_bytes(run.measured.process),
                                   of_bytes(run.predicted.process), of_bytes(run.memory), of_bytes(run.measured.arena),
                                   of_bytes(run.predicted.arena)));
