@@ -198,7 +198,7 @@ void report_at_end(const OpenedRun& run) {
       write_file_atomically(page, report_page({{run.folder.path()}}, text_of));
       return std::string();
     });
-    say_line("report: " + page.string());
+    if (!logs_json()) say_line("report: " + page.string());  // the last object of a log tells the end
   } catch (const Error& error) {
     say_line(fmt::format("note: {} could not be written: {}: {}", page.string(), error.code, error.message));
   } catch (const std::exception& error) {

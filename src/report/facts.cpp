@@ -174,7 +174,7 @@ std::string machine_html(const ReportedRun& reported) {
   table.fact("plan", run.plan_hash);
   table.fact("weights at the end", run.parameters_hash);
   std::string out = table.html();
-  Table segments("", {"begun", "ended", "updates", "on", "budget", "exit"}, /*numbers=*/false);
+  Table segments("", {"begun", "ended", "updates", "on", "budget", "exit"});
   constexpr std::size_t kMost = 40;
   for (std::size_t i = run.segments.size() > kMost ? run.segments.size() - kMost : 0; i < run.segments.size(); ++i) {
     const RunSegment& each = run.segments[i];

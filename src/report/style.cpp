@@ -64,7 +64,7 @@ caption{text-align:left;color:var(--dim);font-size:13px;padding-bottom:4px}
 th,td{text-align:left;vertical-align:top;padding:4px 22px 4px 0;border-bottom:1px solid var(--grid);font-weight:400}
 thead th{color:var(--dim);font-size:13px;border-color:var(--edge)}
 th,td{overflow-wrap:break-word}
-td code,th code{overflow-wrap:anywhere}
+td code,th code,table:not(.numbers) td{overflow-wrap:anywhere}
 tbody th{color:var(--dim)}
 .numbers tbody th,.numbers td{white-space:nowrap}
 .numbers td,.numbers thead th+th{text-align:right}
