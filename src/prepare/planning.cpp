@@ -256,7 +256,8 @@ namespace {
 // from memory.
 void check_ranks(const Config& config, RankShare share) {
   if (share.ranks == 1) return;
-  for (const auto& [policy, key] : {std::pair{config.plan.parameters, "plan.parameters"}, {config.plan.gradients, "plan.gradients"}}) {
+  for (const auto& [policy, key] :
+       {std::pair{config.plan.parameters, "plan.parameters"}, {config.plan.gradients, "plan.gradients"}}) {
     if (policy != RestPolicy::disk) continue;
     throw config_error("E-CONFIG-CONFLICT", key, fmt::format("it is \"disk\" with {} ranks", share.ranks),
                        "memory; the optimizer's state and activations may leave it", {Change(key, "auto")});
