@@ -256,7 +256,8 @@ namespace {
 // from memory.
 void check_ranks(const Config& config, RankShare share) {
   if (share.ranks == 1) return;
-  for (const auto& [policy, key] : {std::pair{config.plan.parameters, "plan.parameters"}, {config.plan.gradients, "plan.gradients"}}) {
+  for (const auto& [policy, key] :
+       {std::pair{config.plan.parameters, "plan.parameters"}, {config.plan.gradients, "plan.gradients"}}) {
     if (policy != RestPolicy::disk) continue;
     throw config_error("E-CONFIG-CONFLICT", key, fmt::format("it is \"disk\" with {} ranks", share.ranks),
                        "memory; the optimizer's state and activations may leave it", {Change(key, "auto")});
@@ -314,7 +315,6 @@ PlanningInput planning_input(const Config& config, const std::filesystem::path& 
     if (say && place.tells_assumed) say("note: " + assumed_text(input.assumed));
   }
   input.facts.share = place.share;
-  if (place.share.rank < 0) input.facts.share.rank = fullest_rank(config, input.facts);
   input.request.ragged = input.facts.ragged;
   input.request.ranks = place.share.ranks;
   if (place.share.ranks > 1) input.request.parameters = input.request.gradients = RestPolicy::memory;
@@ -335,6 +335,7 @@ PlanningInput planning_input(const Config& config, const std::filesystem::path& 
   check_host_memory(input, say);
   const bool elsewhere = place.machine || config.device == DeviceChoice::cuda;
   settle_budget(input.budget, elsewhere ? memory_of(input.machine.machine) : memory_here(config), place.runs_now, say);
+  if (place.share.rank < 0) input.facts.share.rank = fullest_rank(config, input);
   return input;
 }
 

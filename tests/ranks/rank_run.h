@@ -90,8 +90,8 @@ inline Plan plan_of(const RankTask& task, const Config& config, const DataFacts&
   if (!task.decisions) return plan_with(config, task.micro, {task.mode}, 1, facts, task.residency, task.group, one_thread());
   const Graph graph = build_training_graph(config, facts, task.micro).graph;
   OpCatalogue catalogue(one_thread().rates, {});
-  return build_plan(graph, find_units(graph), *task.decisions, plan_request(config, facts.ragged, facts.share.ranks), one_thread(),
-                    catalogue, nullptr);
+  return build_plan(graph, find_units(graph), *task.decisions, plan_request(config, facts.ragged, facts.share.ranks),
+                    one_thread(), catalogue, nullptr);
 }
 
 inline Trained train_rank(const RankTask& task, RankShare share, Peers* peers) {

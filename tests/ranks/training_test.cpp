@@ -102,8 +102,9 @@ TEST(RankTraining, HasEqualBitsUnderEveryPlan) {
 // Budgets from the smallest to the largest, in memory and with a disk.
 TEST(RankTraining, HasEqualBitsForEveryBudget) {
   const TokenData data(4001, 600, 200);
-  RankTask task = tied_task(tied_config(), data);
-  task.config.train.micro_batch = 1, task.config.train.accumulation = 8;
+  RankTask task = tied_task(config_for({4, 128, 4, 16, 4001}, 4, 0.1), data);
+  task.config.train.micro_batch = 1, task.config.train.accumulation = 4;
+  task.updates = 2;
   DataFacts facts = task.facts;
   facts.share = {0, 2};
   std::set<std::string> plans, parameters;
@@ -204,9 +205,8 @@ TEST(RankTraining, LeavesAWindowTogether) {
   std::vector<double> scales(2, 0);
   task.fault = [&](int rank, Session& session) {
     if (rank == 1) session.trainer().make_wrong({.overflow = {.update = 2, .micro = 1, .times = 1}});
-    session.trainer().on_overflow([&scales, rank](const Overflow& overflow) {
-      scales[static_cast<std::size_t>(rank)] = overflow.scale;
-    });
+    session.trainer().on_overflow(
+        [&scales, rank](const Overflow& overflow) { scales[static_cast<std::size_t>(rank)] = overflow.scale; });
   };
   const std::vector<Trained> ranks = train_ranks(task, 2);
   EXPECT_GT(scales[0], 0);
