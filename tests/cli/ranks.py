@@ -106,6 +106,16 @@ def numbers(test):
     test.that("ranks" not in one, "one process: no ranks in run.json")
 
 
+def bytes_sent(test):
+    """An update sends what the plan says: the difference of two runs of other lengths."""
+    reports = [test.succeeds(*launch(2, *SMALL, "--set", f"train.updates={updates}", "--run", f"long-{updates}", "--json"))
+               for updates in (4, 9)]  # fmt: skip
+    plan = json.loads(test.path("long-9/plan.json").read_text())
+    for short, long, planned in zip(*(report["ranks"] for report in reports), plan["ranks"], strict=True):
+        test.equal(f"rank {short['rank']}: bytes of five updates", long["sent_bytes"] - short["sent_bytes"],
+                   5 * sum(planned["sent"].values()))  # fmt: skip
+
+
 def audit(test):
     """Each rank's bytes are those of its plan."""
     test.succeeds(*launch(2, *SMALL, "--run", "audited", "--audit"))
@@ -251,7 +261,7 @@ def main():
     if missing:
         print(f"skipped: several ranks need {' and '.join(missing)}")
         test.finish()
-    test.run_parts(alone, numbers, audit, other_numbers, refusals, differences, bad_data, signals, kills, silent)
+    test.run_parts(alone, numbers, bytes_sent, audit, other_numbers, refusals, differences, bad_data, signals, kills, silent)
     test.finish()
 
 
