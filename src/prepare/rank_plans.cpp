@@ -97,17 +97,18 @@ RankPlans best_for_ranks(const Config& config, const PlanningInput& input, PlanS
 
   Budget budget = input.budget;
   RankPlans plans;
-  for (int tries = 0; tries < kTries; ++tries) {
+  const bool below = input.budget.memory && *input.budget.memory < least;
+  for (int tries = 0; !below && tries < kTries; ++tries) {
     plans = planned(budget);
     if (plans.ranks.empty() || !input.budget.memory || most(plans) <= *input.budget.memory) break;
     budget.memory = *budget.memory - (most(plans) - *input.budget.memory);
   }
   const bool fits = !plans.ranks.empty() && (!input.budget.memory || most(plans) <= *input.budget.memory);
-  if (!fits && !floor.ranks.empty() && input.budget.memory && least <= *input.budget.memory) {
-    plans = std::move(floor);
-  } else if (!fits && !plans.ranks.empty()) {
+  if (below || floor.ranks.empty()) {
     budget.memory = *smallest.memory - Bytes{1};
     plans = planned(budget);
+  } else if (!fits) {
+    plans = std::move(floor);
   }
   if (Plan* plan = std::get_if<Plan>(&plans.best)) {
     plan->floor = std::max(plan->floor, least);
