@@ -28,6 +28,8 @@
 namespace plimsoll {
 namespace {
 
+constexpr double kSecondsToEnd = 6;          // of mpirun after the report of a lost rank
+constexpr int kLook = 200;                   // milliseconds
 constexpr const char* kSecondsToKill = "2";  // from the end of one rank to SIGKILL for the others
 
 int signals_to = -1;  // a pipe, read by the loop below
@@ -84,6 +86,8 @@ class Output {
     text_.clear();
   }
   const std::string& held() const { return held_; }
+  // seconds_now() of the report of a lost rank; 0: none.
+  double lost_at() const { return lost_at_; }
 
  private:
   void take_line(const std::string& line) {
@@ -92,13 +96,17 @@ class Output {
       inside_ = !inside_;
     } else if (inside_) {
       held_ += line + "\n";
+    } else if (line.starts_with("mpirun: Forwarding signal")) {
+      return;
     } else if (line.find("more process") == std::string::npos || line.find("sent help message") == std::string::npos) {
+      if (line.starts_with("E-RANK-LOST") && lost_at_ == 0) lost_at_ = seconds_now();
       say_marked(line + "\n");
     }
   }
 
   std::string text_, held_;
   bool inside_ = false;
+  double lost_at_ = 0;
 };
 
 // The rank that a signal ended, from the words of mpirun.
@@ -189,12 +197,22 @@ class Job {
   Job(const Job&) = delete;
   Job& operator=(const Job&) = delete;
 
-  // The status of mpirun, as waitpid() gives it.
+  // The status of mpirun, as waitpid() gives it. mpirun waits for a host that cannot be reached: it is ended some time after the
+  // report of a lost rank.
   int run() {
     std::array<pollfd, 2> ready{{{errors_, POLLIN, 0}, {signals_, POLLIN, 0}}};
     std::array<char, 4096> piece;
     while (true) {
-      if (::poll(ready.data(), ready.size(), -1) < 0 && errno != EINTR) break;
+      const bool lost = output_.lost_at() > 0;
+      if (::poll(ready.data(), ready.size(), lost ? kLook : -1) < 0) {
+        if (errno != EINTR) break;
+        continue;
+      }
+      if (lost && seconds_now() - output_.lost_at() > kSecondsToEnd) {
+        gave_up_ = true;
+        ::kill(pid_, SIGKILL);
+        break;
+      }
       if ((ready[1].revents & POLLIN) != 0) pass_signals();
       if (ready[0].revents == 0) continue;
       const ssize_t n = ::read(errors_, piece.data(), piece.size());
@@ -207,6 +225,7 @@ class Job {
     return status;
   }
   bool stopped() const { return asked_at_ > 0; }
+  bool gave_up() const { return gave_up_; }
   const std::string& held() const { return output_.held(); }
 
  private:
@@ -227,6 +246,7 @@ class Job {
   pid_t pid_ = -1;
   int errors_ = -1, signals_ = -1;
   double asked_at_ = 0;  // seconds_now() of the first signal; 0: none
+  bool gave_up_ = false;
   Output output_;
 };
 
@@ -253,6 +273,7 @@ int run_launch(const LaunchArguments& arguments) {
   }
   Job job(words);
   const int status = job.run();
+  if (job.gave_up()) return static_cast<int>(ExitCode::interrupted);
   constexpr int kMostOurs = static_cast<int>(ExitCode::verify_failed), kNotFound = 127, kSignalled = 128;
   const int code = WIFEXITED(status) ? WEXITSTATUS(status) : kSignalled + WTERMSIG(status);
   if (code <= kMostOurs) {
