@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <utility>
 
 #include "ops/update/update.h"
@@ -28,10 +29,12 @@ Bytes summed_bytes(const Graph& graph, int ranks) {
     const NodeId producer = graph.values[result].producer;
     if (producer.valid() && graph.nodes[producer].op == &ops::kReport) numbers += graph.values[result].type.shape.elements();
   }
-  for (const Value& value : graph.values) {  // the totals of losses
+  std::set<ValueId> totals;  // of losses; the micro-batches of a group have versions of their own
+  for (const Value& value : graph.values) {
     const bool summed = value.section == Section::micro && value.role == Role::output && value.version_of.valid();
-    if (summed && value.type == ValueType{DType::f64, Shape{1}}) ++numbers;
+    if (summed && value.type == ValueType{DType::f64, Shape{1}}) totals.insert(value.version_of);
   }
+  numbers += std::ssize(totals);
   return Bytes{(numbers * static_cast<std::int64_t>(sizeof(double)) + kRankStateBytes) * (ranks - 1)};
 }
 
