@@ -29,11 +29,10 @@ Bytes summed_bytes(const Graph& graph, int ranks) {
     const NodeId producer = graph.values[result].producer;
     if (producer.valid() && graph.nodes[producer].op == &ops::kReport) numbers += graph.values[result].type.shape.elements();
   }
-  std::set<ValueId> totals;  // of losses; each micro-batch of a group has a version of its own
-  for (std::size_t i = 0; i < graph.values.size(); ++i) {
-    const Value& value = graph.values[ValueId{i}];
+  std::set<ValueId> totals;  // of losses; the micro-batches of a group have versions of their own
+  for (const Value& value : graph.values) {
     const bool summed = value.section == Section::micro && value.role == Role::output && value.version_of.valid();
-    if (summed && value.type == ValueType{DType::f64, Shape{1}}) totals.insert(origin_of(graph, ValueId{i}));
+    if (summed && value.type == ValueType{DType::f64, Shape{1}}) totals.insert(value.version_of);
   }
   numbers += std::ssize(totals);
   return Bytes{(numbers * static_cast<std::int64_t>(sizeof(double)) + kRankStateBytes) * (ranks - 1)};
@@ -101,17 +100,18 @@ RankPlans best_for_ranks(const Config& config, const PlanningInput& input, PlanS
 
   Budget budget = input.budget;
   RankPlans plans;
-  for (int tries = 0; tries < kTries; ++tries) {
+  const bool below = input.budget.memory && *input.budget.memory < least;
+  for (int tries = 0; !below && tries < kTries; ++tries) {
     plans = planned(budget);
     if (plans.ranks.empty() || !input.budget.memory || most(plans) <= *input.budget.memory) break;
     budget.memory = *budget.memory - (most(plans) - *input.budget.memory);
   }
   const bool fits = !plans.ranks.empty() && (!input.budget.memory || most(plans) <= *input.budget.memory);
-  if (!fits && !floor.ranks.empty() && input.budget.memory && least <= *input.budget.memory) {
-    plans = std::move(floor);
-  } else if (!fits && !plans.ranks.empty()) {
+  if (below || floor.ranks.empty()) {
     budget.memory = *smallest.memory - Bytes{1};
     plans = planned(budget);
+  } else if (!fits) {
+    plans = std::move(floor);
   }
   if (Plan* plan = std::get_if<Plan>(&plans.best)) {
     plan->floor = std::max(plan->floor, least);
