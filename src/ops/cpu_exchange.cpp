@@ -6,7 +6,6 @@
 #include "base/ceil_div.h"
 #include "device/cpu/parallel.h"
 #include "graph/exchange.h"
-#include "ops/reduce/kernels.h"
 
 namespace plimsoll {
 namespace {
@@ -79,13 +78,6 @@ std::unique_ptr<Kernel> bind_gather_shards(const KernelRequest&) {
   return make_kernel([](const KernelCall&) {});
 }
 
-std::unique_ptr<Kernel> bind_squares(const KernelRequest& request) {
-  const ValueType x = request.inputs[0];
-  return make_kernel([n = x.shape.elements(), type = x.dtype](const KernelCall& call) {
-    cpu::sums_of_squares(n, {call.inputs[0], type}, call.out<double>(0));
-  });
-}
-
 std::unique_ptr<Kernel> bind_parts(const KernelRequest& request) {
   return make_kernel([a = request.attributes->as<PartsAttributes>()](const KernelCall& call) {
     double sum = 0;
@@ -110,7 +102,6 @@ CpuKernels exchange_cpu_kernels() {
           {&kSumAll, choose_sum_all, bind_sum_all},
           {&kGatherValues, nullptr, bind_gather_values},
           {&kGatherShards, nullptr, bind_gather_shards},
-          {&kTileSquares, nullptr, bind_squares},
           {&kAddParts, nullptr, bind_parts},
           {&kNothing, nullptr, bind_nothing}};
 }

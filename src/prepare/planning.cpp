@@ -315,7 +315,6 @@ PlanningInput planning_input(const Config& config, const std::filesystem::path& 
     if (say && place.tells_assumed) say("note: " + assumed_text(input.assumed));
   }
   input.facts.share = place.share;
-  if (place.share.rank < 0) input.facts.share.rank = fullest_rank(config, input.facts);
   input.request.ragged = input.facts.ragged;
   input.request.ranks = place.share.ranks;
   if (place.share.ranks > 1) input.request.parameters = input.request.gradients = RestPolicy::memory;
@@ -336,6 +335,7 @@ PlanningInput planning_input(const Config& config, const std::filesystem::path& 
   check_host_memory(input, say);
   const bool elsewhere = place.machine || config.device == DeviceChoice::cuda;
   settle_budget(input.budget, elsewhere ? memory_of(input.machine.machine) : memory_here(config), place.runs_now, say);
+  if (place.share.rank < 0) input.facts.share.rank = fullest_rank(config, input);
   return input;
 }
 

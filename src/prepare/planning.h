@@ -52,7 +52,7 @@ struct PlanningPlace {
   bool begins = true;                    // the training begins from the weights of model.init, not from a checkpoint
   bool tells_assumed = true;             // reports assumptions about missing data
   Repeat repeat = Repeat::never;         // repetition of a measurement that ran next to other work
-  RankShare share = {};                  // the rank that the plan is for; rank -1: the one with the most state
+  RankShare share = {};                  // the rank that the plan is for; rank -1: the fullest
   Bytes peers = {};                      // memory of the messages between ranks
 };
 

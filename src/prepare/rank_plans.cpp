@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <utility>
 
-#include "config/image_rules.h"
 #include "ops/update/update.h"
 #include "plan/build_plan.h"
 
@@ -29,10 +29,12 @@ Bytes summed_bytes(const Graph& graph, int ranks) {
     const NodeId producer = graph.values[result].producer;
     if (producer.valid() && graph.nodes[producer].op == &ops::kReport) numbers += graph.values[result].type.shape.elements();
   }
-  for (const Value& value : graph.values) {  // the totals of losses
+  std::set<ValueId> totals;  // of losses; the micro-batches of a group have versions of their own
+  for (const Value& value : graph.values) {
     const bool summed = value.section == Section::micro && value.role == Role::output && value.version_of.valid();
-    if (summed && value.type == ValueType{DType::f64, Shape{1}}) ++numbers;
+    if (summed && value.type == ValueType{DType::f64, Shape{1}}) totals.insert(value.version_of);
   }
+  numbers += std::ssize(totals);
   return Bytes{(numbers * static_cast<std::int64_t>(sizeof(double)) + kRankStateBytes) * (ranks - 1)};
 }
 
@@ -45,17 +47,24 @@ RankBytes bytes_of(const Plan& plan, int rank, int ranks) {
   return bytes;
 }
 
+Plan plan_of_rank(const Config& config, const PlanningInput& input, const PlanDecisions& decisions, int rank) {
+  DataFacts facts = input.facts;
+  facts.share.rank = rank;
+  const Graph graph = build_training_graph(config, facts, decisions.micro_batch).graph;
+  OpCatalogue catalogue = catalogue_of(input.machine);
+  return build_plan(graph, find_units(graph), decisions, input.request, input.machine.machine, catalogue, nullptr);
+}
+
 }  // namespace
 
-int fullest_rank(const Config& config, const DataFacts& facts) {
-  const std::int64_t rows = std::max<std::int64_t>(1, stat_batch(config));
+int fullest_rank(const Config& config, const PlanningInput& input) {
+  const std::int64_t rows = input.request.micro_batch.value_or(input.request.row_step);
+  const PlanDecisions decisions{.micro_batch = rows, .accumulation = input.request.accumulation(rows)};
   int fullest = 0;
   Bytes most;
-  for (int rank = 0; rank < facts.share.ranks; ++rank) {
-    DataFacts of_rank = facts;
-    of_rank.share.rank = rank;
-    const Bytes state = held(build_training_graph(config, of_rank, rows).graph, Role::optimizer_state);
-    if (state > most) most = state, fullest = rank;
+  for (int rank = 0; input.facts.share.ranks > 1 && rank < input.facts.share.ranks; ++rank) {
+    const Bytes process = plan_of_rank(config, input, decisions, rank).process;
+    if (process > most) most = process, fullest = rank;
   }
   return fullest;
 }
@@ -68,37 +77,48 @@ std::vector<RankBytes> bytes_of_ranks(const Config& config, const PlanningInput&
       ranks.push_back(bytes_of(own, rank, share.ranks));
       continue;
     }
-    DataFacts facts = input.facts;
-    facts.share.rank = rank;
-    const Graph graph = build_training_graph(config, facts, own.decisions.micro_batch).graph;
-    OpCatalogue catalogue = catalogue_of(input.machine);
-    const Plan plan =
-        build_plan(graph, find_units(graph), own.decisions, input.request, input.machine.machine, catalogue, nullptr);
-    ranks.push_back(bytes_of(plan, rank, share.ranks));
+    ranks.push_back(bytes_of(plan_of_rank(config, input, own.decisions, rank), rank, share.ranks));
   }
   return ranks;
 }
 
-// Ranks differ by a few tiles. If another one exceeds the budget, the plan is sought for a budget that is smaller by that.
+// Ranks differ by a few tiles. If another one exceeds the budget, the plan is sought for a budget that is smaller by that, down
+// to the floor, which is that of the rank with the most bytes there.
 RankPlans best_for_ranks(const Config& config, const PlanningInput& input, PlanSpace& space) {
   constexpr int kTries = 8;
+  if (input.facts.share.ranks == 1) return {space.best(input.budget), {}};
+  const auto planned = [&](const Budget& budget) {
+    RankPlans plans{space.best(budget), {}};
+    if (const Plan* plan = std::get_if<Plan>(&plans.best)) plans.ranks = bytes_of_ranks(config, input, *plan);
+    return plans;
+  };
+  const auto most = [](const RankPlans& plans) { return std::ranges::max(plans.ranks, {}, &RankBytes::process).process; };
+  Budget smallest = input.budget;
+  smallest.memory = space.floor();
+  RankPlans floor = planned(smallest);
+  const Bytes least = floor.ranks.empty() ? *smallest.memory : most(floor);
+
   Budget budget = input.budget;
-  RankPlans plans{space.best(budget), {}};
-  for (int tries = 0; tries < kTries; ++tries) {
-    const Plan* plan = std::get_if<Plan>(&plans.best);
-    if (plan == nullptr) break;
-    plans.ranks = bytes_of_ranks(config, input, *plan);
-    if (plans.ranks.empty() || !input.budget.memory) return plans;
-    const Bytes most = std::ranges::max(plans.ranks, {}, &RankBytes::process).process;
-    if (most <= *input.budget.memory) return plans;
-    budget.memory = *budget.memory - (most - *input.budget.memory);
-    plans.best = space.best(budget);
+  RankPlans plans;
+  const bool below = input.budget.memory && *input.budget.memory < least;
+  for (int tries = 0; !below && tries < kTries; ++tries) {
+    plans = planned(budget);
+    if (plans.ranks.empty() || !input.budget.memory || most(plans) <= *input.budget.memory) break;
+    budget.memory = *budget.memory - (most(plans) - *input.budget.memory);
   }
-  plans.ranks.clear();
-  // The floor here includes the bytes by which the fullest rank exceeds this one.
-  if (Infeasible* infeasible = std::get_if<Infeasible>(&plans.best); infeasible != nullptr && input.budget.memory) {
-    infeasible->floor += *input.budget.memory - infeasible->budget;
-    infeasible->budget = *input.budget.memory;
+  const bool fits = !plans.ranks.empty() && (!input.budget.memory || most(plans) <= *input.budget.memory);
+  if (below || floor.ranks.empty()) {
+    budget.memory = *smallest.memory - Bytes{1};
+    plans = planned(budget);
+  } else if (!fits) {
+    plans = std::move(floor);
+  }
+  if (Plan* plan = std::get_if<Plan>(&plans.best)) {
+    plan->floor = std::max(plan->floor, least);
+  } else {
+    Infeasible& infeasible = std::get<Infeasible>(plans.best);
+    infeasible.floor = std::max(infeasible.floor, least);
+    if (input.budget.memory) infeasible.budget = *input.budget.memory;
   }
   return plans;
 }

@@ -23,8 +23,8 @@ struct RankBytes {
   RankTraffic sent;                    // in an update
 };
 
-// The rank with the most state; 0 for one process.
-int fullest_rank(const Config& config, const DataFacts& facts);
+// The rank whose plan has the most bytes, by plans that keep everything; 0 for one process.
+int fullest_rank(const Config& config, const PlanningInput& input);
 
 struct RankPlans {
   std::variant<Plan, Infeasible> best;  // of the rank of the facts

@@ -10,6 +10,7 @@
 
 #include "collective/broadcast.h"
 #include "device/process_memory.h"
+#include "prepare/rank_plans.h"
 
 namespace plimsoll {
 namespace {
@@ -75,6 +76,7 @@ SessionRanks::State SessionRanks::agree(const State& mine) {
     std::int64_t process_hwm;
     bool saves, failed;
   };
+  static_assert(sizeof(Record) == kRankStateBytes);
   const std::vector<Record> all =
       gather(*peers_, event_, Record{name_of(mine.stopped_by), mine.process_hwm.n, mine.saves, mine.failed});
   State agreed{.saves = all.front().saves};

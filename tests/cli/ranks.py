@@ -106,6 +106,19 @@ def numbers(test):
     test.that("ranks" not in one, "one process: no ranks in run.json")
 
 
+def sent(test):
+    """The difference of two lengths of a run is what the plan says of an update."""
+    for ranks in (2, 3):
+        plan = test.succeeds("plan", *SMALL, "--ranks", ranks, "--json")
+        reports = []
+        for updates in (4, 9):
+            command = launch(ranks, *SMALL, "--run", f"sent-{ranks}-{updates}", "--updates", updates, "--json")
+            reports.append(test.succeeds(*command)["ranks"])
+        for short, long, planned in zip(*reports, plan["ranks"], strict=True):
+            measured = (long["sent_bytes"] - short["sent_bytes"]) / 5
+            test.equal(f"rank {planned['rank']} of {ranks}: bytes sent", measured, sum(planned["sent"].values()))
+
+
 def audit(test):
     """Each rank's bytes are those of its plan."""
     test.succeeds(*launch(2, *SMALL, "--run", "audited", "--audit"))
@@ -251,7 +264,7 @@ def main():
     if missing:
         print(f"skipped: several ranks need {' and '.join(missing)}")
         test.finish()
-    test.run_parts(alone, numbers, audit, other_numbers, refusals, differences, bad_data, signals, kills, silent)
+    test.run_parts(alone, numbers, sent, audit, other_numbers, refusals, differences, bad_data, signals, kills, silent)
     test.finish()
 
 

@@ -102,8 +102,9 @@ TEST(RankTraining, HasEqualBitsUnderEveryPlan) {
 // Budgets from the smallest to the largest, in memory and with a disk.
 TEST(RankTraining, HasEqualBitsForEveryBudget) {
   const TokenData data(4001, 600, 200);
-  RankTask task = tied_task(tied_config(), data);
-  task.config.train.micro_batch = 1, task.config.train.accumulation = 8;
+  RankTask task = tied_task(config_for({4, 128, 4, 16, 4001}, 4, 0.1), data);
+  task.config.train.micro_batch = 1, task.config.train.accumulation = 4;
+  task.updates = 2;
   DataFacts facts = task.facts;
   facts.share = {0, 2};
   std::set<std::string> plans, parameters;

@@ -3,6 +3,7 @@
 #include <utility>
 #include <vector>
 
+#include "graph/exchange.h"
 #include "ops/kernel.h"
 #include "ops/reduce/kernels.h"
 #include "ops/update/kernels.h"
@@ -20,6 +21,13 @@ std::unique_ptr<Kernel> bind_sum(const KernelRequest& request) {
   return make_kernel([n = request.inputs[0].shape.elements(), type = request.inputs[0].dtype](const KernelCall& call) {
     double* sum = call.out<double>(0);
     *sum = cpu::sum_of_squares(count_of(call, n), {call.inputs[0], type}, call.range.first() ? 0 : *sum, call.scratch);
+  });
+}
+
+// The sums of the same tiles, each by itself.
+std::unique_ptr<Kernel> bind_tile_squares(const KernelRequest& request) {
+  return make_kernel([n = request.inputs[0].shape.elements(), type = request.inputs[0].dtype](const KernelCall& call) {
+    cpu::sums_of_squares(n, {call.inputs[0], type}, call.out<double>(0));
   });
 }
 
@@ -162,9 +170,10 @@ std::unique_ptr<Kernel> bind_sgd(const KernelRequest& request) {
 }  // namespace
 
 CpuKernels update_cpu_kernels() {
-  return {{&ops::kSumOfSquares, choose_sum, bind_sum}, {&ops::kClip, nullptr, bind_clip},
-          {&ops::kReport, nullptr, bind_report},       {&ops::kAdamW, choose_update, bind_adamw},
-          {&ops::kLion, choose_update, bind_lion},     {&ops::kSgd, choose_update, bind_sgd}};
+  return {{&kTileSquares, nullptr, bind_tile_squares}, {&ops::kSumOfSquares, choose_sum, bind_sum},
+          {&ops::kClip, nullptr, bind_clip},           {&ops::kReport, nullptr, bind_report},
+          {&ops::kAdamW, choose_update, bind_adamw},   {&ops::kLion, choose_update, bind_lion},
+          {&ops::kSgd, choose_update, bind_sgd}};
 }
 
 }  // namespace plimsoll
