@@ -13,11 +13,11 @@
 
 namespace plimsoll {
 
-Progress read_parent(const std::filesystem::path& checkpoint) {
+Progress read_parent(const std::filesystem::path& checkpoint, const std::filesystem::path& run) {
   try {
     return read_progress(checkpoint);
   } catch (Error& error) {
-    offer_older_parent(error, checkpoint);
+    offer_older_parent(error, checkpoint, run);
     throw;
   }
 }
@@ -37,12 +37,13 @@ void check_fork(const Config& config, const Progress& parent, const std::filesys
   }
 }
 
-void offer_older_parent(Error& error, const std::filesystem::path& checkpoint) {
-  const std::filesystem::path run = run_of_checkpoint(checkpoint);
-  const std::optional<KeptCheckpoint> older = older_than(checkpoint, run, error);
+void offer_older_parent(Error& error, const std::filesystem::path& checkpoint, const std::filesystem::path& run) {
+  const std::filesystem::path parent = run_of_checkpoint(checkpoint);
+  const std::optional<KeptCheckpoint> older = older_than(checkpoint, parent, error);
   if (!older) return;
   error.expected += fmt::format("; the checkpoint of update {} is older", older->update);
-  error.remedies = {Remedy::of_command("train CONFIG", {{"command.from", (run / std::to_string(older->update)).string()}})};
+  error.remedies = {Remedy::of_command(
+      "train CONFIG", {{"command.from", (parent / std::to_string(older->update)).string()}, {"command.run", run.string()}})};
 }
 
 }  // namespace plimsoll

@@ -86,6 +86,25 @@ def back(test):
     test.equal("folders that were set aside", [path.name for path in test.path("back/abandoned").iterdir()], ["1"])
 
 
+def back_twice(test):
+    """Best weights of each part that the run has left stay apart; a run without those of its best evaluation says so."""
+    settings = ["--set", "schedule.name=constant", "--set", "schedule.warmup=0", "--set", "save.keep_last=30", "--set",
+                "train.evaluate_every=2", "--set", "train.updates=20", "--set", "optimizer.learning_rate=0.01"]  # fmt: skip
+    test.succeeds(*arguments("left", *settings, "--updates", "12"))
+    for update, end in ((5, "8"), (3, "5")):
+        test.succeeds("train", "--run", "left", "--resume", "--checkpoint", update, "--updates", end)
+    left = [json.loads(path.read_text())["update"] for path in sorted(test.path("left/abandoned").glob("*/weights_best/best.json"))]
+    test.equal("best weights set aside", len(left), 2)
+    test.that(left[0] > 5 and left[1] > 3, f"they are of later evaluations: {left}")
+    # The rate is too high from here on: the best evaluation is behind, and its weights were replaced.
+    change = ["--set", "optimizer.learning_rate=3"]
+    test.succeeds(*arguments("past", *settings, "--updates", "12"))
+    test.succeeds("train", "--run", "past", "--resume", "--checkpoint", "5", "--updates", "8", *change)
+    said = test.run("eval", "config.toml", "--weights", "past").text()[1]
+    test.equal("best", test.report("past")["best"]["update"], 4)
+    test.that("best evaluation (update 4" in said and "are not kept" in said, f"a note: {said}")
+
+
 def damaged(test):
     """A damaged checkpoint is refused by name, and the offered command ends with the same bits."""
     test.succeeds(*arguments("damaged", "--updates", "4"))
@@ -127,7 +146,17 @@ def fork(test):
                              "--set", "optimizer.learning_rate=1e-4", "--set", "schedule.name=constant"))  # fmt: skip
     manifest = json.loads(test.state("seed").with_name("manifest.json").read_text())
     test.equal("another order", [manifest[key] for key in ("samples", "position", "optimizer_updates")], [24, 24, 12])
-    test.fails(5, "E-CKPT-FORMAT", *arguments("wide", "--from", "trunk", "--set", "model.width=64"))
+    for name, change in (("wide", "model.width=64"), ("heads", "model.heads=4"), ("lion", "optimizer.name=lion")):
+        test.fails(5, "E-CKPT-FORMAT", *arguments(name, "--from", "trunk", "--set", change))
+        test.that(not test.path(name).exists(), f"no run begins with {change}")
+    test.succeeds("train", "--run", "seed", "--resume", "--updates", "7")
+    test.equal("the parent stays", pathlib.Path(test.report("seed")["parent"]["run"]).name, "trunk")
+    shutil.copytree(test.path("trunk"), test.path("torn"))
+    state = test.state("torn")
+    state.write_bytes(state.read_bytes()[:-1] + b"?")
+    error = test.fails(5, "E-CKPT-CORRUPT", *arguments("again", "--from", "torn"))
+    test.equal("offered", error["try"], [f"plimsoll train config.toml --set save.every=1 --from {test.path('torn/5')} --run again"])
+    test.that(not test.path("again").exists(), "no run begins with a damaged checkpoint")
     test.fails(5, "E-CKPT-MISSING", *arguments("none", "--from", "trunk/77"))
     test.fails(2, "E-USAGE", "train", "--run", "trunk", "--resume", "--from", "fork")
     test.that(not test.path("none").exists(), "no run begins")
@@ -309,8 +338,8 @@ def planted(test):
 
 def main():
     test = Test("checkpoints")
-    test.run_parts(kept, best, back, damaged, fork, micro_batch, state_precision, segments, first_format, room, full_disk)
-    test.run_parts(no_byte, replaced, planted)
+    test.run_parts(kept, best, back, back_twice, damaged, fork, micro_batch, state_precision, segments, first_format)
+    test.run_parts(room, full_disk, no_byte, replaced, planted)
     test.finish()
 
 
