@@ -93,7 +93,8 @@ def back_twice(test):
     test.succeeds(*arguments("left", *settings, "--updates", "12"))
     for update, end in ((5, "8"), (3, "5")):
         test.succeeds("train", "--run", "left", "--resume", "--checkpoint", update, "--updates", end)
-    left = [json.loads(path.read_text())["update"] for path in sorted(test.path("left/abandoned").glob("*/weights_best/best.json"))]
+    notes = sorted(test.path("left/abandoned").glob("*/weights_best/best.json"))
+    left = [json.loads(path.read_text())["update"] for path in notes]
     test.equal("best weights set aside", len(left), 2)
     test.that(left[0] > 5 and left[1] > 3, f"they are of later evaluations: {left}")
     # The rate is too high from here on: the best evaluation is behind, and its weights were replaced.
@@ -155,7 +156,8 @@ def fork(test):
     state = test.state("torn")
     state.write_bytes(state.read_bytes()[:-1] + b"?")
     error = test.fails(5, "E-CKPT-CORRUPT", *arguments("again", "--from", "torn"))
-    test.equal("offered", error["try"], [f"plimsoll train config.toml --set save.every=1 --from {test.path('torn/5')} --run again"])
+    offered = f"plimsoll train config.toml --set save.every=1 --from {test.path('torn/5')} --run again"
+    test.equal("offered", error["try"], [offered])
     test.that(not test.path("again").exists(), "no run begins with a damaged checkpoint")
     test.fails(5, "E-CKPT-MISSING", *arguments("none", "--from", "trunk/77"))
     test.fails(2, "E-USAGE", "train", "--run", "trunk", "--resume", "--from", "fork")
