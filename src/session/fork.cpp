@@ -13,11 +13,11 @@
 
 namespace plimsoll {
 
-Progress read_parent(const std::filesystem::path& checkpoint, const std::filesystem::path& run) {
+Progress read_parent(const std::filesystem::path& checkpoint) {
   try {
     return read_progress(checkpoint);
   } catch (Error& error) {
-    offer_older_parent(error, checkpoint, run);
+    offer_older_parent(error, checkpoint);
     throw;
   }
 }
@@ -37,13 +37,12 @@ void check_fork(const Config& config, const Progress& parent, const std::filesys
   }
 }
 
-void offer_older_parent(Error& error, const std::filesystem::path& checkpoint, const std::filesystem::path& run) {
+void offer_older_parent(Error& error, const std::filesystem::path& checkpoint) {
   const std::filesystem::path parent = run_of_checkpoint(checkpoint);
   const std::optional<KeptCheckpoint> older = older_than(checkpoint, parent, error);
   if (!older) return;
   error.expected += fmt::format("; the checkpoint of update {} is older", older->update);
-  error.remedies = {Remedy::of_command(
-      "train CONFIG", {{"command.from", (parent / std::to_string(older->update)).string()}, {"command.run", run.string()}})};
+  error.remedies = {Change("command.from", (parent / std::to_string(older->update)).string())};
 }
 
 }  // namespace plimsoll

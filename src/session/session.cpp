@@ -161,7 +161,7 @@ std::optional<Refused> Session::run() {
     for (const std::string& note : resumed_->notes) emit(Said{note});
     reached_ = resumed_->progress;
   }
-  if (!request_.from.empty()) parent_ = read_parent(request_.from, folder_.path());
+  if (!request_.from.empty()) parent_ = read_parent(request_.from);
   if (std::optional<Refused> refused = prepare()) return refused;
   if (parent_) check_fork(config_, *parent_, request_.from);
   try {
@@ -258,7 +258,7 @@ void Session::train() {
     ranks_.together([&] { trainer.load(resumed_ ? &resumed_->path : parent_ ? &request_.from : nullptr); });
   } catch (Error& error) {
     if (resumed_) offer_older(error, resumed_->path, folder_, remedies_);
-    if (parent_) offer_older_parent(error, request_.from, folder_.path());
+    if (parent_) offer_older_parent(error, request_.from);
     throw;
   }
   trainer.progress().config_hash = config_hash(config_);

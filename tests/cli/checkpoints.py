@@ -156,8 +156,7 @@ def fork(test):
     state = test.state("torn")
     state.write_bytes(state.read_bytes()[:-1] + b"?")
     error = test.fails(5, "E-CKPT-CORRUPT", *arguments("again", "--from", "torn"))
-    offered = f"plimsoll train config.toml --set save.every=1 --from {test.path('torn/5')} --run again"
-    test.equal("offered", error["try"], [offered])
+    test.equal("offered", error["try"], [f"--from {test.path('torn/5')}"])
     test.that(not test.path("again").exists(), "no run begins with a damaged checkpoint")
     test.fails(5, "E-CKPT-MISSING", *arguments("none", "--from", "trunk/77"))
     test.fails(2, "E-USAGE", "train", "--run", "trunk", "--resume", "--from", "fork")
