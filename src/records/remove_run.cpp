@@ -123,7 +123,7 @@ class Sorter {
     return true;
   }
 
-  // abandoned/N has lines, checkpoints, best weights and a diverged state. Earlier versions had abandoned/weights_best.
+  // abandoned/N has lines, checkpoints, best weights and a diverged state, abandoned/weights_best weights.
   bool abandoned(const fs::directory_entry& folder) {
     if (!is_folder(folder)) return false;
     each(folder.path(), [&](const fs::directory_entry& part, const std::string& name) {

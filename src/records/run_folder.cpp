@@ -398,17 +398,13 @@ void RunFolder::read_evaluations(const std::function<void(const Evaluation&)>& s
   plimsoll::read_evaluations(path_, see);
 }
 
-std::filesystem::path RunFolder::new_aside() const {
-  std::filesystem::path place;
-  for (int i = 1; place.empty() || is_there(place); ++i) place = path_ / "abandoned" / std::to_string(i);
-  create_folder(place);
-  return place;
-}
-
 std::filesystem::path RunFolder::set_aside(std::int64_t updates) {
   namespace fs = std::filesystem;
   follow();
-  const fs::path place = aside_ = new_aside();
+  fs::path place;
+  for (int i = 1; place.empty() || is_there(place); ++i) place = path_ / "abandoned" / std::to_string(i);
+  create_folder(place);
+  aside_ = place;
   for (const char* name : {kMetrics, kEvaluations, kEvents}) copy_lines_after(path_ / name, updates, place / name);
   const auto move = [&](const fs::path& from, const fs::path& to) {
     std::error_code error;
@@ -428,8 +424,10 @@ std::filesystem::path RunFolder::set_aside(std::int64_t updates) {
 std::filesystem::path RunFolder::set_best_aside() {
   namespace fs = std::filesystem;
   follow();
-  const fs::path place = (aside_.empty() ? new_aside() : aside_) / kBestWeights;
+  const fs::path place = (aside_.empty() ? path_ / "abandoned" : aside_) / kBestWeights;
   std::error_code error;
+  create_folder(place.parent_path());
+  fs::remove_all(place, error);
   fs::rename(best(), place, error);
   if (error) throw cannot_write(best(), error.message());
   return place;

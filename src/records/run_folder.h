@@ -82,7 +82,8 @@ class RunFolder {
   void read_evaluations(const std::function<void(const Evaluation&)>& see) const;
   // Makes a folder of that name in this one. E-IO-WRITE.
   void make_folder(const char* name) const;
-  // Moves the best weights to abandoned/N/, the folder of this process's set_aside() or a new one. Returns the new path.
+  // Moves the best weights to the folder of this process's set_aside(), or without one to abandoned/weights_best, in the place of
+  // earlier ones there. Returns the new path.
   std::filesystem::path set_best_aside();
   // Keeps room on the disk for later lines, as far as the file system can.
   void reserve_lines(Bytes metrics);
@@ -102,7 +103,6 @@ class RunFolder {
   void append_line(int& fd, const char* name, std::string_view line) const;
   void mark_interrupted();
   void abandon() const noexcept;
-  std::filesystem::path new_aside() const;
 
   std::filesystem::path path_;
   std::filesystem::path aside_;                 // the folder of set_aside()
