@@ -21,8 +21,11 @@ DataRecord data_record(const Planned& planned) {
   const Config& config = planned.config;
   DataRecord data{.files = texts(config.data.train.names), .validation_files = texts(config.data.validation.names)};
   data.counts = planned.train.counts();
-  // Plans have an epoch if rows differ in length.
-  const nlohmann::json plan = nlohmann::json::parse(planned.plan_text);
+  // Plans have an epoch if rows differ in length. The rest, which grows with the graph, is not kept.
+  using Part = nlohmann::json::parse_event_t;
+  const nlohmann::json plan = nlohmann::json::parse(planned.plan_text, [](int depth, Part part, const nlohmann::json& name) {
+    return part != Part::key || depth != 1 || name == "epoch";
+  });
   if (const auto epoch = plan.find("epoch"); epoch != plan.end()) {
     data.samples = epoch->at("samples"), data.tokens = epoch->at("tokens");
     data.trained = epoch->at("trained_units"), data.fill = epoch->at("fill");
