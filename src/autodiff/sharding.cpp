@@ -306,7 +306,7 @@ class Sharding {
     Value& state = graph_.values[origin_of(graph_, input)];
     if (state.shard) return;
     const std::int64_t from = begin(each) / per, to = ceil_div(end(each), per);
-    state.shard = Shard{state.type.shape, from, to};
+    state.shard = std::make_shared<const Shard>(Shard{state.type.shape, from, to});
     state.type.shape = Shape{to - from};
   }
 

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <utility>
@@ -28,13 +27,8 @@
 namespace plimsoll {
 namespace {
 
-using Text = std::array<char, 96>;
-
-Text text_of(const std::string& text) {
-  Text room{};
-  std::memcpy(room.data(), text.data(), std::min(text.size(), room.size() - 1));
-  return room;
-}
+constexpr std::size_t kText = 96;
+using Text = std::array<char, kText>;
 
 std::optional<Launched> launched() { return find_launcher(environment_variable); }
 
@@ -121,7 +115,7 @@ void Ranks::share_host() {
     cpu_set_t cores;
     Bytes memory;
   };
-  Record mine{text_of(peers_->host(peers_->rank())), {}, available_memory().bytes};
+  Record mine{fixed_text<kText>(peers_->host(peers_->rank())), {}, available_memory().bytes};
   ::sched_getaffinity(0, sizeof mine.cores, &mine.cores);
   HostShare share;
   const auto all = gather(*peers_, kEvent, mine);
@@ -159,8 +153,8 @@ void Ranks::compare(const Config& config, const std::string& options) const {
   Hasher hasher;
   hasher.add(config_hash(config));
   hasher.add(options);
-  const Facts mine{text_of(facts.build), text_of(libraries), text_of(facts.instruction_set),
-                   text_of(std::to_string(facts.threads)), text_of(hasher.hex())};
+  const Facts mine{fixed_text<kText>(facts.build), fixed_text<kText>(libraries), fixed_text<kText>(facts.instruction_set),
+                   fixed_text<kText>(std::to_string(facts.threads)), fixed_text<kText>(hasher.hex())};
   const auto all = gather(*peers_, kEvent, mine);
   for (const Compared& each : kCompared) {
     const Text& first = all[0].*each.field;

@@ -1,16 +1,27 @@
 // Records of a fixed size, one of each rank, exchanged among all. All ranks see the same list and decide alike.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <span>
+#include <string_view>
 #include <type_traits>
 #include <vector>
 
 #include "collective/peers.h"
 
 namespace plimsoll {
+
+// A text in a record of fixed size: cut if it is longer, and ended by a zero.
+template <std::size_t kBytes>
+std::array<char, kBytes> fixed_text(std::string_view text) {
+  std::array<char, kBytes> room{};
+  std::memcpy(room.data(), text.data(), std::min(text.size(), kBytes - 1));
+  return room;
+}
 
 // Room for the exchange of records of `bytes` bytes. It uses one event, which is reserved by the caller.
 class Gather {

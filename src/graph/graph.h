@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -115,11 +116,11 @@ struct Value {
   std::uint8_t tier = 0;           // tier of a persistent value; 0: the tier of the kernels
   NodeId producer;                 // invalid for persistent values and for inputs of a section
   std::optional<ParameterInfo> parameter;
-  ValueId clone_of;            // the forward value recomputed by this one
-  ValueId version_of;          // the persistent value updated to this version
-  ValueId replica_of;          // the same value of the last micro-batch of the group
-  ValueId copy_of;             // the persistent value on another tier, copied here temporarily
-  std::optional<Shard> shard;  // of a persistent value that is a part of a tensor
+  ValueId clone_of;                    // the forward value recomputed by this one
+  ValueId version_of;                  // the persistent value updated to this version
+  ValueId replica_of;                  // the same value of the last micro-batch of the group
+  ValueId copy_of;                     // the persistent value on another tier, copied here temporarily
+  std::shared_ptr<const Shard> shard;  // of a persistent value that is a part of a tensor; else null
 
   bool persistent() const { return !section.has_value(); }
   // True if the value comes from outside at the start of the section.

@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "formats/bounded_json.h"
 #include "formats/weights_folder.h"
+#include "records/run_reader.h"
 
 namespace plimsoll {
 
@@ -66,16 +67,10 @@ namespace {
 
 // For a run whose best weights are not kept.
 std::optional<std::string> note_of_last(const std::filesystem::path& run, const std::filesystem::path& weights) {
-  try {
-    const json facts = read_json_object(run / "run.json", JsonLimits{}, "E-IO-READ");
-    if (!facts.contains("best") || !facts["best"].is_object()) return {};
-    const std::optional<Evaluation> best = evaluation_from(facts["best"]);
-    if (!best || best->update == facts.value("updates", std::int64_t{0})) return {};
-    return fmt::format("note: {} has the last weights of the run; those of its best evaluation ({}) are not kept",
-                       weights.string(), best_summary(*best));
-  } catch (const std::exception&) {
-    return {};
-  }
+  const Run facts = read_run(run);
+  if (!facts.best || facts.best->update == facts.updates) return {};
+  return fmt::format("note: {} has the last weights of the run; those of its best evaluation ({}) are not kept", weights.string(),
+                     best_summary(*facts.best));
 }
 
 }  // namespace

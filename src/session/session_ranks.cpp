@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
-#include <cstring>
 #include <utility>
 
 #include "collective/broadcast.h"
@@ -13,17 +12,6 @@
 #include "prepare/rank_plans.h"
 
 namespace plimsoll {
-namespace {
-
-using Name = std::array<char, 16>;
-
-Name name_of(const std::string& text) {
-  Name name{};
-  std::memcpy(name.data(), text.data(), std::min(text.size(), name.size() - 1));
-  return name;
-}
-
-}  // namespace
 
 std::variant<Prepared, Refused> SessionRanks::prepare(const Config& config, PrepareOptions options, bool first_of_host,
                                                       const Say& say) const {
@@ -72,13 +60,13 @@ void SessionRanks::on_first(const std::function<void()>& work) const {
 SessionRanks::State SessionRanks::agree(const State& mine) {
   if (alone()) return mine;
   struct Record {
-    Name stopped_by;
+    std::array<char, 16> stopped_by;
     std::int64_t process_hwm;
     bool saves, failed;
   };
   static_assert(sizeof(Record) == kRankStateBytes);
   const std::vector<Record> all =
-      gather(*peers_, event_, Record{name_of(mine.stopped_by), mine.process_hwm.n, mine.saves, mine.failed});
+      gather(*peers_, event_, Record{fixed_text<16>(mine.stopped_by), mine.process_hwm.n, mine.saves, mine.failed});
   State agreed{.saves = all.front().saves};
   for (const Record& each : all) {
     if (agreed.stopped_by.empty()) agreed.stopped_by = each.stopped_by.data();
