@@ -117,7 +117,7 @@ std::string plan_in_child(const Config& config, const Machine& machine, const st
   input.facts = facts_of(config, input.data, {});
   input.machine.machine = machine;
   const PlanningResult planned = plan_with_extras(config, input, {});
-  return json{{"plan", json::parse(planned.text)}, {"record", to_json(record_of(*planned.plan))}}.dump();
+  return json{{"plan", planned.text}, {"record", to_json(record_of(*planned.plan))}}.dump();
 }
 
 // A machine whose reserve counts a plan's primitives: one byte for each, and nothing else.
@@ -136,9 +136,10 @@ int counted_primitives(const Plan& plan) {
 ProbeResult train(const Machine& machine, const std::filesystem::path& config_file, const std::filesystem::path& folder) {
   settle_process();
   const Config config = load_config(config_file);
-  const json planned = json::parse(run_in_child([&] { return plan_in_child(config, machine, folder); }));
+  json planned = json::parse(run_in_child([&] { return plan_in_child(config, machine, folder); }));
   const PlanRecord record = record_from_json(planned.at("record"));
-  const std::string plan_text = planned.at("plan").dump(1);
+  std::string plan_text = planned.at("plan").get<std::string>();  // a run has it as text, until it is written
+  planned = {};
 
   touch_executable();  // now: under a MemoryLimit its pages were dropped while the child planned
   cpu::set_thread_count(machine.threads);
@@ -153,6 +154,7 @@ ProbeResult train(const Machine& machine, const std::filesystem::path& config_fi
   const std::size_t steps = plan.timeline.steps.size();
   plan.forget_analysis();
   write_file_atomically(folder / "plan.json", plan_text);
+  std::string().swap(plan_text);
   const Arena arena(plan.arena);
   CpuDevice device(arena);
   Executor executor(plan.graph, program, device, machine.threads, plan.decisions.loss_chunks);

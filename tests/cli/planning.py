@@ -105,9 +105,9 @@ def floors_alone(test):
     test.write("adapted.toml", ADAPTED)
     test.that("floors_alone" not in test.succeeds("plan", "config.toml", "--json"), "small models have all plans")
     for command, words in ((["plan", "--json"], '"floors_alone":true'), (["train", "--run", "little"], "smallest plans alone")):
-        code, most, text = watched(test, *command, "adapted.toml", "--set", "model.layers=56", "--memory", "88MiB")
+        code, most, text = watched(test, *command, "adapted.toml", "--set", "model.layers=56", "--memory", "76MiB")
         test.equal(f"exit code of {command[0]} with little memory", code, 0)
-        test.that(most <= 88 * MIB, f"{command[0]} with little memory: {most} bytes")
+        test.that(most <= 76 * MIB, f"{command[0]} with little memory: {most} bytes")
         test.that(words in text, f"{command[0]} says so: {text[-2000:]}")
     deep = ["plan", "adapted.toml", "--set", "model.layers=40", "--memory", "50MiB"]
     refused = test.run(*deep, "--json")
