@@ -107,7 +107,9 @@ def changed_in_place(test):
             process.communicate(timeout=120)
             report = test.report(f"{run}-{way}")
             test.equal(f"end of {run}-{way}", (process.returncode, report["status"]), (5, "failed"))
-            test.equal("what ended it", report["error"]["code"], "E-DATA-CHANGED" if way == "changed" else "E-IO-READ")
+            # A read beside the cut may still get the bytes that the system has cleared already.
+            codes = ("E-DATA-CHANGED",) if way == "changed" else ("E-IO-READ", "E-DATA-CHANGED")
+            test.that(report["error"]["code"] in codes, f"what ended {run}-{way}: {report['error']['code']}")
             test.that(test.checkpoints(f"{run}-{way}"), "it was saved")
             test.that(2 < report["updates"] < 300, f"in mid-run: {report['updates']}")
             if way == "changed":
