@@ -30,6 +30,7 @@ echo "plimsoll $1" >>"{state}/calls"
 case $1 in
   machine) cat "{state}/machine.json"; exit 0 ;;
   train)
+    rm -f "{state}/seen"
     echo $$ >"{state}/pid"
     previous=
     for word in "$@"; do
@@ -46,15 +47,16 @@ MACHINE = {
     "configuration": [{"micro_batch": 2, "kernels": 61, "measured": 61, "work_share": 1.0}],
 }  # fmt: skip
 # A training takes its predicted bytes less `below` MiB.
+# A training that ended before it was seen is seen once: how often a busy machine samples is no part of these tests.
 NVIDIA_SMI = """#!/bin/sh
 case "$*" in
   *=name*) echo "NVIDIA H100 80GB HBM3" ;;
   *=driver_version*) echo 580.159.04 ;;
   *)
     used=1000
-    if kill -0 "$(cat "{state}/pid" 2>/dev/null)" 2>/dev/null; then
+    if [ ! -e "{state}/seen" ] || kill -0 "$(cat "{state}/pid" 2>/dev/null)" 2>/dev/null; then
       bytes=$(sed -n 's/.*"process_bytes": *\\([0-9]*\\).*/\\1/p' "$(cat "{state}/run")/run.json" 2>/dev/null | head -n 1)
-      [ -z "$bytes" ] || used=$((used + bytes / 1048576 - $(cat "{state}/below")))
+      [ -z "$bytes" ] || {{ used=$((used + bytes / 1048576 - $(cat "{state}/below"))); : >"{state}/seen"; }}
     fi
     echo $used ;;
 esac
@@ -106,8 +108,10 @@ echo "torch $*" >>"{state}/calls"
 mkdir -p "{state}/torch"
 echo '{{"process_bytes": 325058560}}' >"{state}/torch/run.json"
 echo "{state}/torch" >"{state}/run"
+rm -f "{state}/seen"
 echo $$ >"{state}/pid"
 sleep 0.5
+: >"{state}/seen"
 cat <<'END'
 {answer}
 END
