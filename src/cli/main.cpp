@@ -150,7 +150,7 @@ void plan_options(CLI::App& command, PlanArguments& a) {
   command
       .add_option("--solve", a.solve,
                   "the largest value that fits of context, micro_batch, effective_batch, rank or a size of the model "
-                  "(layers, width, ...), or the least of memory, host_memory or disk")
+                  "(layers, width, ...), or the least of memory, host_memory, disk or ranks")
       ->excludes(frontier)
       ->excludes(instance);
   add_diff(command, a);

@@ -252,22 +252,6 @@ std::optional<Bytes> planning_memory(const Config& config, const PlanningPlace& 
 
 namespace {
 
-// Ranks hold parts of the averages, and none of them could write these as weights. Parameters and gradients leave for other ranks
-// from memory.
-void check_ranks(const Config& config, RankShare share) {
-  if (share.ranks == 1) return;
-  for (const auto& [policy, key] :
-       {std::pair{config.plan.parameters, "plan.parameters"}, {config.plan.gradients, "plan.gradients"}}) {
-    if (policy != RestPolicy::disk) continue;
-    throw config_error("E-CONFIG-CONFLICT", key, fmt::format("it is \"disk\" with {} ranks", share.ranks),
-                       "memory; the optimizer's state and activations may leave it", {Change(key, "auto")});
-  }
-  if (!config.optimizer.ema_half_life) return;
-  throw config_error("E-CONFIG-CONFLICT", "optimizer.ema_half_life",
-                     fmt::format("averages of weights with {} ranks", share.ranks), "one process, or no averages",
-                     {Change("optimizer.ema_half_life", "none")});
-}
-
 // A model of a folder has as many classes as the data, unless its head is new. The reader refuses labels past the classes.
 void check_classes(const Config& config, const DataSet& data) {
   const ModelFacts facts = facts_of(config.model.config);
@@ -284,10 +268,10 @@ void check_classes(const Config& config, const DataSet& data) {
 PlanningInput planning_input(const Config& config, const std::filesystem::path& cache,
                              const std::function<void(const std::string&)>& say, const PlanningPlace& place) {
   PlanningInput input;
-  check_ranks(config, place.share);
   if (place.begins) check_model_files(config);
   tell_other_vocabulary(config, say);
   input.request = plan_request(config);
+  request_for_ranks(input.request, config, place.share.ranks);
   input.budget = plan_budget(config);
   if (!place.runs_now) {
     input.assumed = assume_missing_data(config);
@@ -316,8 +300,6 @@ PlanningInput planning_input(const Config& config, const std::filesystem::path& 
   }
   input.facts.share = place.share;
   input.request.ragged = input.facts.ragged;
-  input.request.ranks = place.share.ranks;
-  if (place.share.ranks > 1) input.request.parameters = input.request.gradients = RestPolicy::memory;
   input.cache = cache;
   input.machine = place.machine ? *place.machine : calibrated_machine(config.threads, cache, place.probe, say, place.repeat);
   if (!place.machine && config.device == DeviceChoice::cuda) input.machine = cuda_machine(input.machine, cache, say);

@@ -41,6 +41,7 @@ struct PlanningInput {
   std::filesystem::path cache;
   std::filesystem::path runs = ".";         // parent of the run folders: a disk is proposed there
   std::optional<ConfigSource> source = {};  // absent: no levers or remedies
+  bool other_ranks = false;                 // remedies may add ranks
 };
 
 // The machine of a plan, and the circumstances of planning.

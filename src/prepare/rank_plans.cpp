@@ -82,6 +82,17 @@ std::vector<RankBytes> bytes_of_ranks(const Config& config, const PlanningInput&
   return ranks;
 }
 
+Bytes floor_of_ranks(const Config& config, const PlanningInput& input, PlanSpace& space) {
+  Budget smallest = input.budget;
+  smallest.memory = space.floor();
+  Bytes most = *smallest.memory;
+  const auto best = space.best(smallest);
+  if (const Plan* plan = std::get_if<Plan>(&best)) {
+    for (const RankBytes& each : bytes_of_ranks(config, input, *plan)) most = std::max(most, each.process);
+  }
+  return most;
+}
+
 // Ranks differ by a few tiles. If another one exceeds the budget, the plan is sought for a budget that is smaller by that, down
 // to the floor, which is that of the rank with the most bytes there.
 RankPlans best_for_ranks(const Config& config, const PlanningInput& input, PlanSpace& space) {

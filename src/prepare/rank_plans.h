@@ -32,6 +32,8 @@ struct RankPlans {
 };
 // The fastest plan of the space whose decisions fit the budget on every rank.
 RankPlans best_for_ranks(const Config& config, const PlanningInput& input, PlanSpace& space);
+// The least budget that every rank fits.
+Bytes floor_of_ranks(const Config& config, const PlanningInput& input, PlanSpace& space);
 // The bytes of all ranks under these decisions; `own` is the plan of the facts' rank.
 std::vector<RankBytes> bytes_of_ranks(const Config& config, const PlanningInput& input, const Plan& own);
 // Adds "reduction_tree", "ranks" and the lane of exchanges to a plan's JSON.

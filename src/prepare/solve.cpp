@@ -19,6 +19,7 @@
 #include "prepare/alternatives.h"
 #include "prepare/boundary.h"
 #include "prepare/changed_config.h"
+#include "prepare/rank_plans.h"
 #include "prepare/requests.h"
 #include "prepare/solve_keys.h"
 
@@ -48,11 +49,9 @@ class Solver {
       : config_(config), input_(std::move(input)), key_(std::move(key)) {}
 
   PlanningResult run(const PlanExtras& extras) {
-    const std::optional<std::int64_t> found = key_.budget == SolvedBudget::memory ? least_memory()
-                                              : key_.budget == SolvedBudget::none ? largest()
-                                                                                  : least_room();
+    const std::optional<std::int64_t> found = found_value();
     // If no value fits, the answer is the outcome of the most favourable one: the smallest size, or the largest room.
-    const std::int64_t value = found.value_or(key_.budget == SolvedBudget::none ? key_.value_of(0) : most_room());
+    const std::int64_t value = found.value_or(most_favourable());
     if (!found && trials_.at(value).refused) throw *trials_.at(value).refused;
     PlanExtras told = extras;
     told.work = work_;
@@ -71,6 +70,22 @@ class Solver {
   }
 
  private:
+  std::optional<std::int64_t> found_value() {
+    switch (key_.budget) {
+      case SolvedBudget::none: return largest();
+      case SolvedBudget::memory: return least_memory();
+      case SolvedBudget::ranks: return fewest_ranks();
+      default: return least_room();
+    }
+  }
+  std::int64_t most_favourable() {
+    switch (key_.budget) {
+      case SolvedBudget::none: return key_.value_of(0);
+      case SolvedBudget::ranks: return most_ranks();
+      default: return most_room();
+    }
+  }
+
   // The changes precede the changes of the plan's levers and remedies.
   PlanningResult whole_plan(const Changes& changes, const PlanExtras& extras) {
     ChangedConfig changed = with_changes(input_, changes);
@@ -125,7 +140,13 @@ class Solver {
       PlanSpace space(source_of(changed.config, changed.facts), changed.request, input_.machine.machine, catalogue);
       work_ += space.effort().work;
       trial.floor = space.floor();
-      if (key_.budget == SolvedBudget::none || !trial.fits()) return trial;
+      if (changed.facts.share.ranks > 1) {
+        const PlanningInput other{
+            .request = changed.request, .budget = changed.budget, .machine = input_.machine, .facts = changed.facts};
+        trial.floor = floor_of_ranks(changed.config, other, space);
+      }
+      const bool room = key_.budget == SolvedBudget::disk || key_.budget == SolvedBudget::host_memory;
+      if (!room || !trial.fits()) return trial;
       if (const Plan* plan = space.fastest(changed.budget)) trial.used = used_of(key_.budget, *plan, input_.machine.machine);
     } catch (const Error& error) {
       if (error.kind == ErrorKind::internal) throw;
@@ -182,6 +203,28 @@ class Solver {
     if (!first) return {};
     if (*first > 0) next_ = key_.value_of(*first - 1);
     return key_.value_of(*first);
+  }
+
+  // More ranks than micro-batches share no more work.
+  std::int64_t most_ranks() const {
+    constexpr std::int64_t kMost = 64;
+    return std::max(key_.now, std::min(kMost, input_.request.effective_batch / input_.request.micro_batch.value_or(1)));
+  }
+
+  // Doubles the ranks until a rank's plan fits, then halves the gap.
+  std::optional<std::int64_t> fewest_ranks() {
+    const std::int64_t most = most_ranks();
+    std::int64_t below = 0, fits = 1;
+    while (!trial(fits).fits()) {
+      if (fits == most) return {};
+      below = std::exchange(fits, std::min(most, fits * 2));
+    }
+    while (fits - below > 1) {
+      const std::int64_t middle = (below + fits) / 2;
+      (trial(middle).fits() ? fits : below) = middle;
+    }
+    if (below > 0) next_ = below;
+    return fits;
   }
 
   json next_json() {

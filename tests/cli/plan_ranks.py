@@ -60,6 +60,30 @@ def budgets(test):
         test.equal("short by", result.json()["infeasible"]["short_bytes"], less)
 
 
+def fewest(test):
+    """`--solve ranks` finds the fewest ranks that fit, and a remedy adds ranks."""
+    floors = {n: test.succeeds("plan", *CONFIG, "--ranks", n, "--json")["bounds"]["floor_bytes"] for n in (1, 2, 3, 4)}
+    for ranks in (1, 2, 3):
+        budget = floors[ranks]
+        plan = test.succeeds("plan", *CONFIG, "--solve", "ranks", "--memory", budget, "--json")
+        solve = plan["solve"]
+        test.equal(f"the fewest for {budget} bytes", (solve["key"], solve["least"], solve["value"]), ("ranks", True, ranks))
+        test.equal("as an option", solve["arguments"], ["--ranks", str(ranks)])
+        again = test.succeeds("plan", *CONFIG, "--memory", budget, *solve["arguments"], "--json")
+        test.equal("its plan", again["plan_hash"], plan["plan_hash"])
+        if ranks > 1:
+            test.equal("one less", (solve["next"]["value"], solve["next"]["status"]), (ranks - 1, "infeasible"))
+            test.equal("is short by", solve["next"]["short_bytes"], floors[ranks - 1] - budget)
+    none = test.run("plan", *CONFIG, "--solve", "ranks", "--memory", "30MiB", "--json")
+    test.equal("too little for any number", (none.code, none.json()["solve"]["value"]), (3, None))
+    refused = test.run("plan", *CONFIG, "--memory", floors[4], "--json").json()
+    remedies = [each["arguments"] for each in refused["infeasible"]["remedies"]]
+    test.that(["--ranks", "4"] in remedies, f"a remedy adds ranks: {remedies}")
+    test.succeeds("plan", *CONFIG, "--memory", floors[4], "--ranks", 4, "--json")
+    average = ["--set", "optimizer.ema_half_life=10updates"]
+    test.fails(2, "E-CONFIG-CONFLICT", "plan", *CONFIG, *average, "--solve", "ranks", "--memory", "30MiB")
+
+
 def refusals(test):
     for key in ("plan.parameters", "plan.gradients"):
         disk = ["--set", f"{key}=disk", "--disk", "disk:1GiB"]
@@ -90,7 +114,7 @@ effective_batch = 16
 updates = 4
 """,
     )
-    test.run_parts(bytes_of_ranks, a_rank, budgets, refusals)
+    test.run_parts(bytes_of_ranks, a_rank, budgets, fewest, refusals)
     test.finish()
 
 

@@ -120,6 +120,7 @@ int plan_for(const PlanArguments& arguments, const Outputs& outputs, const Targe
   };
   PlanningInput input = planning_input(config, cache_folder(), say, place);
   input.source = source;
+  input.other_ranks = config.device == DeviceChoice::cpu;
   input.request.floor_only = floors_alone;
   const bool values = arguments.values || !arguments.out.empty();
   PlanExtras extras{values, /*levers=*/true, arguments.frontier ? kFrontierPoints : 0};

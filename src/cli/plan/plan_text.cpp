@@ -458,7 +458,8 @@ std::string floors_text(const json& plan) {
 // "1,837" for a size of the model; for a budget, bytes and a size for people.
 std::string value_text(const json& solve, const json& value) {
   const auto number = value.get<std::int64_t>();
-  return solve.at("least").get<bool>() ? fmt::format("{} B ({})", grouped(number), to_text(Bytes{number})) : grouped(number);
+  const bool bytes = solve.at("least").get<bool>() && solve.at("key") != "ranks";
+  return bytes ? fmt::format("{} B ({})", grouped(number), to_text(Bytes{number})) : grouped(number);
 }
 
 std::string next_text(const json& solve) {
@@ -488,9 +489,10 @@ std::string solve_text(const json& plan) {
     return fmt::format("solve {}: no value fits into {}; this is the plan of the {} ({} plans)\n\n", key, budget,
                        least ? "largest" : "smallest", plans);
   }
-  const std::string what = key == "memory" ? "is the least that it fits into"
-                           : least         ? fmt::format("is the least with which it fits into {}", budget)
-                                           : fmt::format("is the largest that fits into {}", budget);
+  const std::string what = key == "memory"  ? "is the least that it fits into"
+                           : key == "ranks" ? fmt::format("is the least number, each with {}", budget)
+                           : least          ? fmt::format("is the least with which it fits into {}", budget)
+                                            : fmt::format("is the largest that fits into {}", budget);
   std::string notes;
   for (const json& note : solve.at("notes")) notes += fmt::format("  note: {}\n", note.get<std::string>());
   return fmt::format("solve {}: {} {}\n{}{}  steps of {}, {} plans\n{}\n", key, value_text(solve, solve.at("value")), what,
