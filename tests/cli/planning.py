@@ -101,8 +101,8 @@ def within_the_budget(test):
 
 
 def floors_alone(test):
-    """With memory for the smallest plans alone, one of them is found within the budget, and a note says so. The memory of planning
-    depends on the measured rates, so one of several depths has to be such a model."""
+    """With memory for the smallest plans alone, one of them is found within the budget, and a note says so. The memory of
+    planning depends on the measured rates, so one of several depths has to be such a model."""
     test.write("adapted.toml", ADAPTED)
     test.that("floors_alone" not in test.succeeds("plan", "config.toml", "--json"), "small models have all plans")
     little = ["adapted.toml", "--memory", "76MiB", "--set"]
