@@ -61,13 +61,14 @@ struct ReserveModel {
   Bytes threads;        // stacks and per-thread state of the team and the data thread
   Bytes slack;          // error of resident bytes: the system adds up its counters per processor late
   Bytes peers;          // messages between ranks; 0 in a process that trains alone
+  bool peers_assumed = false;
   Bytes per_launch;     // one kernel in a graph that a GPU keeps; on its host also one copy
 };
 
 struct ReserveItem {
   std::string name;
   Bytes bytes;
-  std::string source;  // "measured", "counted", "bound"
+  std::string source;  // "measured", "counted", "bound", "assumed"
 };
 
 struct Machine {

@@ -219,10 +219,13 @@ Outcome outcome_of(const Plan& plan) { return {plan.process, plan.update_seconds
 std::optional<Outcome> outcome_of(const ChangedConfig& changed, const PlanningInput& input, const Machine& machine,
                                   const std::vector<Budget>& budgets, double& work) {
   OpCatalogue catalogue = catalogue_of(input.machine);
-  PlanSpace space(source_of(changed.config, changed.facts), changed.request, machine, catalogue);
+  MachineRecord record = input.machine;
+  record.machine = machine;
+  record = machine_for_ranks(std::move(record), changed.facts.share.ranks);
+  PlanSpace space(source_of(changed.config, changed.facts), changed.request, record.machine, catalogue);
   work += space.effort().work;
   const bool ranks = changed.facts.share.ranks > 1;
-  const PlanningInput other{.request = changed.request, .machine = input.machine, .facts = changed.facts};
+  const PlanningInput other{.request = changed.request, .machine = record, .facts = changed.facts};
   const Bytes least = ranks ? floor_of_ranks(changed.config, other, space) : Bytes{0};  // of the rank that needs the most
   for (const Budget& budget : budgets) {
     if (budget.memory && *budget.memory < least) continue;

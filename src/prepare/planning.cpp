@@ -309,10 +309,7 @@ PlanningInput planning_input(const Config& config, const std::filesystem::path& 
     add_disk_tier(input.machine.machine, *config.memory.disk, transfers_for(config), cache, say);
   }
   if (simulated) limit_links(input.machine.machine, config.links);
-  if (place.peers.n > 0) {
-    input.machine.machine.reserve.peers = place.peers;
-    input.machine.machine.hash = machine_hash(input.machine.machine);
-  }
+  input.machine = machine_for_ranks(std::move(input.machine), place.share.ranks, place.peers);
   input.request.beyond = rooms_beyond(input.budget, has_host(input.machine.machine));
   check_host_memory(input, say);
   const bool elsewhere = place.machine || config.device == DeviceChoice::cuda;

@@ -57,6 +57,16 @@ Plan plan_of_rank(const Config& config, const PlanningInput& input, const PlanDe
 
 }  // namespace
 
+MachineRecord machine_for_ranks(MachineRecord record, int ranks, Bytes measured) {
+  constexpr Bytes kAssumed{16 * kMiB.n};  // Open MPI 4.1 with shared memory
+  ReserveModel& reserve = record.machine.reserve;
+  if ((ranks > 1) == (reserve.peers.n > 0)) return record;
+  reserve.peers = ranks == 1 ? Bytes{0} : measured.n > 0 ? measured : kAssumed;
+  reserve.peers_assumed = ranks > 1 && measured.n == 0;
+  record.machine.hash = machine_hash(record.machine);
+  return record;
+}
+
 int fullest_rank(const Config& config, const PlanningInput& input) {
   const std::int64_t rows = input.request.micro_batch.value_or(input.request.row_step);
   const PlanDecisions decisions{.micro_batch = rows, .accumulation = input.request.accumulation(rows)};

@@ -23,6 +23,9 @@ struct RankBytes {
   RankTraffic sent;                    // in an update
 };
 
+// The machine with the memory of messages between ranks, if there are several: as measured when they started, else assumed.
+MachineRecord machine_for_ranks(MachineRecord machine, int ranks, Bytes measured = {});
+
 // The rank whose plan has the most bytes, by plans that keep everything; 0 for one process.
 int fullest_rank(const Config& config, const PlanningInput& input);
 

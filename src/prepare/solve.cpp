@@ -96,6 +96,7 @@ class Solver {
     input_.request = std::move(changed.request);
     input_.budget = changed.budget;
     input_.facts = changed.facts;
+    input_.machine = machine_for_ranks(std::move(input_.machine), changed.facts.share.ranks);
     renew_data(changed);
     input_.source->settings = std::move(changed.settings);
     return plan_with_extras(changed.config, input_, extras);
@@ -135,14 +136,15 @@ class Solver {
       ChangedConfig changed = with_changes(input_, key_.with(value));
       changed.request.floor_only = floors_alone_;
       trial.memory = changed.budget.memory.value_or(Bytes{});
-      OpCatalogue catalogue = catalogue_of(input_.machine);
+      const MachineRecord record = machine_for_ranks(input_.machine, changed.facts.share.ranks);
+      OpCatalogue catalogue = catalogue_of(record);
       ++plans_;
-      PlanSpace space(source_of(changed.config, changed.facts), changed.request, input_.machine.machine, catalogue);
+      PlanSpace space(source_of(changed.config, changed.facts), changed.request, record.machine, catalogue);
       work_ += space.effort().work;
       trial.floor = space.floor();
       if (changed.facts.share.ranks > 1) {
         const PlanningInput other{
-            .request = changed.request, .budget = changed.budget, .machine = input_.machine, .facts = changed.facts};
+            .request = changed.request, .budget = changed.budget, .machine = record, .facts = changed.facts};
         trial.floor = floor_of_ranks(changed.config, other, space);
       }
       const bool room = key_.budget == SolvedBudget::disk || key_.budget == SolvedBudget::host_memory;

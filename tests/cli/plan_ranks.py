@@ -25,6 +25,8 @@ def bytes_of_ranks(test):
         test.equal("reduction tree", plan["reduction_tree"], "window")
         test.equal("link", plan["predicted"]["link"]["source"], "assumed")
         test.that(plan["predicted"]["lanes"]["ranks"] > 0, "a lane of exchanges")
+        messages = [item["source"] for item in plan["predicted"]["reserve"] if item["name"] == "messages between ranks"]
+        test.equal("memory of messages", messages, ["assumed"])
         test.equal("ranks", [each["rank"] for each in plan["ranks"]], list(range(ranks)))
         test.equal("micro-batches of a rank", plan["batch"]["accumulation"], -(-plan["batch"]["effective"] // 2 // ranks))
         held = sum(each["shard"]["state"] for each in plan["ranks"])
