@@ -128,8 +128,9 @@ RankPlans best_for_ranks(const Config& config, const PlanningInput& input, PlanS
   return plans;
 }
 
-void add_ranks(json& object, const std::vector<RankBytes>& ranks, const Plan& own) {
+void add_ranks(json& object, const std::vector<RankBytes>& ranks, const Plan& own, std::int64_t zero) {
   if (ranks.empty()) return;
+  object["zero"] = zero;
   // Sums over a rank's micro-batches, then over ranks in their order: once a window, or once a round.
   const bool by_round = exchanges_in_rounds(own.graph) && own.decisions.window().rounds() > 1;
   object["reduction_tree"] = by_round ? "round" : "window";
