@@ -67,13 +67,14 @@ class Analysis {
   void add_persistent() {
     for (std::size_t i = 0; i < graph_.values.size(); ++i) {
       const ValueId id{i};
-      if (!graph_.values[id].persistent() || graph_.values[id].tier != 0) continue;
+      const bool of_round = is_of_round(graph_.values[id]);
+      if ((!graph_.values[id].persistent() && !of_round) || graph_.values[id].tier != 0) continue;
       Buffer buffer = buffer_for(id);
       buffer.persistent = !lives_through_window(graph_, id);
       if (buffer.persistent) {
         buffer.end = static_cast<int>(timeline_.steps.size());
       } else {
-        buffer.begin = timeline_.rounds == 1 ? std::numeric_limits<int>::max() : timeline_.micro.begin;
+        buffer.begin = timeline_.rounds == 1 || of_round ? std::numeric_limits<int>::max() : timeline_.micro.begin;
         buffer.first_begin = std::numeric_limits<int>::max();
       }
       result_.buffer_of[id] = result_.buffers.push_back(std::move(buffer));
@@ -210,9 +211,14 @@ bool brings_what_is_written(const Graph& graph, const Node& node) {
   return graph.values[origin_of(graph, node.inputs[0])].role == Role::accumulator;
 }
 
+bool is_of_round(const Value& value) {
+  return value.role == Role::accumulator && value.section == Section::micro && !value.producer.valid();
+}
+
 bool comes_from_before(const Graph& graph, ValueId value) {
   const NodeId producer = graph.values[value].producer;
-  return graph.values[value].persistent() || (producer.valid() && graph.nodes[producer].op->transfer == Transfer::fetched);
+  return graph.values[value].persistent() || is_of_round(graph.values[value]) ||
+         (producer.valid() && graph.nodes[producer].op->transfer == Transfer::fetched);
 }
 
 bool starts_window(const Graph& graph, const Node& node) {
@@ -221,6 +227,12 @@ bool starts_window(const Graph& graph, const Node& node) {
   return std::ranges::any_of(aliases_of(*node.op, node.attributes), [&](const Alias& alias) {
     return alias.kind == AliasKind::accumulates && comes_from_before(graph, node.inputs[alias.input]);
   });
+}
+
+bool starts_round(const Graph& graph, const Node& node) {
+  return starts_window(graph, node) && std::ranges::any_of(aliases_of(*node.op, node.attributes), [&](const Alias& alias) {
+           return alias.kind == AliasKind::accumulates && is_of_round(graph.values[node.inputs[alias.input]]);
+         });
 }
 
 StepAccess access_of(const Graph& graph, const Step& step, bool window_start) {
@@ -264,7 +276,7 @@ void find_access(const Graph& graph, const Step& step, bool window_start, StepAc
       std::copy_if(node.inputs.begin(), node.inputs.end(), std::back_inserter(access.reads), here);
       std::copy_if(node.outputs.begin(), node.outputs.end(), std::back_inserter(access.writes), here);
       if (node.pages.valid()) access.reads.push_back(node.pages);
-      if (!window_start || !starts_window(graph, node)) break;
+      if (!starts_window(graph, node) || (!window_start && !starts_round(graph, node))) break;
       for (const NodeAlias& alias : aliases_of(graph, node)) {
         if (alias.kind == AliasKind::accumulates) std::erase(access.reads, alias.input);
       }
@@ -276,7 +288,9 @@ void find_access(const Graph& graph, const Step& step, bool window_start, StepAc
 bool lives(const Buffer& buffer, int step, Phase phase) { return buffer.begin_in(phase) <= step && step < buffer.end; }
 
 bool is_accumulator(const Graph& graph, const Buffer& buffer) {
-  return buffer.value.valid() && graph.values[buffer.value].role == Role::accumulator;
+  if (!buffer.value.valid()) return false;
+  const Value& value = graph.values[buffer.value];
+  return value.role == Role::accumulator && !is_of_round(value);
 }
 
 LiveProfile live_profile(const Lifetimes& lifetimes, const Timeline& timeline, Phase phase) {

@@ -222,14 +222,17 @@ std::optional<Outcome> outcome_of(const ChangedConfig& changed, const PlanningIn
   MachineRecord record = input.machine;
   record.machine = machine;
   record = machine_for_ranks(std::move(record), changed.facts.share.ranks);
-  PlanSpace space(source_of(changed.config, changed.facts), changed.request, record.machine, catalogue);
-  work += space.effort().work;
-  const bool ranks = changed.facts.share.ranks > 1;
-  const PlanningInput other{.request = changed.request, .machine = record, .facts = changed.facts};
-  const Bytes least = ranks ? floor_of_ranks(changed.config, other, space) : Bytes{0};  // of the rank that needs the most
-  for (const Budget& budget : budgets) {
-    if (budget.memory && *budget.memory < least) continue;
-    if (const Plan* plan = space.fastest(budget)) return outcome_of(*plan);
+  const int ranks = changed.facts.share.ranks;
+  for (const std::int64_t stage : stages_of(changed.config, ranks)) {
+    const Config config = with_stage(changed.config, ranks, stage);
+    PlanSpace space(source_of(config, changed.facts), changed.request, record.machine, catalogue);
+    work += space.effort().work;
+    const PlanningInput of_ranks{.request = changed.request, .machine = record, .facts = changed.facts};
+    const Bytes least = ranks > 1 ? floor_of_ranks(config, of_ranks, space) : Bytes{0};
+    for (const Budget& budget : budgets) {
+      if (budget.memory && *budget.memory < least) continue;
+      if (const Plan* plan = space.fastest(budget)) return outcome_of(*plan);
+    }
   }
   return {};
 }

@@ -26,6 +26,7 @@
 #include "ops/op_catalogue.h"
 #include "plan/build_plan.h"
 #include "plan/node_kernels.h"
+#include "plan/search/candidates.h"
 #include "plan/search/resting.h"
 #include "prepare/alternatives.h"
 #include "prepare/bytes_written.h"
@@ -337,22 +338,67 @@ std::string plan_in_child(const std::function<std::string(bool floors_alone)>& w
   return run_in_child([&] { return work(true); }, stopped);
 }
 
-PlanningResult plan_with_extras(const Config& config, const PlanningInput& input, const PlanExtras& extras) {
+namespace {
+
+// The plans of a stage of ZeRO.
+struct StagePlans {
+  std::unique_ptr<Config> config;  // with the stage
+  std::unique_ptr<PlanSpace> space;
+  RankPlans plans;
+
+  StagePlans(const Config& of, const PlanningInput& input, std::int64_t stage, KernelCatalogue& catalogue)
+      : config(std::make_unique<Config>(with_stage(of, input.facts.share.ranks, stage))) {
+    space = std::make_unique<PlanSpace>(source_of(*config, input.facts), input.request, input.machine.machine, catalogue);
+    plans = best_for_ranks(*config, input, *space);
+  }
+};
+
+// True if `plans` are better than those of an earlier stage: fewer seconds or, if neither fits, a smaller floor.
+bool better(const RankPlans& plans, const RankPlans& than) {
+  const Plan *own = std::get_if<Plan>(&plans.best), *other = std::get_if<Plan>(&than.best);
+  if (own != nullptr && other != nullptr) return own->update_seconds < (1 - kLeastGain) * other->update_seconds;
+  if (own != nullptr || other != nullptr) return own != nullptr;
+  return std::get<Infeasible>(plans.best).floor < std::get<Infeasible>(than.best).floor;
+}
+
+Bytes& floor_of(RankPlans& plans) {
+  if (Plan* plan = std::get_if<Plan>(&plans.best)) return plan->floor;
+  return std::get<Infeasible>(plans.best).floor;
+}
+
+// The plans of the configuration's stage, or else of the fastest one that fits. The floor is that of the stage with the least.
+StagePlans best_stage(const Config& config, const PlanningInput& input, KernelCatalogue& catalogue) {
+  std::optional<StagePlans> best;
+  Bytes least;
+  for (const std::int64_t stage : stages_of(config, input.facts.share.ranks)) {
+    StagePlans plans(config, input, stage, catalogue);
+    least = best ? std::min(least, floor_of(plans.plans)) : floor_of(plans.plans);
+    if (!best || better(plans.plans, best->plans)) best = std::move(plans);
+  }
+  floor_of(best->plans) = least;
+  return std::move(*best);
+}
+
+}  // namespace
+
+PlanningResult plan_with_extras(const Config& given, const PlanningInput& input, const PlanExtras& extras) {
   keep_freed_memory();
   const double start = seconds_now();
   const Bytes resident = anonymous_resident();
   OpCatalogue catalogue = catalogue_of(input.machine);
-  auto space = std::make_unique<PlanSpace>(source_of(config, input.facts), input.request, input.machine.machine, catalogue);
-  RankPlans plans = best_for_ranks(config, input, *space);
-  auto& best = plans.best;
+  StagePlans stage = best_stage(given, input, catalogue);
+  const Config& config = *stage.config;
+  std::unique_ptr<PlanSpace>& space = stage.space;
+  auto& best = stage.plans.best;
   const Spent spent{extras.work, space->effort().work, anonymous_resident() - resident};
-  const PlanContext context{input.budget,          config_hash(config), precision_names(config),
-                            seconds_now() - start, stat_batch(config),  pixels_of(config)};
+  const PlanContext context{input.budget,          config_hash(given), precision_names(config),
+                            seconds_now() - start, stat_batch(config), pixels_of(config)};
   PlanningResult result;
+  result.zero = config.parallel.zero.value_or(1);
   json object;
   if (Plan* plan = std::get_if<Plan>(&best)) {
     object = to_json(*plan, context, extras.values);
-    add_ranks(object, plans.ranks, *plan);
+    add_ranks(object, stage.plans.ranks, *plan, result.zero);
     object["run"] = run_json(config, input, *plan);
     if (input.epoch) object["epoch"] = epoch_json(*input.epoch, *input.data.train, config.model.context);
     if (const auto& recurring = input.recurring) {

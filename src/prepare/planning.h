@@ -92,6 +92,7 @@ struct PlanExtras {
 struct PlanningResult {
   std::string text;          // the JSON object plimsoll.plan/1
   std::optional<Plan> plan;  // absent: infeasible
+  std::int64_t zero = 1;     // the stage of ZeRO of the plan
 };
 
 // Runs `work` in a child. If the memory limit has no room for it, another child runs it with the smallest plans alone.

@@ -139,17 +139,23 @@ class Solver {
       const MachineRecord record = machine_for_ranks(input_.machine, changed.facts.share.ranks);
       OpCatalogue catalogue = catalogue_of(record);
       ++plans_;
-      PlanSpace space(source_of(changed.config, changed.facts), changed.request, record.machine, catalogue);
-      work_ += space.effort().work;
-      trial.floor = space.floor();
-      if (changed.facts.share.ranks > 1) {
-        const PlanningInput other{
-            .request = changed.request, .budget = changed.budget, .machine = record, .facts = changed.facts};
-        trial.floor = floor_of_ranks(changed.config, other, space);
+      const int ranks = changed.facts.share.ranks;
+      for (const std::int64_t stage : stages_of(changed.config, ranks)) {
+        const Config config = with_stage(changed.config, ranks, stage);
+        PlanSpace space(source_of(config, changed.facts), changed.request, record.machine, catalogue);
+        work_ += space.effort().work;
+        Bytes floor = space.floor();
+        if (ranks > 1) {
+          const PlanningInput of_ranks{
+              .request = changed.request, .budget = changed.budget, .machine = record, .facts = changed.facts};
+          floor = floor_of_ranks(config, of_ranks, space);
+        }
+        trial.floor = std::min(trial.floor.value_or(floor), floor);
+        const bool room = key_.budget == SolvedBudget::disk || key_.budget == SolvedBudget::host_memory;
+        if (!room || !trial.fits()) continue;
+        const Plan* plan = space.fastest(changed.budget);
+        if (plan != nullptr) trial.used = used_of(key_.budget, *plan, input_.machine.machine);
       }
-      const bool room = key_.budget == SolvedBudget::disk || key_.budget == SolvedBudget::host_memory;
-      if (!room || !trial.fits()) return trial;
-      if (const Plan* plan = space.fastest(changed.budget)) trial.used = used_of(key_.budget, *plan, input_.machine.machine);
     } catch (const Error& error) {
       if (error.kind == ErrorKind::internal) throw;
       trial.refused = error;

@@ -177,6 +177,7 @@ class Lowering {
   void give_window(RunKernel& run) const {
     const Node& node = graph_.nodes[run.node];
     run.starts_window = starts_window(graph_, node);
+    run.starts_round = starts_round(graph_, node);
     for (const Alias& alias : aliases_of(*node.op, node.attributes)) {
       const bool written_first = alias.kind == AliasKind::accumulates && run.starts_window;
       if (!written_first || !comes_from_before(graph_, node.inputs[alias.input])) continue;

@@ -238,7 +238,7 @@ void Audit::before(const Instruction& instruction, bool window_start) {
   match(
       instruction,
       [&](const RunKernel& kernel) {
-        const bool starts = window_start && kernel.starts_window;
+        const bool starts = kernel.starts_round || (window_start && kernel.starts_window);
         for (std::size_t i = 0; i < kernel.inputs.size(); ++i) {
           const bool unread =
               starts && std::find(kernel.accumulators.begin(), kernel.accumulators.end(), i) != kernel.accumulators.end();

@@ -98,7 +98,7 @@ std::vector<Executor::Bound> Executor::bind(const std::vector<Instruction>& sect
     if (run == nullptr) continue;
     const Node& node = graph_.nodes[run->node];
     // With one micro-step per window the adding kernel never runs.
-    const bool always_starts = program_.rounds == 1 && node.section == Section::micro;
+    const bool always_starts = run->starts_round || (program_.rounds == 1 && node.section == Section::micro);
     bound[i].write = kernel_for(*run, run->starts_window);
     bound[i].add = run->starts_window && !always_starts ? kernel_for(*run, false) : bound[i].write;
     bound[i].keep = gives_numbers(graph_, node) ? bound[i].add : bound[i].write;

@@ -211,7 +211,9 @@ void Session::train() {
   const DataFiles& data = prepared_.data;
   DataFacts facts = facts_of(config_, data, prepared_.ragged);
   facts.share = ranks_.share();
-  TrainingGraph model = build_training_graph(config_, facts, prepared_.record.decisions.micro_batch);
+  Config planned = config_;
+  planned.parallel.zero = prepared_.zero;
+  TrainingGraph model = build_training_graph(planned, facts, prepared_.record.decisions.micro_batch);
   Plan plan = rebuild_plan(config_, model, prepared_);
   groups_.emplace(group_watch(plan.graph, model.training, model.underflow, warmup_updates(config_)));
   model.graph = {};  // the plan has its own graph

@@ -40,6 +40,32 @@ def bytes_of_ranks(test):
         test.equal("gradients go to their rank", sum(each["sent"]["gradients"] for each in plan["ranks"]), sent)
 
 
+def stage_2(test):
+    """Gradients are shared as well. They leave once a round, or once a window if its micro-batches are one group."""
+    for ranks in (2, 3, 8):
+        first = test.succeeds("plan", *CONFIG, "--ranks", ranks, "--json")
+        plans = {}
+        rounds = first["batch"]["accumulation"]
+        for group in sorted({1, rounds}):
+            plan = plans[group] = test.succeeds("plan", *CONFIG, "--ranks", ranks, "--json", "--set", "parallel.zero=2", "--set",
+                                                f"plan.group={group}")
+            test.equal("reduction tree", plan["reduction_tree"], "window" if group == rounds else "round")
+            shards = [each["shard"] for each in plan["ranks"]]
+            test.equal("state as in stage 1", [of["state"] for of in shards], [each["shard"]["state"] for each in first["ranks"]])
+            held, whole = sum(of["gradients"] for of in shards), shards[0]["parameters"]
+            test.that(whole <= held <= 1.01 * whole, f"{held} bytes of gradients on {ranks} ranks, {whole} on one")
+            sent = [sum(each["sent"][what] for each in plan["ranks"]) for what in ("gradients", "parameters")]
+            test.equal("gradients leave in every round", sent[0], sent[1] * (rounds // group))
+        test.that(plans[1]["predicted"]["lanes"]["ranks"] >= first["predicted"]["lanes"]["ranks"], "more rounds, more exchanges")
+    stage = ["--set", "parallel.zero=2", "--set", "plan.group=2"]
+    test.fails(2, "E-PLAN-GROUP", "plan", *CONFIG, "--ranks", 2, *stage)
+    floors = [
+        test.succeeds("plan", *CONFIG, "--ranks", 2, "--json", "--set", f"parallel.zero={zero}")["bounds"]["floor_bytes"]
+        for zero in (1, 2)
+    ]
+    test.that(floors[1] < floors[0], f"stage 2 needs less memory than stage 1: {floors}")
+
+
 def a_rank(test):
     plan = test.succeeds("plan", *CONFIG, "--ranks", 3, "--rank", 1, "--json")
     test.equal("bytes of rank 1", plan["predicted"]["process_bytes"], plan["ranks"][1]["process_bytes"])
@@ -51,15 +77,18 @@ def a_rank(test):
 
 def budgets(test):
     """The budget holds for each rank, and less than the floor is refused."""
-    floor = test.succeeds("plan", *CONFIG, "--ranks", 3, "--json")["bounds"]["floor_bytes"]
-    for more in (64 << 10, 1 << 20):
-        plan = test.succeeds("plan", *CONFIG, "--ranks", 3, "--memory", floor + more, "--json")
-        for each in plan["ranks"]:
-            test.that(each["process_bytes"] <= floor + more, f"rank {each['rank']}: {each['process_bytes']} of {floor + more}")
-    for less in (1 << 20, 1):
-        result = test.run("plan", *CONFIG, "--ranks", 3, "--memory", floor - less, "--json")
-        test.equal("exit code below the floor", result.code, 3)
-        test.equal("short by", result.json()["infeasible"]["short_bytes"], less)
+    for stage in (1, 2):
+        config = [*CONFIG, "--ranks", 3, "--json", "--set", f"parallel.zero={stage}"]
+        floor = test.succeeds("plan", *config)["bounds"]["floor_bytes"]
+        for more in (0, 64 << 10, 1 << 20):
+            plan = test.succeeds("plan", *config, "--memory", floor + more)
+            for each in plan["ranks"]:
+                held = each["process_bytes"]
+                test.that(held <= floor + more, f"stage {stage}, rank {each['rank']}: {held} of {floor + more}")
+        for less in (1 << 20, 1):
+            result = test.run("plan", *config, "--memory", floor - less)
+            test.equal("exit code below the floor", result.code, 3)
+            test.equal("short by", result.json()["infeasible"]["short_bytes"], less)
 
 
 def fewest(test):
@@ -116,7 +145,7 @@ effective_batch = 16
 updates = 4
 """,
     )
-    test.run_parts(bytes_of_ranks, a_rank, budgets, fewest, refusals)
+    test.run_parts(bytes_of_ranks, stage_2, a_rank, budgets, fewest, refusals)
     test.finish()
 
 

@@ -17,6 +17,11 @@ from _plimsoll import Test
 SMALL = ["config.toml", "--memory", "96MiB", "--set", "machine.threads=1", "--set", "train.micro_batch=2"]
 LONG = [*SMALL, "--set", "train.updates=200000", "--set", "save.every=50"]
 GONE_IN = 15  # seconds
+STAGES = (1, 2)
+
+
+def of_stage(stage):
+    return ["--set", f"parallel.zero={stage}"]
 
 
 def launch(ranks, *words):
@@ -86,33 +91,35 @@ def begins(test, run, ranks, *more, updates=20):
 
 
 def numbers(test):
-    """The losses of one process, within rounding, and the same bits in two runs."""
+    """The losses of one process, within rounding, and the same bits in two runs, for each stage."""
     one = test.succeeds("train", *SMALL, "--run", "one", "--json")
-    for ranks in (2, 3):
-        report = test.succeeds(*launch(ranks, *SMALL, "--run", f"of-{ranks}", "--json"))
-        again = test.succeeds(*launch(ranks, *SMALL, "--run", f"again-{ranks}", "--json"))
+    for ranks, stage in ((2, 1), (3, 1), (3, 2)):
+        what, name = f"{ranks} ranks, stage {stage}", f"of-{ranks}-{stage}"
+        report = test.succeeds(*launch(ranks, *SMALL, *of_stage(stage), "--run", name, "--json"))
+        again = test.succeeds(*launch(ranks, *SMALL, *of_stage(stage), "--run", f"again-{ranks}-{stage}", "--json"))
         if not (one and report and again):
             return
-        for mine, its in zip(test.lines(f"of-{ranks}"), test.lines("one"), strict=True):
-            test.near(f"{ranks} ranks: loss of update {mine['update']}", mine["loss"], its["loss"], mine["update"] * 1e-5)
-            test.near(f"{ranks} ranks: norm of update {mine['update']}", mine["grad_norm"], its["grad_norm"], 1e-4)
-            test.equal(f"{ranks} ranks: units of update {mine['update']}", mine["units"], its["units"])
-        test.near(f"{ranks} ranks: validation", report["final"]["validation_loss"], one["final"]["validation_loss"], 1e-4)
+        for mine, its in zip(test.lines(name), test.lines("one"), strict=True):
+            test.near(f"{what}: loss of update {mine['update']}", mine["loss"], its["loss"], mine["update"] * 1e-5)
+            test.near(f"{what}: norm of update {mine['update']}", mine["grad_norm"], its["grad_norm"], 1e-4)
+            test.equal(f"{what}: units of update {mine['update']}", mine["units"], its["units"])
+        test.near(f"{what}: validation", report["final"]["validation_loss"], one["final"]["validation_loss"], 1e-4)
         for key in ("parameters_xxh128", "loss_bits"):
-            test.equal(f"{ranks} ranks again: {key}", again["final"][key], report["final"][key])
-        test.equal(f"{ranks} ranks: reports", [each["rank"] for each in report["ranks"]], list(range(ranks)))
+            test.equal(f"{what} again: {key}", again["final"][key], report["final"][key])
+        test.equal(f"{what}: reports", [each["rank"] for each in report["ranks"]], list(range(ranks)))
         for each in report["ranks"]:
-            test.that(each["process_hwm_bytes"] <= 96 << 20, f"rank {each['rank']}: {each['process_hwm_bytes']} bytes")
+            test.that(each["process_hwm_bytes"] <= 96 << 20, f"{what}, rank {each['rank']}: {each['process_hwm_bytes']} bytes")
     test.that("ranks" not in one, "one process: no ranks in run.json")
 
 
 def sent(test):
     """The difference of two lengths of a run is what the plan says of an update."""
-    for ranks in (2, 3):
-        plan = test.succeeds("plan", *SMALL, "--ranks", ranks, "--json")
+    for ranks, stage in ((2, 1), (3, 1), (2, 2)):
+        plan = test.succeeds("plan", *SMALL, *of_stage(stage), "--ranks", ranks, "--json")
         reports = []
         for updates in (4, 9):
-            command = launch(ranks, *SMALL, "--run", f"sent-{ranks}-{updates}", "--updates", updates, "--json")
+            run = ["--run", f"sent-{ranks}-{stage}-{updates}", "--updates", updates, "--json"]
+            command = launch(ranks, *SMALL, *of_stage(stage), *run)
             reports.append(test.succeeds(*command)["ranks"])
         for short, long, planned in zip(*reports, plan["ranks"], strict=True):
             measured = (long["sent_bytes"] - short["sent_bytes"]) / 5
@@ -121,15 +128,16 @@ def sent(test):
 
 def audit(test):
     """Each rank's bytes are those of its plan."""
-    test.succeeds(*launch(2, *SMALL, "--run", "audited", "--audit"))
+    for stage in STAGES:
+        test.succeeds(*launch(2, *SMALL, *of_stage(stage), "--run", f"audited-{stage}", "--audit"))
 
 
 def other_numbers(test):
-    """A checkpoint of any number of ranks is resumed by any other, with the updates of an uninterrupted run."""
+    """A checkpoint of any number of ranks and stage is resumed by any other, with the updates of an uninterrupted run."""
     updates = ["--set", "train.updates=16"]
     whole = test.succeeds("train", *SMALL, *updates, "--run", "whole", "--json")
     command = launch(4, *SMALL, *updates, "--run", "chain", "--updates", 4)
-    for ranks, until in ((3, 8), (1, 10), (2, 13), (4, 16)):
+    for ranks, stage, until in ((3, 2, 8), (1, 1, 10), (2, 2, 13), (4, 1, 16)):
         test.succeeds(*command)
         manifest = json.loads(test.path(f"chain/checkpoints/{test.checkpoints('chain')[-1]}/manifest.json").read_text())
         pieces = manifest.get("pieces", [])
@@ -137,7 +145,7 @@ def other_numbers(test):
             bounds = sorted((piece["begin"], piece["end"]) for piece in pieces if piece["tensor"] == name)
             meet = all(before[1] == after[0] for before, after in zip(bounds, bounds[1:]))
             test.that(bounds[0][0] == 0 and meet, f"pieces of {name}: {bounds}")
-        command = launch(ranks, "--run", "chain", "--resume", "--updates", until)
+        command = launch(ranks, "--run", "chain", "--resume", "--updates", until, *of_stage(stage))
     test.succeeds(*command)
     for mine, its in zip(test.lines("chain"), test.lines("whole"), strict=True):
         test.near(f"loss of update {mine['update']}", mine["loss"], its["loss"], mine["update"] * 1e-5)

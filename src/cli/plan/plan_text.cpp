@@ -503,7 +503,8 @@ std::string solve_text(const json& plan) {
 // "rank 0          104.3 MiB   state 3.2 MiB, sends 12.1 MiB an update"
 std::string ranks_text(const json& plan) {
   if (!plan.contains("ranks")) return "";
-  std::string text = fmt::format("{} ranks, each with its own memory:\n", plan.at("ranks").size());
+  std::string text =
+      fmt::format("{} ranks, each with its own memory (ZeRO, stage {}):\n", plan.at("ranks").size(), plan.at("zero").get<int>());
   for (const json& rank : plan.at("ranks")) {
     const json& sent = rank.at("sent");
     std::int64_t all = 0;

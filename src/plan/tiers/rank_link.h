@@ -13,17 +13,17 @@ struct RankLink {
   bool assumed = true;  // not measured
 };
 
-// Bytes that a rank sends in an update.
+// Bytes that a rank sends in an update; its window has `rounds` rounds.
 struct RankTraffic {
   Bytes gradients, parameters;
   Bytes control;  // sums of tiles, of statistics
   Bytes all() const { return gradients + parameters + control; }
 };
-RankTraffic traffic_of(const Graph& graph);
+RankTraffic traffic_of(const Graph& graph, std::int64_t rounds);
 
 // Seconds of the exchange of a node; 0 for any other node.
 double exchange_seconds(const Graph& graph, const Node& node, const RankLink& link = {});
 // Seconds of all exchanges of an update.
-double exchange_seconds(const Graph& graph, const RankLink& link = {});
+double exchange_seconds(const Graph& graph, std::int64_t rounds, const RankLink& link = {});
 
 }  // namespace plimsoll
