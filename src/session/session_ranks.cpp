@@ -35,6 +35,7 @@ void SessionRanks::reserve(const Program& program, double seconds) {
                   std::max(demand.parts, 2 * static_cast<std::size_t>(peers_->count() - 1)));
   event_ = std::max(demand.events, std::uint32_t{1}) - 1;
   seconds_ = seconds;
+  sent_ = peers_->sent();
   peers_->limit(seconds);
 }
 
@@ -88,7 +89,7 @@ std::vector<RankReport> SessionRanks::reports(Bytes arena) const {
     std::int64_t pid, process_hwm, arena, sent;
   };
   std::vector<RankReport> reports;
-  const Record mine{::getpid(), peak_resident().n, arena.n, peers_->sent().n};
+  const Record mine{::getpid(), peak_resident().n, arena.n, (peers_->sent() - sent_).n};
   for (const Record& each : gather(*peers_, event_, mine)) {
     const auto rank = static_cast<int>(reports.size());
     reports.push_back({rank, peers_->host(rank), each.pid, Bytes{each.process_hwm}, Bytes{each.arena}, Bytes{each.sent}});

@@ -55,13 +55,14 @@ class SessionRanks {
   // The event of Peers for exchanges between the updates.
   std::uint32_t event() const { return event_; }
 
-  // The measurements of all ranks; empty in a process that trains alone.
+  // The measurements of all ranks, with the bytes sent since reserve(); empty in a process that trains alone.
   std::vector<RankReport> reports(Bytes arena) const;
 
  private:
   Peers* peers_;
   std::uint32_t event_ = 0;
   double seconds_ = 0;
+  Bytes sent_;  // until the room for exchanges was made
 };
 
 }  // namespace plimsoll

@@ -124,6 +124,33 @@ def audit(test):
     test.succeeds(*launch(2, *SMALL, "--run", "audited", "--audit"))
 
 
+def proven(test):
+    """verify compares ranks with one process, and notices sums over ranks that are wrong."""
+    budget = ["--memory", "96MiB"]
+    for ranks, more in ((2, []), (3, ["--set", "precision.compute=bf16", "--set", "precision.optimizer_state=bf16"])):
+        report = test.succeeds("verify", "config.toml", *budget, *more, "--ranks", ranks, "--json")
+        if report is None:
+            continue
+        test.equal("ranks", (report["schema"], report["ranks"], report["samples"]), ("plimsoll.verify/1", ranks, 2 * ranks + 1))
+        test.that(report["passed"], "ranks are verified")
+        for check in report["checks"]:
+            test.equal(f"{ranks} ranks: {check['what']} ({check['found']})", check["outcome"], "passed")
+        subjects = [check["subject"] for check in report["checks"]]
+        test.equal("checks and controls", (subjects.count("ranks"), subjects.count("control")), (6, 2))
+    # The second rank has one of three micro-batches.
+    run = [*launch(2, *SMALL, "--set", "train.effective_batch=6", "--updates", 2), "--json"]
+    right = test.succeeds(*run, "--run", "all-ranks")
+    wrong = test.succeeds(*run, "--run", "one-rank", "--fault", "weights=1,0,1")
+    if right and wrong:
+        test.that(right["final"]["parameters_xxh128"] != wrong["final"]["parameters_xxh128"], "a rank is left out")
+    for weights in ("1", "1,1", "1,1,1,1,1"):
+        test.fails(2, "E-USAGE", *run[:-1], "--run", f"never-{len(weights)}", "--fault", f"weights={weights}")
+    test.fails(2, "E-RANK-DEVICE", "verify", "config.toml", "--ranks", 2, "--device", "sim")
+    folder = pathlib.Path(test.binary).parent
+    result = test.run("verify", "config.toml", *budget, "--ranks", 2, environment={**os.environ, "PATH": str(folder)})
+    test.equal(f"without mpirun ({result.text()[1][-300:]})", (result.code, "E-RANK-MPI" in result.text()[1]), (2, True))
+
+
 def other_numbers(test):
     """A checkpoint of any number of ranks is resumed by any other, with the updates of an uninterrupted run."""
     updates = ["--set", "train.updates=16"]
@@ -264,7 +291,7 @@ def main():
     if missing:
         print(f"skipped: several ranks need {' and '.join(missing)}")
         test.finish()
-    test.run_parts(alone, numbers, sent, audit, other_numbers, refusals, differences, bad_data, signals, kills, silent)
+    test.run_parts(alone, numbers, sent, audit, proven, other_numbers, refusals, differences, bad_data, signals, kills, silent)
     test.finish()
 
 
