@@ -20,6 +20,7 @@
 #include "formats/tokenizer/tokenizer.h"
 #include "measure/cuda_machine.h"
 #include "measure/measure_disk.h"
+#include "measure/measure_rank_link.h"
 #include "measure/simulated_machine.h"
 #include "models/family.h"
 #include "models/model_graph.h"
@@ -327,8 +328,10 @@ PlanningInput planning_input(const Config& config, const std::filesystem::path& 
     add_disk_tier(input.machine.machine, *config.memory.disk, transfers_for(config), cache, say);
   }
   if (simulated) limit_links(input.machine.machine, config.links);
-  if (place.peers.n > 0) {
+  if (place.share.ranks > 1) {
     input.machine.machine.reserve.peers = place.peers;
+    const std::optional<RankLink> link = place.machine ? std::nullopt : kept_rank_link(cache);
+    if (link) input.machine.machine.rank_link = *link;
     input.machine.machine.hash = machine_hash(input.machine.machine);
   }
   input.request.beyond = rooms_beyond(input.budget, has_host(input.machine.machine));
@@ -373,7 +376,7 @@ PlanningResult plan_with_extras(const Config& config, const PlanningInput& input
   json object;
   if (Plan* plan = std::get_if<Plan>(&best)) {
     object = to_json(*plan, context, extras.values);
-    add_ranks(object, plans.ranks, *plan);
+    add_ranks(object, plans.ranks, *plan, input.machine.machine.rank_link);
     object["run"] = run_json(config, input, *plan);
     if (input.epoch) object["epoch"] = epoch_json(*input.epoch, *input.data.train, config.model.context);
     if (const auto& recurring = input.recurring) {

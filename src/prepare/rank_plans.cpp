@@ -123,7 +123,7 @@ RankPlans best_for_ranks(const Config& config, const PlanningInput& input, PlanS
   return plans;
 }
 
-void add_ranks(json& object, const std::vector<RankBytes>& ranks, const Plan& own) {
+void add_ranks(json& object, const std::vector<RankBytes>& ranks, const Plan& own, const RankLink& link) {
   if (ranks.empty()) return;
   // Sums over a rank's micro-batches, then over ranks in their order, once a window.
   object["reduction_tree"] = "window";
@@ -139,7 +139,6 @@ void add_ranks(json& object, const std::vector<RankBytes>& ranks, const Plan& ow
           {{"parameters", each.sent.parameters.n}, {"gradients", each.sent.gradients.n}, {"control", each.sent.control.n}}}});
   }
   object["ranks"] = std::move(list);
-  const RankLink link;
   object["predicted"]["lanes"]["ranks"] = exchange_seconds(own.graph, link);
   object["predicted"]["link"] = {{"bytes_per_second", link.bytes_per_second},
                                  {"latency_seconds", link.latency_seconds},

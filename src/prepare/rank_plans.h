@@ -35,6 +35,6 @@ RankPlans best_for_ranks(const Config& config, const PlanningInput& input, PlanS
 // The bytes of all ranks under these decisions; `own` is the plan of the facts' rank.
 std::vector<RankBytes> bytes_of_ranks(const Config& config, const PlanningInput& input, const Plan& own);
 // Adds "reduction_tree", "ranks" and the lane of exchanges to a plan's JSON.
-void add_ranks(nlohmann::json& object, const std::vector<RankBytes>& ranks, const Plan& own);
+void add_ranks(nlohmann::json& object, const std::vector<RankBytes>& ranks, const Plan& own, const RankLink& link);
 
 }  // namespace plimsoll

@@ -36,7 +36,7 @@ void SessionRanks::reserve(const Program& program, double seconds) {
   event_ = std::max(demand.events, std::uint32_t{1}) - 1;
   seconds_ = seconds;
   sent_ = peers_->sent();
-  peers_->limit(seconds);
+  peers_->limit(seconds, /*patient=*/false);
 }
 
 void SessionRanks::together(const std::function<void()>& work) const {
@@ -45,17 +45,22 @@ void SessionRanks::together(const std::function<void()>& work) const {
 
 void SessionRanks::on_first(const std::function<void()>& work) const {
   if (alone()) return work();
-  peers_->limit(0);
   const auto run = [&] {
     if (first()) work();
   };
+  patiently([&] { plimsoll::together(*peers_, event_, run); });
+}
+
+void SessionRanks::patiently(const std::function<void()>& work) const {
+  if (alone()) return work();
+  peers_->limit(seconds_, /*patient=*/true);
   try {
-    plimsoll::together(*peers_, event_, run);
+    work();
   } catch (...) {
-    peers_->limit(seconds_);
+    peers_->limit(seconds_, /*patient=*/false);
     throw;
   }
-  peers_->limit(seconds_);
+  peers_->limit(seconds_, /*patient=*/false);
 }
 
 SessionRanks::State SessionRanks::agree(const State& mine) {
