@@ -48,6 +48,7 @@ int run_launch(const LaunchArguments& arguments);
 
 struct VerifyArguments {
   ConfigArguments config;
+  int ranks = 1;  // processes to compare with one
   std::string folder;
   bool json = false;
 };

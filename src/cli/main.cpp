@@ -195,6 +195,8 @@ void launch_options(CLI::App& command, LaunchArguments& a) {
 void verify_options(CLI::App& command, VerifyArguments& a) {
   add_config(command, a.config)->required();
   add_device(command, a.config);
+  command.add_option("--ranks", a.ranks, "compare the training of this many processes (plimsoll launch) with that of one")
+      ->check(CLI::Range(2, kMostRanks));
   command.add_option("--folder", a.folder,
                      "keep the test runs and their data here, so that you can repeat the commands that --json prints (default: a "
                      "temporary folder)");

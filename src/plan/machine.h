@@ -53,6 +53,12 @@ struct Link {
   double alone_latency() const { return std::min(latency_seconds, alone_latency_seconds.value_or(latency_seconds)); }
 };
 
+// The link between ranks that train together: the rate of one of them, in each direction.
+struct RankLink {
+  double bytes_per_second = 1e9, latency_seconds = 5e-5;
+  bool assumed = true;  // not measured
+};
+
 // Bytes of a tier outside the arena, as a linear model whose terms are measured on the machine.
 struct ReserveModel {
   Bytes code;           // executable, libraries and their data after every instruction has run once
@@ -82,7 +88,8 @@ struct Machine {
   Roofline rates;
   ReserveModel reserve;       // of the tier that computes
   ReserveModel host_reserve;  // of the host process of a device; all zero if not measured
-  std::string hash;           // of all above without the capacities
+  RankLink rank_link;
+  std::string hash;  // of all above without the capacities
 };
 
 // The buffer that reads new checkpoints back.

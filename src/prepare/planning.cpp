@@ -20,6 +20,7 @@
 #include "formats/tokenizer/tokenizer.h"
 #include "measure/cuda_machine.h"
 #include "measure/measure_disk.h"
+#include "measure/measure_rank_link.h"
 #include "measure/simulated_machine.h"
 #include "models/family.h"
 #include "models/model_graph.h"
@@ -310,6 +311,9 @@ PlanningInput planning_input(const Config& config, const std::filesystem::path& 
     add_disk_tier(input.machine.machine, *config.memory.disk, transfers_for(config), cache, say);
   }
   if (simulated) limit_links(input.machine.machine, config.links);
+  if (place.share.ranks > 1 && !place.machine) {
+    if (const std::optional<RankLink> link = kept_rank_link(cache)) input.machine.machine.rank_link = *link;
+  }
   input.machine = machine_for_ranks(std::move(input.machine), place.share.ranks, place.peers);
   input.request.beyond = rooms_beyond(input.budget, has_host(input.machine.machine));
   check_host_memory(input, say);
@@ -398,7 +402,7 @@ PlanningResult plan_with_extras(const Config& given, const PlanningInput& input,
   json object;
   if (Plan* plan = std::get_if<Plan>(&best)) {
     object = to_json(*plan, context, extras.values);
-    add_ranks(object, stage.plans.ranks, *plan, result.zero);
+    add_ranks(object, stage.plans.ranks, *plan, result.zero, input.machine.machine.rank_link);
     object["run"] = run_json(config, input, *plan);
     if (input.epoch) object["epoch"] = epoch_json(*input.epoch, *input.data.train, config.model.context);
     if (const auto& recurring = input.recurring) {

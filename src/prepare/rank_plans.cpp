@@ -161,7 +161,7 @@ RankPlans best_for_ranks(const Config& config, const PlanningInput& input, PlanS
   return plans;
 }
 
-void add_ranks(json& object, const std::vector<RankBytes>& ranks, const Plan& own, std::int64_t zero) {
+void add_ranks(json& object, const std::vector<RankBytes>& ranks, const Plan& own, std::int64_t zero, const RankLink& link) {
   if (ranks.empty()) return;
   object["zero"] = zero;
   // Sums over a rank's micro-batches, then over ranks in their order: once a window, or once a round.
@@ -179,7 +179,6 @@ void add_ranks(json& object, const std::vector<RankBytes>& ranks, const Plan& ow
           {{"parameters", each.sent.parameters.n}, {"gradients", each.sent.gradients.n}, {"control", each.sent.control.n}}}});
   }
   object["ranks"] = std::move(list);
-  const RankLink link;
   object["predicted"]["lanes"]["ranks"] = exchange_seconds(own.graph, own.decisions.window().rounds(), link);
   object["predicted"]["link"] = {{"bytes_per_second", link.bytes_per_second},
                                  {"latency_seconds", link.latency_seconds},

@@ -46,6 +46,7 @@ Bytes floor_of_ranks(const Config& config, const PlanningInput& input, PlanSpace
 // The bytes of all ranks under these decisions; `own` is the plan of the facts' rank.
 std::vector<RankBytes> bytes_of_ranks(const Config& config, const PlanningInput& input, const Plan& own);
 // Adds the stage "zero", "reduction_tree", "ranks" and the lane of exchanges to a plan's JSON.
-void add_ranks(nlohmann::json& object, const std::vector<RankBytes>& ranks, const Plan& own, std::int64_t zero);
+void add_ranks(nlohmann::json& object, const std::vector<RankBytes>& ranks, const Plan& own, std::int64_t zero,
+               const RankLink& link);
 
 }  // namespace plimsoll

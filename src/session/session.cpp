@@ -257,7 +257,9 @@ void Session::train() {
   }
   make_wrong(trainer);
   try {
-    ranks_.together([&] { trainer.load(resumed_ ? &resumed_->path : parent_ ? &request_.from : nullptr); });
+    ranks_.patiently([&] {
+      ranks_.together([&] { trainer.load(resumed_ ? &resumed_->path : parent_ ? &request_.from : nullptr); });
+    });
   } catch (Error& error) {
     if (resumed_) offer_older(error, resumed_->path, folder_, remedies_);
     if (parent_) offer_older_parent(error, request_.from);

@@ -143,10 +143,13 @@ std::string accuracy_text(const std::optional<Accuracy>& accuracy) {
 Trainer::~Trainer() = default;
 
 void Trainer::make_wrong(const Faults& faults) {
-  const auto micros = static_cast<std::size_t>(plan_.decisions.accumulation);
-  if (!faults.weights.empty() && faults.weights.size() != micros) {
-    throw config_error("E-USAGE", "fault", fmt::format("it has {} weights", faults.weights.size()),
-                       fmt::format("one for each of the {} micro-steps", micros));
+  // All ranks have as many micro-steps, some of them without a sample.
+  const std::int64_t most = plan_.decisions.accumulation * share_.ranks, count = std::ssize(faults.weights);
+  if (count > 0 && (count > most || count <= most - share_.ranks)) {
+    throw config_error("E-USAGE", "fault", fmt::format("it has {} weights", count),
+                       share_.ranks == 1
+                           ? fmt::format("one for each of the {} micro-steps", most)
+                           : fmt::format("one for each micro-batch of the window, {} to {}", most - share_.ranks + 1, most));
   }
   if (faults.statistics != StatisticsFault::none) {
     wrong_statistics_.emplace(faults.statistics, plan_.graph, plan_.decisions.window().rounds(), executor_);
@@ -249,7 +252,7 @@ void Trainer::feed_micro(double scale) {
       keep_prefetching();
     });
     if (faults_.statistics == StatisticsFault::rows) count_absent_rows(fed.fields);
-    const double weight = faults_.weight(progress_.updates + 1, micro_in_window_++);
+    const double weight = faults_.weight(progress_.updates + 1, micro_in_window_++ * share_.ranks + share_.rank);
     for (std::size_t i = 0; i < factors_.size(); ++i) {
       *executor_.view(fed.scales[i]).as_pointer<float>() = static_cast<float>(factors_[i] * scale * weight);
     }

@@ -132,6 +132,33 @@ def audit(test):
         test.succeeds(*launch(2, *SMALL, *of_stage(stage), "--run", f"audited-{stage}", "--audit"))
 
 
+def proven(test):
+    """verify compares ranks with one process, and notices sums over ranks that are wrong."""
+    budget = ["--memory", "96MiB"]
+    for ranks, more in ((2, []), (3, ["--set", "precision.compute=bf16", "--set", "precision.optimizer_state=bf16"])):
+        report = test.succeeds("verify", "config.toml", *budget, *more, "--ranks", ranks, "--json")
+        if report is None:
+            continue
+        test.equal("ranks", (report["schema"], report["ranks"], report["samples"]), ("plimsoll.verify/1", ranks, 2 * ranks + 1))
+        test.that(report["passed"], "ranks are verified")
+        for check in report["checks"]:
+            test.equal(f"{ranks} ranks: {check['what']} ({check['found']})", check["outcome"], "passed")
+        subjects = [check["subject"] for check in report["checks"]]
+        test.equal("checks and controls", (subjects.count("ranks"), subjects.count("control")), (6, 2))
+    # The second rank has one of three micro-batches.
+    run = [*launch(2, *SMALL, "--set", "train.effective_batch=6", "--updates", 2), "--json"]
+    right = test.succeeds(*run, "--run", "all-ranks")
+    wrong = test.succeeds(*run, "--run", "one-rank", "--fault", "weights=1,0,1")
+    if right and wrong:
+        test.that(right["final"]["parameters_xxh128"] != wrong["final"]["parameters_xxh128"], "a rank is left out")
+    for weights in ("1", "1,1", "1,1,1,1,1"):
+        test.fails(2, "E-USAGE", *run[:-1], "--run", f"never-{len(weights)}", "--fault", f"weights={weights}")
+    test.fails(2, "E-RANK-DEVICE", "verify", "config.toml", "--ranks", 2, "--device", "sim")
+    folder = pathlib.Path(test.binary).parent
+    result = test.run("verify", "config.toml", *budget, "--ranks", 2, environment={**os.environ, "PATH": str(folder)})
+    test.equal(f"without mpirun ({result.text()[1][-300:]})", (result.code, "E-RANK-MPI" in result.text()[1]), (2, True))
+
+
 def other_numbers(test):
     """A checkpoint of any number of ranks and stage is resumed by any other, with the updates of an uninterrupted run."""
     updates = ["--set", "train.updates=16"]
@@ -254,6 +281,69 @@ def silent(test):
         test.that("E-RANK-LOST" in said and f"rank {rank}" in said and "3 s" in said, f"it is named: {said[-400:]}")
 
 
+def child_of_first(test, process):
+    """(rank 0, the process in which it plans, or measures the machine, while the others wait)."""
+    end = time.monotonic() + 30
+    while time.monotonic() < end and process.poll() is None:
+        first = processes_of_ranks(process).get(0)
+        for pid in relatives(process):
+            try:
+                parent = int(pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+            except OSError:
+                continue
+            if parent == first:
+                return first, pid
+    test.that(False, "rank 0 plans in a process of its own")
+    return None, None
+
+
+def planning(test):
+    """A first rank that is stopped while it plans is lost; one that plans for long is not."""
+    limit = ["--set", "parallel.fail_after=2s", "--set", "model.layers=16", "--memory", "128MiB"]
+    process = test.start(*launch(2, *SMALL, *limit, "--run", "stopped-planning"))
+    first, _ = child_of_first(test, process)
+    pids = relatives(process)
+    if first:
+        os.kill(first, signal.SIGSTOP)
+        said = ends(test, "SIGSTOP while rank 0 plans", process, 6, pids)
+        test.that("E-RANK-LOST" in said and "rank 0" in said and "2 s" in said, f"it is named: {said[-400:]}")
+    process = test.start(*launch(2, *SMALL, *limit, "--run", "long-planning"))
+    _, child = child_of_first(test, process)
+    if child:
+        os.kill(child, signal.SIGSTOP)
+        time.sleep(6)
+        test.that(process.poll() is None, "ranks wait for a first one that lives")
+        os.kill(child, signal.SIGCONT)
+        ends(test, "long planning", process, 0)
+
+
+def link(test):
+    """machine measures the link between ranks, and plans for ranks are priced by it."""
+    cache = test.path("link-cache")
+    kept = pathlib.Path(os.environ["XDG_CACHE_HOME"], "plimsoll")
+    shutil.copytree(kept, cache / "plimsoll", ignore=shutil.ignore_patterns("rank-link*")) if kept.exists() else cache.mkdir()
+    environment = {**os.environ, "XDG_CACHE_HOME": str(cache)}
+    plan = ["plan", *SMALL, "--ranks", 2, "--json"]
+    before = test.run(*plan, environment=environment).json()["predicted"]
+    test.equal("not measured", before["link"]["source"], "assumed")
+    result = test.run("launch", "-n", 2, "machine", "--json", environment=environment, timeout=120)
+    test.equal(f"machine ({result.text()[1][-300:]})", result.code, 0)
+    machine = result.json()
+    if not machine:
+        return
+    measured = machine["rank_link"]
+    test.that(1e6 < measured["bytes_per_second"] < 1e12 and 0 < measured["latency_seconds"] < 0.1, f"{measured}")
+    after = test.run(*plan, environment=environment).json()["predicted"]
+    test.equal("measured", after["link"], {**measured, "source": "measured"})
+    test.that(after["lanes"]["ranks"] != before["lanes"]["ranks"], "it is the price of exchanges")
+    test.write("two.json", json.dumps(machine))
+    there = test.succeeds(*plan, "--machine", "two.json")
+    test.equal("in a machine file", there and there["predicted"]["link"], after["link"])
+    report = test.run(*launch(2, *SMALL, "--run", "linked", "--json"), environment=environment).json()
+    plan_of_run = json.loads(test.path("linked/plan.json").read_text())
+    test.equal("of a training", report and plan_of_run["predicted"]["link"], after["link"])
+
+
 def alone(test):
     """One process loads no MPI."""
     process = test.start("train", *LONG, "--run", "alone")
@@ -272,7 +362,8 @@ def main():
     if missing:
         print(f"skipped: several ranks need {' and '.join(missing)}")
         test.finish()
-    test.run_parts(alone, numbers, sent, audit, other_numbers, refusals, differences, bad_data, signals, kills, silent)
+    test.run_parts(alone, numbers, sent, audit, proven, other_numbers, refusals, differences, bad_data, signals, kills, silent,
+                   planning, link)
     test.finish()
 
 

@@ -185,7 +185,7 @@ class TakingTurns : public Peers {
     }
     turn_.lock();
   }
-  void limit(double seconds) override { peers_.limit(seconds); }
+  void limit(double seconds, bool patient) override { peers_.limit(seconds, patient); }
   void fail(const Error& error) override { peers_.fail(error); }
   Bytes sent() const override { return peers_.sent(); }
 
