@@ -255,6 +255,8 @@ void Audit::before(const Instruction& instruction, bool window_start) {
         }
         const bool received = graph_.nodes[kernel.node].op->exchange != Exchange::none;
         if (!kernel.range.first() || received) record(kernel.scratch, false);
+        const ValueId pages = graph_.nodes[kernel.node].pages;
+        if (pages.valid()) hold(program_.operands[pages]);
         if (kernel.scratch.bytes.n > 0) plant_sentinel(kernel);
       },
       [&](const StartCopy& copy) {

@@ -73,8 +73,9 @@ std::vector<Numbers> add_rows(const ReferenceCall& call) {
 }
 
 std::vector<Numbers> squares_with_rows(const ReferenceCall& call) {
+  const Numbers table = add_rows(call)[0];
   double sum = 0;
-  for (const double x : add_rows(call)[0]) sum += x * x;
+  for (const double x : table) sum += x * x;
   return {{sum}};
 }
 
