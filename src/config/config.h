@@ -127,6 +127,7 @@ struct TrainSettings {
   Duration evaluate_every;            // between evaluations; 0: at the end only
   std::int64_t evaluate_samples = 0;  // samples of an evaluation; 0: all of data.validation
   OnDivergence on_divergence = OnDivergence::stop;
+  std::int64_t noise_every = 0;  // updates between measurements of the gradient noise; 0: none
 
   friend bool operator==(const TrainSettings&, const TrainSettings&) = default;
 };

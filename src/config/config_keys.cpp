@@ -344,6 +344,9 @@ const ConfigKey kKeys[] = {
      whole_at(PLIMSOLL_FIELD(train.evaluate_samples), 0, kMaxUpdates)},
     {"train.on_divergence", OnResume::free, "when the loss diverges: stop or continue; a warning is printed in both cases",
      "\"stop\"", name_at(PLIMSOLL_FIELD(train.on_divergence), kOnDivergence)},
+    {"train.noise_every", OnResume::free,
+     "updates between measurements of the gradient noise, in windows of two or more rounds; 0: none", "10",
+     whole_at(PLIMSOLL_FIELD(train.noise_every), 0, kMaxUpdates)},
 
     {"save.every", OnResume::free,
      "between checkpoints: a time (\"90s\", \"10m\", \"2h\") or a number of updates; 0: at the end only", "\"10m\"",

@@ -43,7 +43,7 @@ layout::Problem layout_problem(const Lifetimes& lifetimes, const Timeline& timel
   };
   pin([](const Buffer& buffer) { return buffer.persistent; });
   pin([&](const Buffer& buffer) {
-    return timeline.rounds > 1 && buffer.begin == timeline.micro.begin && buffer.owner == name(Role::accumulator);
+    return timeline.rounds > 1 && buffer.begin == timeline.window && buffer.owner == name(Role::accumulator);
   });
   for (std::size_t i = 0; i < pinned.size(); ++i) {
     const Buffer& buffer = lifetimes.buffers[BufferId{i}];
@@ -243,6 +243,10 @@ Plan build_plan(const Graph& graph, const std::vector<Unit>& units, const PlanDe
   for (std::size_t i = 0; i < find_ways(machine).links.size(); ++i) {
     plan.lanes.in[i] = micro_steps * costs.micro_lanes.in[i] + costs.update_lanes.in[i];
     plan.lanes.out[i] = micro_steps * costs.micro_lanes.out[i] + costs.update_lanes.out[i];
+  }
+  for (PhasePlan& phase : plan.phases) {
+    if (phase.phase < Phase::forward || phase.phase == Phase::save) continue;
+    phase.seconds = seconds_of(simulation, decisions.residency, machine, simulation.timeline.of(phase.phase));
   }
   plan.micro_seconds = costs.micro + costs.micro_stall;
   plan.update_seconds = micro_steps * costs.micro + costs.update + plan.stall_seconds;

@@ -4,6 +4,13 @@
 
 namespace plimsoll {
 
+double seconds_of(const Simulation& simulation, const Residency& residency, const Machine& machine, StepRange steps) {
+  const LaneModel model(simulation, residency, machine);
+  LaneClock clock;
+  for (int step = steps.begin; step < steps.end; ++step) clock.run(model.events_of(step));
+  return clock.busy().kernels + clock.stall();
+}
+
 Costs costs_of(const Simulation& simulation, const Residency& residency, const Machine& machine) {
   Costs costs;
   const bool always_first = simulation.timeline.rounds == 1;

@@ -17,6 +17,8 @@ struct Costs {
   LaneSeconds micro_lanes, update_lanes;
   int measured = 0, recorded = 0, bound = 0;  // numbers of kernels by the source of their seconds
 };
+// Seconds of one run of a forward pass, with the transfers for which its kernels wait.
+double seconds_of(const Simulation& simulation, const Residency& residency, const Machine& machine, StepRange steps);
 Costs costs_of(const Simulation& simulation, const Residency& residency, const Machine& machine);
 
 }  // namespace plimsoll

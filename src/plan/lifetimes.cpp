@@ -74,7 +74,7 @@ class Analysis {
       if (buffer.persistent) {
         buffer.end = static_cast<int>(timeline_.steps.size());
       } else {
-        buffer.begin = timeline_.rounds == 1 || of_round ? std::numeric_limits<int>::max() : timeline_.micro.begin;
+          buffer.begin = timeline_.rounds == 1 || of_round ? std::numeric_limits<int>::max() : timeline_.window;
         buffer.first_begin = std::numeric_limits<int>::max();
       }
       result_.buffer_of[id] = result_.buffers.push_back(std::move(buffer));
@@ -106,6 +106,7 @@ class Analysis {
       touch(value, together);
     }
     for (const ValueId value : access_.writes) touch(value, together);
+    if (step < timeline_.micro.begin && step >= timeline_.window) return add_scratch(step, together);  // no step of `first`
     if (what.kind == Step::Kind::node && differs_at_start(graph_, graph_.nodes[what.node]))
       find_access(graph_, what, /*window_start=*/true, access_);
     for (const auto* values : {&access_.reads, &access_.writes}) {

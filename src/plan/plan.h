@@ -34,6 +34,7 @@ struct PhasePlan {
   Bytes arena;                     // end of the highest buffer that lives in it
   Bytes live;                      // the most that is live at one step
   std::vector<OwnerBytes> owners;  // at that step, largest first; they add up to `live`
+  double seconds = 0;              // of forward passes: one run, with the transfers for which its kernels wait
 };
 
 struct PlanDecisions {

@@ -404,6 +404,7 @@ PlanningResult plan_with_extras(const Config& given, const PlanningInput& input,
     object = to_json(*plan, context, extras.values);
     add_ranks(object, stage.plans.ranks, *plan, result.zero, input.machine.machine.rank_link);
     object["run"] = run_json(config, input, *plan);
+    add_times(object, config, input, *plan);
     if (input.epoch) object["epoch"] = epoch_json(*input.epoch, *input.data.train, config.model.context);
     if (const auto& recurring = input.recurring) {
       object["validation"] = {{"samples", recurring->samples}, {"recurring", recurring->recurring}};
@@ -483,6 +484,7 @@ PlanningResult replay_plan(const Config& config, const PlanningInput& input, con
   const PlanContext context{input.budget,          config_hash(config), precision_names(config),
                             seconds_now() - start, stat_batch(config),  pixels_of(config)};
   json object = to_json(*result.plan, context, false);
+  add_times(object, config, input, *result.plan);
   add_words(object, config);
   if (input.epoch) object["epoch"] = epoch_json(*input.epoch, *input.data.train, config.model.context);
   object["written"] = written_json(config, *result.plan);

@@ -125,6 +125,7 @@ TrainingGraph train_graph(const Config& config, ModelGraph model, DataFacts data
   result.graph = std::move(model.graph);
   result.training = train_on(result.graph, result.micro, optimizer_settings(config), data.most_steps(config, micro_batch));
   result.underflow = apply_precision(result.graph, config.precision.compute, config.precision.parameters);
+  if (config.train.noise_every > 0) result.noise = add_noise_pass(result.graph);
   result.staging = add_staging(result.graph, micro_batch, config.model.context, data);
   if (data.share.ranks > 1) result.shards = shard_update(result.graph, data.share, config.parallel.zero.value_or(1));
   return result;

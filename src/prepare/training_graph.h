@@ -10,6 +10,7 @@
 
 #include "adapters/settings.h"
 #include "autodiff/frozen_base.h"
+#include "autodiff/noise.h"
 #include "autodiff/precision.h"
 #include "autodiff/sharding.h"
 #include "autodiff/training.h"
@@ -39,6 +40,7 @@ struct TrainingGraph {
   std::optional<Pass> evaluate;
   TrainingValues training;
   std::optional<UnderflowMeter> underflow;  // for fp16
+  std::optional<NoisePass> noise;           // with train.noise_every
   std::array<ValueId, 2> staging;           // raw bytes of a micro-batch; one is filled while the other is unpacked
   std::vector<ShardedParameter> shards;     // with several ranks
 };

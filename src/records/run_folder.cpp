@@ -451,7 +451,7 @@ void RunFolder::sync() const {
 
 void RunFolder::append(const Metrics& metrics) {
   std::array<char, 32> loss, grad_norm, ratio;
-  std::array<char, 800> line;
+  std::array<char, 1000> line;
   char* end = line.data();
   const auto add = [&]<class... A>(fmt::format_string<A...> text, A&&... values) {
     end = fmt::format_to_n(end, static_cast<std::size_t>(line.end() - end), text, std::forward<A>(values)...).out;
@@ -468,6 +468,10 @@ void RunFolder::append(const Metrics& metrics) {
   add("\"update_ratio\":{},", number_text(metrics.update_ratio, ratio));
   if (metrics.underflow) add("\"underflow\":{:.4g},", *metrics.underflow);
   if (metrics.spike) add("\"spike\":true,");
+  if (const auto& noise = metrics.noise) {
+    add("\"noise\":{{\"first\":{},\"window\":{},\"samples_first\":{},\"samples_window\":{}}},", noise->first, noise->window,
+        noise->samples_first, noise->samples_window);
+  }
   if (metrics.wait_seconds) add("\"wait_seconds\":{:.6f},", *metrics.wait_seconds);
   add("\"time\":{:.3f},", metrics.time);
   add("\"seconds\":{},\"tokens_per_second\":{},\"vm_hwm_bytes\":{}}}\n", metrics.seconds,

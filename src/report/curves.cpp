@@ -3,9 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <string_view>
 
 #include "base/text.h"
+#include "records/noise_scale.h"
 #include "report/figure.h"
 #include "report/html.h"
 
@@ -176,6 +179,22 @@ std::string curves_html(const ReportedRun& reported) {
   return out + html_of(rate) + evaluations_html(reported);
 }
 
+namespace {
+
+// Empty for a run without measurements.
+std::string noise_html(const ReportedRun& reported) {
+  const RunNoise noise = noise_of_run(reported.run.path);
+  if (noise.windows.empty()) return "";
+  std::string text;
+  constexpr std::array<std::string_view, 3> kThirds{"first", "second", "last"};
+  for (std::size_t i = 0; i < kThirds.size(); ++i) {
+    text += fmt::format("{}{} in the {} third", i == 0 ? "" : "; ", noise_text(noise_scale(noise.thirds[i])), kThirds[i]);
+  }
+  return fmt::format("<p>Noise scale of the gradient: {}. With an interval of 90 %: {}.</p>\n", escaped(text), kNoiseAdvice);
+}
+
+}  // namespace
+
 std::string stability_html(const ReportedRun& reported) {
   const RunHistory& history = reported.history;
   if (history.updates == 0) return "";
@@ -194,7 +213,7 @@ std::string stability_html(const ReportedRun& reported) {
   ratio.may_be_logarithmic = true;
   LineChart scale = strip(reported, "scale", "Loss scale", history.scale, 4);
   scale.may_be_logarithmic = true;
-  return html_of(norm) + html_of(ratio) + html_of(scale);
+  return html_of(norm) + noise_html(reported) + html_of(ratio) + html_of(scale);
 }
 
 std::string overlaid_html(std::span<const ReportedRun> runs, const std::string& why) {

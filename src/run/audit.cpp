@@ -66,6 +66,9 @@ void Audit::enter(Phase phase) {
   poison();
 }
 
+// True after the first micro-step of a window, whose accumulators are then state.
+bool Audit::within_window() const { return phase_ == Phase::steady || reads_window(graph_, phase_); }
+
 // Poisons all bytes without state. State is persistent values and, in a later micro-step of a window, its accumulators.
 void Audit::poison() {
   std::vector<std::pair<std::int64_t, std::int64_t>> kept;
@@ -74,7 +77,7 @@ void Audit::poison() {
       kept.emplace_back(operand.offset.n, align_up(operand.offset + operand.bytes, kAlignment).n);
   };
   if (phase_ != Phase::load) keep(program_.persistent);
-  if (phase_ == Phase::steady) keep(program_.window);
+  if (within_window()) keep(program_.window);
   std::sort(kept.begin(), kept.end());
   const std::int64_t end = mapped_.n;
   std::int64_t at = 0;
@@ -95,7 +98,7 @@ void Audit::poison() {
 // State, which was not poisoned, counts as changed.
 Bytes Audit::changed_height() const {
   std::int64_t state = phase_ == Phase::load ? 0 : top_of(program_.persistent);
-  if (phase_ == Phase::steady) state = std::max(state, top_of(program_.window));
+  if (within_window()) state = std::max(state, top_of(program_.window));
   std::int64_t height = state, begin = state;
   device_.read(bytes_between(state, mapped_.n), [&](std::span<const std::byte> part) {
     if (const std::int64_t end = changed_end(part, begin); end > begin) height = align_up(Bytes{end}, kAlignment).n;
@@ -126,6 +129,7 @@ Bytes Audit::live_peak() const {
   };
   hold(program_.persistent, 0);
   if (phase_ == Phase::first && program_.rounds > 1) hold(program_.window, -1);
+  if (reads_window(graph_, phase_)) hold(program_.window, 0);
   std::stable_sort(accesses.begin(), accesses.end(), [](const Access& a, const Access& b) { return a.time < b.time; });
   for (const Access& access : accesses) {
     cuts.push_back(access.begin);
@@ -251,6 +255,8 @@ void Audit::before(const Instruction& instruction, bool window_start) {
         }
         const bool received = graph_.nodes[kernel.node].op->exchange != Exchange::none;
         if (!kernel.range.first() || received) record(kernel.scratch, false);
+        const ValueId pages = graph_.nodes[kernel.node].pages;
+        if (pages.valid()) hold(program_.operands[pages]);
         if (kernel.scratch.bytes.n > 0) plant_sentinel(kernel);
       },
       [&](const StartCopy& copy) {

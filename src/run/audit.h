@@ -46,6 +46,7 @@ class Audit : public RunObserver {
   };
 
   void close_phase();
+  bool within_window() const;
   void poison();
   Bytes changed_height() const;
   Bytes live_peak() const;

@@ -118,6 +118,8 @@ class Trainer {
   void leave_window(LossScale::Next next, double scale);
   void rewind();
   void find_watched();
+  bool measures_noise(std::int64_t rounds) const;
+  std::optional<NoiseSums> noise_of_window() const;
   std::int64_t clock() const;
   void feed_update(std::int64_t update);
   void enter(Phase phase);
@@ -140,6 +142,7 @@ class Trainer {
   std::optional<WrongStatistics> wrong_statistics_;
   double rate_factor_ = 1;
   std::int64_t micro_in_window_ = 0;
+  std::optional<double> first_norm_;  // of the gradient sums after the first round of the window, if it was measured
   bool lost_data_ = false;
   // The fields of one micro-batch of a group, and the scale of each loss.
   struct Fed {

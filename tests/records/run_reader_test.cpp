@@ -1,6 +1,7 @@
 // The reader of run folders takes each file as hostile: it leaves out what is broken, and never waits or fails.
 #include "records/run_reader.h"
 
+#include <fmt/core.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -9,6 +10,7 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -70,6 +72,39 @@ TEST(LineReader, LeavesOutWhatIsTornBrokenOrOutOfOrder) {
   EXPECT_TRUE(left_out.torn);
   EXPECT_EQ(last_metrics(folder.path())->update, 4);
   EXPECT_EQ(read_metrics(folder / "none", [](const Metrics&) {}).broken, 0);
+}
+
+TEST(LineReader, ReadsTheNoiseThatARunHasWritten) {
+  const ScratchFolder folder;
+  RunFolder run = RunFolder::open(folder / "run", /*resume=*/false);
+  run.write_run({{"schema", "plimsoll.run/1"}});
+  run.open_metrics(0);
+  Metrics metrics;
+  metrics.update = 1, metrics.loss = 3, metrics.grad_norm = 2;
+  run.append(metrics);
+  metrics.update = 2, metrics.noise = NoiseSums{1.0 / 3, 4, 2.5, 1e300};
+  run.append(metrics);
+  std::vector<std::optional<NoiseSums>> seen;
+  read_metrics(run.path(), [&](const Metrics& each) { seen.push_back(each.noise); });
+  ASSERT_EQ(seen.size(), 2U);
+  EXPECT_FALSE(seen[0]);
+  ASSERT_TRUE(seen[1]);
+  EXPECT_EQ(seen[1]->first, 1.0 / 3);
+  EXPECT_EQ(seen[1]->window, 4);
+  EXPECT_EQ(seen[1]->samples_first, 2.5);
+  EXPECT_EQ(seen[1]->samples_window, 1e300);
+  // Lists, deeper objects and a part of the four numbers are none.
+  const char* numbers = "\"first\":1,\"window\":2,\"samples_first\":3,\"samples_window\":4";
+  write_raw(folder / "metrics.jsonl",
+            fmt::format("{{\"update\":1,\"loss\":1,\"grad_norm\":1,\"noise\":[{{{0}}}]}}\n"
+                        "{{\"update\":2,\"loss\":1,\"grad_norm\":1,\"noise\":{{\"inner\":{{{0}}}}}}}\n"
+                        "{{\"update\":3,\"loss\":1,\"grad_norm\":1,\"noise\":{{\"first\":1}}}}\n"
+                        "{{\"update\":4,\"noise\":{{{0}}},\"loss\":1,\"grad_norm\":1}}\n",
+                        numbers));
+  seen.clear();
+  EXPECT_EQ(read_metrics(folder.path(), [&](const Metrics& each) { seen.push_back(each.noise); }).broken, 0);
+  ASSERT_EQ(seen.size(), 4U);
+  EXPECT_TRUE(!seen[0] && !seen[1] && !seen[2] && seen[3]);
 }
 
 TEST(LineReader, FindsTheLastLineBehindAnythingElse) {

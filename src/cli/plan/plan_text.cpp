@@ -361,13 +361,29 @@ std::string whole_text(const json& run, bool bound) {
       fmt::format("{} {} in all", bound ? "at least" : "about", long_duration(run.at("total_seconds").get<double>()));
   std::string parts;
   const auto add = [&](const char* key, const char* does) {
-    const json& seconds = run.at(key);
+    const json seconds = run.value(key, json());
     if (seconds.is_null() || seconds.get<double>() < 0.01 * run.at("total_seconds").get<double>()) return;
-    parts += fmt::format("{}{} {}", parts.empty() ? "" : " and ", long_duration(seconds.get<double>()), does);
+    parts += fmt::format("{}{} {}", parts.empty() ? "" : ", ", long_duration(seconds.get<double>()), does);
   };
   add("evaluation_seconds", "to evaluate");
   add("save_seconds", "to save");
+  add("noise_seconds", "to measure noise");
+  if (const std::size_t last = parts.rfind(", "); last != std::string::npos) parts.replace(last, 2, " and ");
   return parts.empty() ? text : fmt::format("{}, with {}", text, parts);
+}
+
+// The measurement of the gradient noise; empty if none is configured.
+std::string noise_line(const json& plan) {
+  if (!plan.contains("noise")) return "";
+  const json& noise = plan.at("noise");
+  if (!noise.at("measured").get<bool>()) {
+    return "note: the gradient noise is not measured: a window has one round; a smaller train.micro_batch or plan.group has more\n";
+  }
+  const json& bytes = noise.at("read_bytes");
+  const auto every = noise.at("every").get<std::int64_t>();
+  return fmt::format("gradient noise: {}{} in every {}\n", duration_text(noise.at("seconds").get<double>()),
+                     bytes == 0 ? "" : fmt::format(" and {} read from the disk", size(bytes)),
+                     every == 1 ? "update" : fmt::format("{} updates", every));
 }
 
 // The size, the number of updates and the time of the whole training.
@@ -523,7 +539,7 @@ std::string fitting(const json& plan) {
   const json& predicted = plan.at("predicted");
   std::string text = fmt::format("fits: {} of {}   (plan {})\n", size(predicted.at("process_bytes")),
                                  size(plan.at("budget").at("memory")), plan.at("plan_hash").get<std::string>().substr(0, 12));
-  text += run_text(plan);
+  text += run_text(plan) + noise_line(plan);
   text += fmt::format("batch {}; blocks: {}; loss in {}; {}, {} threads\n", batch_text(plan), blocks_text(plan.at("decisions")),
                       chunks_text(plan), precision_text(plan.at("precision")), plan.at("threads").get<int>());
   text += pin_text(plan) + cheap_text(plan.at("decisions"));
