@@ -15,7 +15,7 @@ std::string op_name(const Graph& graph, const Node& node, bool shapes) {
     name += " " + to_text(graph.values[node.inputs[0]].type.shape) + to_text(graph.values[node.inputs[1]].type.shape);
   }
   if (node.clone_of.valid()) return name + " again";
-  return node.backward ? name + " backward" : name;
+  return node.backward && !name.ends_with("backward") ? name + " backward" : name;
 }
 
 Cost cost_of(const Graph& graph, const RunKernel& run) {

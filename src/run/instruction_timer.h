@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <vector>
 
 #include "base/bytes.h"
@@ -47,6 +48,10 @@ class InstructionTimer : public RunObserver {
     bool ran() const { return seconds >= 0; }
   };
   Span last(Section section, std::size_t instruction) const { return last_[place_of(section, instruction)]; }
+  std::span<const Span> last(Section section) const {
+    const Timed& timed = sections_[static_cast<std::size_t>(section)];
+    return std::span(last_).subspan(timed.place, timed.size);
+  }
   std::size_t instructions(Section section) const { return sections_[static_cast<std::size_t>(section)].size; }
 
  private:
