@@ -184,6 +184,28 @@ void train_options(CLI::App& command, TrainArguments& a) {
   });
 }
 
+void profile_options(CLI::App& command, ProfileArguments& a) {
+  add_config(command, a.config);
+  add_device(command, a.config);
+  command.add_option("--run", a.run, "a run instead of CONFIG: its settings, and the state of its newest checkpoint");
+  command.add_option("--updates", a.updates, "updates to measure, after a first one (default: 5)")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{10000}));
+  command.add_option("--trace", a.trace, "write the last update here, for ui.perfetto.dev and chrome://tracing");
+  const auto others = command.get_options([](const CLI::Option* option) { return option->get_name() != "--help"; });
+  command.add_option("--compare", a.compare, "the ops, waits and owners by which two profiles differ, from files of --json")
+      ->expected(2)
+      ->type_name("A.json B.json")
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+  command.final_callback([&a, others] {
+    if (a.compare.size() == 1) throw CLI::ArgumentMismatch("--compare: two files are compared");
+    for (const CLI::Option* other : others) {
+      if (!a.compare.empty() && other->count() > 0) throw CLI::ExcludesError("--compare", other->get_name());
+    }
+    if (!a.config.file.empty() && !a.run.empty()) throw CLI::ExcludesError("--run", "CONFIG");
+    if (a.config.file.empty() && a.run.empty() && a.compare.empty()) throw CLI::RequiredError("CONFIG or --run");
+  });
+}
+
 void launch_options(CLI::App& command, LaunchArguments& a) {
   command.add_option("-n", a.count, "the number of processes")->required()->check(CLI::Range(1, kMostRanks));
   command.add_option("--hosts", a.hosts, "a file with a host per line, as mpirun's --hostfile (default: this host)");
@@ -428,6 +450,8 @@ void add_all(Commands& commands) {
                plan_options);
   commands.add("train", "plan, then train exactly by that plan", run_train, train_options);
   commands.add("launch", "start a training as several processes: plimsoll launch -n 2 train CONFIG", run_launch, launch_options);
+  commands.add("profile", "the time and memory of an update: where they go, and one change that helps", run_profile,
+               profile_options);
   commands.add("verify", "prove gradients, batches, plans and precision on this model and data; exit 7 if a check fails",
                run_verify, verify_options);
   commands.add("eval", "the loss of weights on data.validation, or on data.train where there is none", run_eval, eval_options);

@@ -73,6 +73,7 @@ void Prefetcher::serve() {
 }
 
 void Prefetcher::read(Slot& slot) {
+  slot.begin = seconds_now();
   try {
     source_.read(slot.samples, slot.staging);
     source_.drop(slot.samples);
@@ -81,6 +82,7 @@ void Prefetcher::read(Slot& slot) {
   } catch (const std::exception& error) {
     slot.error = internal_error("Prefetcher", error.what());
   }
+  slot.end = seconds_now();
 }
 
 void Prefetcher::submit(std::span<const PlacedSample> samples) {
@@ -108,7 +110,9 @@ Prefetcher::Slot& Prefetcher::wait_for_oldest() {
 }
 
 void Prefetcher::take(std::span<const FieldBuffer> fields) {
+  const double before = waited_;
   Slot& oldest = wait_for_oldest();
+  reading_ = {oldest.begin, oldest.end, waited_ - before};
   // Counted first, because a failed micro-batch is consumed, too.
   ++taken_;
   if (oldest.error) throw Error(*oldest.error);

@@ -41,12 +41,6 @@ json owners_list(const std::vector<OwnerBytes>& owners) {
   return list;
 }
 
-json reserve_json(const std::vector<ReserveItem>& items) {
-  json list = json::array();
-  for (const ReserveItem& item : items) list.push_back({{"name", item.name}, {"bytes", item.bytes.n}, {"source", item.source}});
-  return list;
-}
-
 json tiers_json(const Plan& plan) {
   json tiers = json::array({{{"name", plan.tiers[0].name}, {"arena_bytes", plan.arena.n}, {"live_bytes", plan.live.n}}});
   for (std::size_t i = 1; i < plan.stored.size(); ++i) {
@@ -55,13 +49,6 @@ json tiers_json(const Plan& plan) {
     if (plan.tiers[i].kind == TierKind::disk) tiers.back()["transfers"] = name(plan.transfers);
   }
   return tiers;
-}
-
-// Lanes of the link that leads past the first tier, and of the next link if anything passes both.
-json lanes_json(const Plan& plan) {
-  json lanes = {{"compute", plan.lanes.kernels}, {"in", plan.lanes.in[0]}, {"out", plan.lanes.out[0]}};
-  if (plan.stored[2].n > 0) lanes.update({{"far_in", plan.lanes.in[1]}, {"far_out", plan.lanes.out[1]}});
-  return lanes;
 }
 
 json predicted_json(const Plan& plan) {
@@ -252,9 +239,24 @@ json bytes_json(const std::vector<Bytes>& bytes) {
   return list;
 }
 
-json timeline_json(const Plan& plan) {
+}  // namespace
+
+json reserve_json(const std::vector<ReserveItem>& items) {
+  json list = json::array();
+  for (const ReserveItem& item : items) list.push_back({{"name", item.name}, {"bytes", item.bytes.n}, {"source", item.source}});
+  return list;
+}
+
+// Lanes of the link that leads past the first tier, and of the next link if anything passes both.
+json lanes_json(const Plan& plan) {
+  json lanes = {{"compute", plan.lanes.kernels}, {"in", plan.lanes.in[0]}, {"out", plan.lanes.out[0]}};
+  if (plan.stored[2].n > 0) lanes.update({{"far_in", plan.lanes.in[1]}, {"far_out", plan.lanes.out[1]}});
+  return lanes;
+}
+
+json timeline_json(const Plan& plan, std::size_t most_points) {
   json phases = json::array();
-  for (const PhaseSeries& phase : memory_series(plan)) {
+  for (const PhaseSeries& phase : memory_series(plan, most_points)) {
     json tiers = json::object();
     for (const TierSeries& tier : phase.tiers) {
       json& owners = tiers[tier.tier] = json::object();
@@ -264,8 +266,6 @@ json timeline_json(const Plan& plan) {
   }
   return phases;
 }
-
-}  // namespace
 
 json bytes_or_null(const std::optional<Bytes>& bytes) { return bytes ? json(bytes->n) : json(nullptr); }
 
@@ -303,7 +303,7 @@ json to_json(const Plan& plan, const PlanContext& context, bool values) {
                  {"planning_seconds", context.planning_seconds},
                  {"levers", json::array()},
                  {"infeasible", nullptr},
-                 {"timeline", timeline_json(plan)},
+                 {"timeline", timeline_json(plan, kMostPoints)},
                  {"record", to_json(record_of(plan))}};
   if (plan.ragged) object["batch"]["rows"] = plan.ragged->rows;
   object["batch"]["stat_batch"] = context.stat_batch > 0 ? json(context.stat_batch) : json();

@@ -136,6 +136,7 @@ std::string prepare_in_child(const Config& config, const PrepareOptions& options
                                         .peers = options.peers});
   input.request.floor_only = floors_alone;
   input.runs = options.runs;
+  if (!options.machine_file.empty()) write_machine_file(options.machine_file, input.machine);
   if (options.settings) input.source = {.settings = *options.settings};
   if (options.micro_batch) input.request.micro_batch = options.micro_batch;
   json result = {{"data_hash", input.data.train->content_hash()},
@@ -147,6 +148,7 @@ std::string prepare_in_child(const Config& config, const PrepareOptions& options
                  {"budget", bytes_or_null(input.budget.memory)}};
   if (input.data.validation) result["validation"] = input.data.validation->place();
   PlanExtras extras;
+  extras.levers = options.levers;
   extras.decided = [&](const json& plan) {
     if (options.decided && plan.at("status") != "fits") options.decided(plan);
   };
@@ -239,8 +241,9 @@ std::variant<Prepared, Refused> read_preparation(const Config& config, const Pre
   return prepared;
 }
 
-Plan rebuild_plan(const Config& config, const TrainingGraph& model, const Prepared& prepared) {
-  OpCatalogue catalogue({}, {}, kernels_of(prepared.machine), prepared.algorithms);
+Plan rebuild_plan(const Config& config, const TrainingGraph& model, const Prepared& prepared, const MachineRecord* machine) {
+  OpCatalogue catalogue =
+      machine != nullptr ? catalogue_of(*machine) : OpCatalogue({}, {}, kernels_of(prepared.machine), prepared.algorithms);
   PlanRequest request = plan_request(config, prepared.ragged);
   request.ranks = prepared.share.ranks;
   Plan plan = build_plan(model.graph, find_units(model.graph), prepared.record.decisions, request, prepared.machine, catalogue,

@@ -53,6 +53,8 @@ struct PrepareOptions {
   std::optional<RunSettings> settings;      // the settings from which the configuration was made
   RankShare share = {};                     // of this process
   Bytes peers = {};                         // memory of the messages between ranks
+  bool levers = false;                      // plan the levers as well
+  std::filesystem::path machine_file;       // gets the machine with its kernels' seconds; empty: not written
   std::function<bool()> stopped;            // polled while planning: E-INTERRUPTED once it returns true
   std::function<void(const nlohmann::json& plan)> decided;  // called for a refusal, in the child, before the search for remedies
 };
@@ -68,8 +70,10 @@ std::string preparation_for_others(const std::string& text);
 // E-RANK-MISMATCH (exit 2) if its data differ.
 std::string preparation_of_rank(const Config& config, const PrepareOptions& options, const std::string& text);
 
-// Rebuilds the plan that prepare_training decided, in this process.
-Plan rebuild_plan(const Config& config, const TrainingGraph& model, const Prepared& prepared);
+// Rebuilds the plan that prepare_training decided, in this process. It has predicted seconds only with the `machine` of
+// PrepareOptions::machine_file.
+Plan rebuild_plan(const Config& config, const TrainingGraph& model, const Prepared& prepared,
+                  const MachineRecord* machine = nullptr);
 
 // Throws E-PLAN-CHANGED if a library chose another algorithm for a kernel than when the machine was measured; the plan names the
 // measured one. Kernels without an entry in the machine's file may have any algorithm.

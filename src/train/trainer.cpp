@@ -252,6 +252,7 @@ void Trainer::feed_micro(double scale) {
       prefetcher_->take(fed.fields);
       keep_prefetching();
     });
+    if (on_reading_) on_reading_(prefetcher_->reading());
     if (faults_.statistics == StatisticsFault::rows) count_absent_rows(fed.fields);
     const double weight = faults_.weight(progress_.updates + 1, micro_in_window_++ * share_.ranks + share_.rank);
     for (std::size_t i = 0; i < factors_.size(); ++i) {

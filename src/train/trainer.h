@@ -96,6 +96,8 @@ class Trainer {
   void after_warmup(std::function<void()> hook) { after_warmup_ = std::move(hook); }
   // Called before the sections of a phase run, for the audit.
   void before_phase(std::function<void(Phase)> hook) { before_phase_ = std::move(hook); }
+  // Called after each micro-batch has been taken from the reader of data.
+  void on_reading(std::function<void(const Prefetcher::Reading&)> hook) { on_reading_ = std::move(hook); }
   // Called after each window that overflowed, with fp16.
   void on_overflow(std::function<void(const Overflow&)> hook) { on_overflow_ = std::move(hook); }
   // Makes training wrong from here on, for verify. One weight for each micro-step of a window.
@@ -157,6 +159,7 @@ class Trainer {
   std::vector<double> sums_;  // over ranks, of the last window: totals of losses, report, small gradients
   std::function<void()> after_warmup_;
   std::function<void(Phase)> before_phase_;
+  std::function<void(const Prefetcher::Reading&)> on_reading_;
   std::function<void(const Overflow&)> on_overflow_;
 };
 
