@@ -26,6 +26,7 @@ namespace {
 constexpr std::int64_t kMaxContext = 1 << 24;
 constexpr std::int64_t kMaxBatch = 1 << 24;
 constexpr std::int64_t kMaxKept = 1 << 12;
+constexpr std::int64_t kMostShown = 64;
 constexpr std::int64_t kMaxTokens = std::int64_t{1} << 36;
 constexpr double kLeastEpochs = 1e-6, kMostEpochs = 1e6;
 constexpr std::int64_t kMaxSeed = std::numeric_limits<std::int64_t>::max();
@@ -342,6 +343,9 @@ const ConfigKey kKeys[] = {
      updates_or_length_at(PLIMSOLL_FIELD(train.evaluate_every))},
     {"train.evaluate_samples", OnResume::free, "samples of a validation loss; 0: all", "0",
      whole_at(PLIMSOLL_FIELD(train.evaluate_samples), 0, kMaxUpdates)},
+    {"train.show_samples", OnResume::free,
+     "held-out prompts that each evaluation answers (samples.jsonl); auto: 2 for conversations with validation data, else 0",
+     "2", whole_or_auto_at(PLIMSOLL_FIELD(train.show_samples), 0, kMostShown)},
     {"train.on_divergence", OnResume::free, "when the loss diverges: stop or continue; a warning is printed in both cases",
      "\"stop\"", name_at(PLIMSOLL_FIELD(train.on_divergence), kOnDivergence)},
 

@@ -145,6 +145,7 @@ std::string prepare_in_child(const Config& config, const PrepareOptions& options
   const PlanningResult planned = replays ? replay(config, input, options.plan_file) : plan_with_extras(config, input, extras);
   result["plan"] = planned.text;
   if (planned.plan) {
+    result["prompts"] = to_json(planned.prompts);
     result["record"] = to_json(record_of(*planned.plan));
     save_companions(config, options);
   }
@@ -226,6 +227,7 @@ std::variant<Prepared, Refused> read_preparation(const Config& config, const Pre
   prepared.budget = plan_budget(config);
   if (!result.at("budget").is_null()) prepared.budget.memory = Bytes{result.at("budget")};
   prepared.share = options.share;
+  prepared.prompts = prompts_from(result.at("prompts"));
   return prepared;
 }
 

@@ -7,6 +7,7 @@
 #include "data/token_place.h"
 #include "graph/transfer.h"
 #include "measure/measure_disk.h"
+#include "prepare/answers.h"
 #include "prepare/bytes_written.h"
 
 namespace plimsoll {
@@ -45,7 +46,8 @@ Evaluations evaluations_of(const Config& config, const PlanningInput& input, con
   const std::int64_t count = (every > 0 ? before / every : 0) + 1;
   if (!input.data.validation) return {count, {}};
   const std::int64_t batches = evaluation_batches(config, *input.data.validation, plan.decisions.micro_batch);
-  return {count, static_cast<double>(count * batches) * evaluation_seconds(plan, input.machine.machine)};
+  const double each = static_cast<double>(batches) * evaluation_seconds(plan, input.machine.machine);
+  return {count, static_cast<double>(count) * (each + answer_seconds(config, plan))};
 }
 
 // If the data are missing, samples fill their rows, unless they have lengths of their own, which are unknown.
