@@ -22,7 +22,7 @@ constexpr std::int64_t kChunk = 64;  // as in a chat
 
 AnswerDecision decision_of(const Config& config, const HeldOutPrompts& prompts) {
   const std::int64_t slots = config.model.context;
-  return {slots, std::min(slots, kChunk), prompts_heap(config, prompts)};
+  return {slots, std::min(slots, kChunk), align_up(prompts_heap(config, prompts), kPage)};
 }
 
 // The reason that is known before planning; empty if there is none.
