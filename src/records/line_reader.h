@@ -1,5 +1,5 @@
-// The lines of a run's files: metrics.jsonl, eval.jsonl, samples.jsonl, events.jsonl. Lines are read one by one. A line without its end is being
-// written, or was torn by a kill; it is left out, as are lines that are broken or not after the one before.
+// The lines of a run's files: metrics.jsonl, eval.jsonl, samples.jsonl, events.jsonl. Lines are read one by one. A line without
+// its end is being written, or was torn by a kill; it is left out, as are lines that are broken or not after the one before.
 #pragma once
 
 #include <cstdint>

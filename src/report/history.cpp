@@ -90,7 +90,10 @@ void read_prompts(const Run& run, RunHistory& history) {
   };
   std::vector<Reading> prompts;
   read_answers(run.path, [&](const Answer& answer) {
-    auto found = std::ranges::find(prompts, answer.prompt, [](const Reading& each) { return each.prompt.prompt; });
+    auto found = std::ranges::find_if(prompts, [&](const Reading& each) {
+      return each.prompt.prompt == answer.prompt && each.prompt.expected == answer.expected;
+    });
+    if (found != prompts.end() && found->last.update == answer.update) return;  // the same prompt, and so the same answer
     if (found == prompts.end()) {
       if (prompts.size() == kMostPrompts) return;
       found = prompts.insert(found, {{answer.prompt, answer.expected, {}, 0}, 1, {}});
