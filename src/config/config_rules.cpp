@@ -383,6 +383,8 @@ void note_doubtful(Config& config, const GivenSettings& given) {
   note(interval > 0 && !validates, "train.evaluate_every", "train.evaluate_every is not used: data.validation is not given");
   note(train.evaluate_samples > 0 && !validates, "train.evaluate_samples",
        "train.evaluate_samples is not used: data.validation is not given");
+  note(train.show_samples.value_or(0) > 0 && !validates, "train.show_samples",
+       "train.show_samples is not used: data.validation is not given");
   note(interval > train.updates, "train.evaluate_every",
        fmt::format("{} updates between validation losses, and the run has {}: there is one at the end only", interval,
                    train.updates));

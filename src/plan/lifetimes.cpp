@@ -15,7 +15,12 @@ bool updated_in(const Graph& graph, ValueId value, Section section) {
                      [&](const Value& version) { return version.version_of == value && version.section == section; });
 }
 
-// Accumulators of a window live from its first micro-step to its update; other persistent values live through the run.
+bool trains(const Graph& graph) {
+  return std::ranges::any_of(graph.nodes, [](const Node& node) { return node.section == Section::micro; });
+}
+
+// Accumulators of a window live from its first micro-step to its update, and the caches of a training through the passes that
+// answer; other persistent values live through the run.
 bool lives_through_window(const Graph& graph, ValueId value) {
   const Role role = graph.values[value].role;
   return role == Role::accumulator || (role == Role::output && updated_in(graph, value, Section::micro));
@@ -64,14 +69,38 @@ class Analysis {
     }
   }
 
+  // The steps of all passes that read a cache.
+  StepRange answering_steps() const {
+    StepRange range;
+    for (std::size_t pass = 0; pass < timeline_.forward.size(); ++pass) {
+      if (!reads_cache(forward_section(pass))) continue;
+      if (range.empty()) range.begin = timeline_.forward[pass].begin;
+      range.end = timeline_.forward[pass].end;
+    }
+    return range;
+  }
+
+  bool reads_cache(Section section) const {
+    return std::ranges::any_of(graph_.nodes, [&](const Node& node) {
+      return node.section == section && std::ranges::any_of(node.inputs, [&](ValueId input) {
+               return graph_.values[origin_of(graph_, input)].role == Role::cache;
+             });
+    });
+  }
+
   void add_persistent() {
+    const StepRange answering = trains(graph_) ? answering_steps() : StepRange{};
     for (std::size_t i = 0; i < graph_.values.size(); ++i) {
       const ValueId id{i};
       const bool of_round = is_of_round(graph_.values[id]);
       if ((!graph_.values[id].persistent() && !of_round) || graph_.values[id].tier != 0) continue;
       Buffer buffer = buffer_for(id);
-      buffer.persistent = !lives_through_window(graph_, id);
-      if (buffer.persistent) {
+      const bool of_answers = graph_.values[id].role == Role::cache && !answering.empty();
+      buffer.persistent = !of_answers && !lives_through_window(graph_, id);
+      if (of_answers) {
+        buffer.begin = buffer.first_begin = answering.begin;
+        buffer.end = answering.end;
+      } else if (buffer.persistent) {
         buffer.end = static_cast<int>(timeline_.steps.size());
       } else {
           buffer.begin = timeline_.rounds == 1 || of_round ? std::numeric_limits<int>::max() : timeline_.window;
@@ -250,8 +279,9 @@ void find_access(const Graph& graph, const Step& step, bool window_start, StepAc
       if (wanted(ValueId{i}, graph.values[ValueId{i}])) into.push_back(ValueId{i});
     }
   };
+  const auto of_answers = [&](const Value& value) { return value.role == Role::cache && trains(graph); };
   const auto state = [&](ValueId id, const Value& value) {
-    return value.persistent() && value.tier == 0 && !lives_through_window(graph, id);
+    return value.persistent() && value.tier == 0 && !lives_through_window(graph, id) && !of_answers(value);
   };
   switch (step.kind) {
     case Step::Kind::load: each_value(state, access.writes); break;

@@ -100,6 +100,7 @@ struct ReserveCounts {
   std::int64_t primitives = 0, steps = 0, launches = 0;
   Bytes encoding = {};  // of frozen matrices, while they are loaded
   Bytes reading = {};   // of the buffer that reads checkpoints back
+  Bytes answers = {};   // of the prompts, texts and vocabulary of answers
 };
 // The bytes that such a program needs outside its arena.
 std::vector<ReserveItem> reserve_items(const ReserveModel& model, const ReserveCounts& counts, Bytes arena);

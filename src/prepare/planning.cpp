@@ -30,6 +30,7 @@
 #include "plan/search/candidates.h"
 #include "plan/search/resting.h"
 #include "prepare/alternatives.h"
+#include "prepare/answers.h"
 #include "prepare/bytes_written.h"
 #include "prepare/rank_plans.h"
 #include "prepare/requests.h"
@@ -401,7 +402,12 @@ PlanningResult plan_with_extras(const Config& given, const PlanningInput& input,
   result.zero = config.parallel.zero.value_or(1);
   json object;
   if (Plan* plan = std::get_if<Plan>(&best)) {
+    PlannedAnswers answers = plan_answers(config, input, *plan, catalogue);
+    if (answers.plan) *plan = *std::move(answers.plan);
+    result.prompts = std::move(answers.prompts);
     object = to_json(*plan, context, extras.values);
+    if (answers.plan) object["samples"] = samples_json(*plan, result.prompts);
+    if (!answers.left_out.empty()) object["samples"] = samples_left_out(answers.left_out);
     add_ranks(object, stage.plans.ranks, *plan, result.zero, input.machine.machine.rank_link);
     object["run"] = run_json(config, input, *plan);
     add_times(object, config, input, *plan);
@@ -436,7 +442,9 @@ PlanningResult plan_with_extras(const Config& given, const PlanningInput& input,
 
 PlanningResult replay_plan(const Config& config, const PlanningInput& input, const PlanRecord& record) {
   const double start = seconds_now();
-  const Graph graph = build_training_graph(config, input.facts, record.decisions.micro_batch).graph;
+  DataFacts facts = input.facts;
+  facts.answers = shape_of(record.decisions.answers);
+  const Graph graph = build_training_graph(config, facts, record.decisions.micro_batch).graph;
   const std::vector<Unit> units = find_units(graph);
   check_replayed_batch(input, record);
   if (record.decisions.residency.active() && input.request.beyond.empty()) {
@@ -490,6 +498,12 @@ PlanningResult replay_plan(const Config& config, const PlanningInput& input, con
   object["written"] = written_json(config, *result.plan);
   object["run_folder"] = run_folder_json(config, *result.plan);
   object["machine"] = machine_json(input.machine, *result.plan);
+  if (record.decisions.answers.active()) {
+    result.prompts = find_prompts(config, input.data.validation.get());
+    object["samples"] = samples_json(*result.plan, result.prompts);
+  } else if (shown_samples(config) > 0) {
+    object["samples"] = samples_left_out("the plan file has none");
+  }
   result.text = object.dump(1);
   return result;
 }

@@ -156,6 +156,7 @@ std::string prepare_in_child(const Config& config, const PrepareOptions& options
   result["plan"] = planned.text;
   result["zero"] = planned.zero;
   if (planned.plan) {
+    result["prompts"] = to_json(planned.prompts);
     result["record"] = to_json(record_of(*planned.plan));
     save_companions(config, options);
   }
@@ -238,6 +239,7 @@ std::variant<Prepared, Refused> read_preparation(const Config& config, const Pre
   if (!result.at("budget").is_null()) prepared.budget.memory = Bytes{result.at("budget")};
   prepared.share = options.share;
   prepared.zero = result.at("zero");
+  prepared.prompts = prompts_from(result.at("prompts"));
   return prepared;
 }
 

@@ -44,8 +44,8 @@ class Lowering {
       if (!buffer.valid()) continue;
       program_.operands[id] = {0, 0, plan_.offsets[buffer.index] + offset_in_origin(graph_, id), value.bytes(), origin(id)};
       if (!value.persistent()) continue;
-      const bool always = plan_.lifetimes.buffers[buffer].persistent;
-      (always ? program_.persistent : program_.window).push_back(program_.operands[id]);
+      const bool always = plan_.lifetimes.buffers[buffer].persistent, cached = value.role == Role::cache;
+      (always ? program_.persistent : cached ? program_.caches : program_.window).push_back(program_.operands[id]);
     }
   }
 

@@ -91,6 +91,7 @@ struct Program {
   std::vector<std::vector<Instruction>> forward;  // by forward pass of the graph
   std::vector<Operand> persistent;                // parameters, optimizer state, staging: never poisoned
   std::vector<Operand> window;                    // accumulators and the loss total: live from the first micro-step to the update
+  std::vector<Operand> caches;                    // of a training: live through the passes that answer
   std::int64_t rounds = 1;                        // runs of `micro` per window
   PerValue<Operand> operands;                     // of every value with bytes
 

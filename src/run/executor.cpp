@@ -225,6 +225,14 @@ void Executor::run(const std::vector<Instruction>& instructions, const std::func
 void Executor::load(const std::function<void()>& work) { run(program_.load, work); }
 void Executor::save(const std::function<void()>& work) { run(program_.save, work); }
 
+void Executor::clear_caches() {
+  run({LoadState{program_.caches}}, [&] {
+    for (const Operand& cache : program_.caches) {
+      device_.write(cache, [](std::span<std::byte> part) { std::ranges::fill(part, std::byte{0}); });
+    }
+  });
+}
+
 TensorView Executor::view(ValueId value) const {
   const Operand& operand = program_.operands[value];
   ensure(operand.tier == 0, "executor", "a view of what does not rest where kernels run");

@@ -497,6 +497,16 @@ EvaluationResult Trainer::evaluate_now(const OnEvaluated& on_evaluated) {
   return result;
 }
 
+void Trainer::begin_answers() {
+  enter(phase_of(model_.answers.front().section));
+  executor_.clear_caches();
+}
+
+void Trainer::run_pass(const Pass& pass, const std::function<void()>& feed) {
+  enter(phase_of(pass.section));
+  executor_.run(pass.section, /*window_start=*/false, [&](Section) { feed(); });
+}
+
 void Trainer::save_checkpoint_to(const std::filesystem::path& folder) {
   enter(Phase::save);
   executor_.save([&] { save_checkpoint(plan_.graph, progress_, frozen_, folder, executor_); });

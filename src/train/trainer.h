@@ -73,6 +73,11 @@ class Trainer {
   // True if update() failed to read its data. The parameters learned before are whole and can be saved.
   bool lost_data() const { return lost_data_; }
   EvaluationResult evaluate_now(const OnEvaluated& on_evaluated = {});
+  // Prepares the caches for answers of the present weights.
+  void begin_answers();
+  // Runs a pass of TrainingGraph::answers; `feed` writes its inputs.
+  void run_pass(const Pass& pass, const std::function<void()>& feed);
+  Executor& executor() { return executor_; }
   void save_checkpoint_to(const std::filesystem::path& folder);
   // Saves in the layout of the loaded files, or in that of `keep_layout`.
   void save_weights_to(const std::filesystem::path& folder, const SaveOptions& options = {});
