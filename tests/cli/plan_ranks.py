@@ -4,6 +4,7 @@
 from _plimsoll import Test
 
 CONFIG = ["config.toml", "--set", "machine.threads=1", "--set", "train.micro_batch=2"]
+LARGE = [*CONFIG, "--set", "model.vocab=40000", "--set", "model.width=256"]  # one rank more saves more than its messages take
 RANK = {
     "rank": int,
     "process_bytes": int,
@@ -93,26 +94,26 @@ def budgets(test):
 
 def fewest(test):
     """`--solve ranks` finds the fewest ranks that fit, and a remedy adds ranks."""
-    floors = {n: test.succeeds("plan", *CONFIG, "--ranks", n, "--json")["bounds"]["floor_bytes"] for n in (1, 2, 3, 4)}
+    floors = {n: test.succeeds("plan", *LARGE, "--ranks", n, "--json")["bounds"]["floor_bytes"] for n in (1, 2, 3, 4)}
     for ranks in (1, 2, 3):
         budget = floors[ranks]
-        plan = test.succeeds("plan", *CONFIG, "--solve", "ranks", "--memory", budget, "--json")
+        plan = test.succeeds("plan", *LARGE, "--solve", "ranks", "--memory", budget, "--json")
         solve = plan["solve"]
         test.equal(f"the fewest for {budget} bytes", (solve["key"], solve["least"], solve["value"]), ("ranks", True, ranks))
         test.equal("as an option", solve["arguments"], ["--ranks", str(ranks)])
-        again = test.succeeds("plan", *CONFIG, "--memory", budget, *solve["arguments"], "--json")
+        again = test.succeeds("plan", *LARGE, "--memory", budget, *solve["arguments"], "--json")
         test.equal("its plan", again["plan_hash"], plan["plan_hash"])
         if ranks > 1:
             test.equal("one less", (solve["next"]["value"], solve["next"]["status"]), (ranks - 1, "infeasible"))
             test.equal("is short by", solve["next"]["short_bytes"], floors[ranks - 1] - budget)
-    none = test.run("plan", *CONFIG, "--solve", "ranks", "--memory", "30MiB", "--json")
+    none = test.run("plan", *LARGE, "--solve", "ranks", "--memory", "60MiB", "--json")
     test.equal("too little for any number", (none.code, none.json()["solve"]["value"]), (3, None))
-    refused = test.run("plan", *CONFIG, "--memory", floors[4], "--json").json()
+    refused = test.run("plan", *LARGE, "--memory", floors[4], "--json").json()
     remedies = [each["arguments"] for each in refused["infeasible"]["remedies"]]
     test.that(["--ranks", "4"] in remedies, f"a remedy adds ranks: {remedies}")
-    test.succeeds("plan", *CONFIG, "--memory", floors[4], "--ranks", 4, "--json")
+    test.succeeds("plan", *LARGE, "--memory", floors[4], "--ranks", 4, "--json")
     average = ["--set", "optimizer.ema_half_life=10updates"]
-    test.fails(2, "E-CONFIG-CONFLICT", "plan", *CONFIG, *average, "--solve", "ranks", "--memory", "30MiB")
+    test.fails(2, "E-CONFIG-CONFLICT", "plan", *LARGE, *average, "--solve", "ranks", "--memory", "60MiB")
 
 
 def refusals(test):
