@@ -41,6 +41,7 @@ Executor::Executor(const Graph& graph, const Program& program, Device& device, i
       peers_(peers),
       threads_(threads),
       loss_chunks_(loss_chunks),
+      shared_(graph, program, device, peers, spare_event()),
       cache_(std::make_unique<Cache>()) {
   std::size_t segments = 0;
   for (const Section section : graph_.sections()) {
@@ -224,6 +225,11 @@ void Executor::run(const std::vector<Instruction>& instructions, const std::func
 
 void Executor::load(const std::function<void()>& work) { run(program_.load, work); }
 void Executor::save(const std::function<void()>& work) { run(program_.save, work); }
+
+bool Executor::exchanges(Section section) const {
+  return std::ranges::any_of(program_.of(section),
+                             [](const Instruction& each) { return std::holds_alternative<StartExchange>(each); });
+}
 
 TensorView Executor::view(ValueId value) const {
   const Operand& operand = program_.operands[value];

@@ -46,7 +46,14 @@ void SessionRanks::on_first(const std::function<void()>& work) const {
   if (alone()) return work();
   peers_->limit(0);
   const auto run = [&] {
-    if (first()) work();
+    if (!first()) return executor_ == nullptr ? void() : executor_->serve_reads();
+    try {
+      work();
+    } catch (...) {
+      if (executor_ != nullptr) executor_->end_reads();
+      throw;
+    }
+    if (executor_ != nullptr) executor_->end_reads();
   };
   try {
     plimsoll::together(*peers_, event_, run);

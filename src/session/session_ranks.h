@@ -17,6 +17,7 @@
 #include "prepare/prepare.h"
 #include "program/program.h"
 #include "records/run_report.h"
+#include "run/executor.h"
 
 namespace plimsoll {
 
@@ -34,6 +35,9 @@ class SessionRanks {
   std::variant<Prepared, Refused> prepare(const Config& config, PrepareOptions options, bool first_of_host, const Say& say) const;
   // Makes room for the exchanges of the program. From here on, a wait beyond these seconds is E-RANK-LOST.
   void reserve(const Program& program, double seconds);
+
+  // From here on, the first rank reads whole parameters of this executor in `on_first`; null: of none.
+  void share_values(const Executor* executor) { executor_ = executor; }
 
   // Runs the work on all ranks; all throw the error of one.
   void together(const std::function<void()>& work) const;
@@ -60,6 +64,7 @@ class SessionRanks {
 
  private:
   Peers* peers_;
+  const Executor* executor_ = nullptr;
   std::uint32_t event_ = 0;
   double seconds_ = 0;
 };
