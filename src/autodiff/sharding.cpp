@@ -7,12 +7,15 @@
 #include <numeric>
 #include <optional>
 #include <set>
+#include <string>
+#include <tuple>
 #include <utility>
 
 #include "base/ceil_div.h"
 #include "base/error.h"
 #include "graph/builder.h"
 #include "graph/exchange.h"
+#include "ops/cast/cast.h"
 #include "ops/update/update.h"
 
 namespace plimsoll {
@@ -24,6 +27,7 @@ struct Trained {
   NodeId update;                // writes the parameter
   std::vector<NodeId> nodes;    // all of them, in order
   NodeId squares;               // of the gradient
+  bool rests_in_parts = false;  // the parameter, in stage 3
   std::vector<std::int64_t> cuts;
   ValueId sum, token;          // the gradient after its sum over ranks: the own shard, and all of it
   std::vector<ValueId> waits;  // results of other nodes that the update reads
@@ -39,6 +43,7 @@ class Sharding {
     find_trained();
     cut();
     if (stage_ > 1) reduce_in_rounds();
+    if (stage_ > 2) fetch_parameters();
     builder_.set_section(Section::update);
     rewrite();
     verify(graph_);
@@ -49,7 +54,7 @@ class Sharding {
 
  private:
   std::size_t own() const { return static_cast<std::size_t>(share_.rank); }
-  std::int64_t elements(ValueId value) const { return graph_.values[value].type.shape.elements(); }
+  std::int64_t elements(ValueId value) const { return tensor_shape(graph_.values[value]).elements(); }
   std::int64_t begin(const Trained& each) const { return each.cuts[own()]; }
   std::int64_t end(const Trained& each) const { return each.cuts[own() + 1]; }
   bool owns(const Trained& each) const { return begin(each) < end(each); }
@@ -130,6 +135,7 @@ class Sharding {
         whole.push_back(&each);
         continue;
       }
+      each.rests_in_parts = stage_ > 2 && !graph_.values[each.parameter].parameter->adapter;
       std::vector<std::int64_t> share(static_cast<std::size_t>(ranks_), tiles / ranks_);
       for (const std::size_t rank : emptiest_first(load, static_cast<std::size_t>(tiles % ranks_))) ++share[rank];
       each.cuts = {0};
@@ -243,6 +249,86 @@ class Sharding {
     return graph_.order.back();
   }
 
+  // Each rank holds its shard of a parameter. All of it comes before its first reader of a line in a pass, in the type that the
+  // reader rounds to, and is gone after its last one.
+  void fetch_parameters() {
+    std::map<ValueId, std::vector<std::int64_t>> in_parts = frozen_cuts();  // bounds by parameter
+    for (const Trained& each : trained_) {
+      if (each.rests_in_parts) in_parts[each.parameter] = each.cuts;
+    }
+    for (const auto& [parameter, cuts] : in_parts) {
+      Value& value = graph_.values[parameter];
+      value.shard = std::make_shared<const Shard>(Shard{value.type.shape, cuts[own()], cuts[own() + 1]});
+      value.type.shape = Shape{cuts[own() + 1] - cuts[own()]};
+    }
+    std::map<std::tuple<ValueId, Section, bool, std::string>, ValueId> known;
+    const std::vector<NodeId> order = std::exchange(graph_.order, {});
+    for (const NodeId id : order) {
+      for (std::size_t i = 0; i < graph_.nodes[id].inputs.size() && graph_.nodes[id].section != Section::update; ++i) {
+        const Node node = graph_.nodes[id];  // a copy: the graph grows below
+        const auto found = in_parts.find(node.inputs[i]);
+        if (found == in_parts.end()) continue;
+        if (node.op == &ops::kCast) {
+          graph_.nodes[id].op = &kFetchShards;
+          graph_.nodes[id].attributes = fetch(*found, node.attributes.as<ops::CastAttributes>().to);
+          continue;
+        }
+        ValueId& whole = known[{node.inputs[i], node.section, node.backward, node.line.text()}];
+        if (!whole.valid()) whole = fetch_for(*found, node);
+        graph_.nodes[id].inputs[i] = whole;
+      }
+      graph_.order.push_back(id);
+    }
+    for (const Trained& each : trained_) require_own(each);
+  }
+
+  // The bounds of frozen parameters that no update reads, tile by tile.
+  std::map<ValueId, std::vector<std::int64_t>> frozen_cuts() const {
+    std::map<ValueId, std::vector<std::int64_t>> all;
+    for (const ValueId id : graph_.parameters()) {
+      const Value& value = graph_.values[id];
+      const std::int64_t elements = value.type.shape.elements(), tiles = ceil_div(elements, ops::kNormTile);
+      const bool read = std::ranges::any_of(update_, [&](NodeId node) {
+        const std::vector<ValueId>& inputs = graph_.nodes[node].inputs;
+        return std::ranges::find(inputs, id) != inputs.end();
+      });
+      if (value.parameter->kind != ParameterKind::frozen || tiles < ranks_ || read) continue;
+      std::vector<std::int64_t>& cuts = all[id] = {0};
+      for (std::int64_t rank = 1; rank <= ranks_; ++rank)
+        cuts.push_back(std::min(elements, tiles * rank / ranks_ * ops::kNormTile));
+    }
+    return all;
+  }
+
+  // Only its own update may read a parameter of which a rank has a part.
+  void require_own(const Trained& each) const {
+    for (const NodeId id : update_) {
+      const bool reads =
+          std::ranges::any_of(graph_.nodes[id].inputs, [&](ValueId input) { return origin_of(graph_, input) == each.parameter; });
+      const bool own = std::ranges::find(each.nodes, id) != each.nodes.end();
+      ensure(!each.rests_in_parts || !reads || own, "sharding", "an update reads a parameter that is not here");
+    }
+  }
+
+  using Parts = std::pair<const ValueId, std::vector<std::int64_t>>;  // a parameter with its bounds
+
+  ExchangeAttributes fetch(const Parts& parts, DType dtype) const {
+    return {share_.rank, parts.second, graph_.values[parts.first].shard->whole, dtype};
+  }
+
+  ValueId fetch_for(const Parts& parts, const Node& reader) {
+    builder_.set_section(reader.section, reader.backward);
+    builder_.set_role(Role::pages);
+    builder_.set_line(reader.line.text());
+    builder_.set_gradient_of(reader.gradient_of);
+    const std::string name = graph_.values[parts.first].name.text() + ".whole";
+    const DType dtype = graph_.values[parts.first].type.dtype;
+    const ValueId whole = builder_.add1(kFetchShards, fetch(parts, dtype), {parts.first}, "");
+    builder_.rename(whole, name);
+    builder_.set_gradient_of({});
+    return whole;
+  }
+
   // The gradient leaves for its ranks, if it has not yet; the sums of squares of the own shard follow.
   void sum(Trained& each, std::vector<ValueId>& squares) {
     builder_.set_line("update." + graph_.values[each.parameter].name.text());
@@ -313,6 +399,7 @@ class Sharding {
     graph_.nodes[id].attributes = rule.attributes;
     for (const ShardRule::Operand& cut : rule.cut) {
       const ValueId input = graph_.nodes[id].inputs[cut.input];
+      if (origin_of(graph_, input) == parameter && each.rests_in_parts) continue;
       if (origin_of(graph_, input) == parameter) {
         const ValueId part = shard(each, input, "shard");
         graph_.nodes[id].inputs[cut.input] = part;
@@ -321,13 +408,13 @@ class Sharding {
       }
     }
     ValueId own;
-    if (last) {
+    if (last && !each.rests_in_parts) {
       own = replaced(id, updated);
       graph_.values[own].type.shape = Shape{end(each) - begin(each)};
     }
     retype(id);
     graph_.order.push_back(id);
-    if (!last) return;
+    if (!last || each.rests_in_parts) return;
     const WholeAttributes around{begin(each), graph_.values[parameter].type.shape};
     const ValueId whole = builder_.add1(kWhole, around, {own}, "whole");
     graph_.values[whole].role = Role::parameter;
@@ -487,7 +574,7 @@ class Sharding {
 
 std::vector<ShardedParameter> shard_update(Graph& graph, RankShare share, std::int64_t stage) {
   ensure(share.ranks > 1 && share.rank >= 0 && share.rank < share.ranks, "sharding", "a rank that is none");
-  ensure(stage == 1 || stage == 2, "sharding", "a stage that is none");
+  ensure(stage >= 1 && stage <= 3, "sharding", "a stage that is none");
   return Sharding(graph, share, stage).run();
 }
 

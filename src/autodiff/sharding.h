@@ -10,7 +10,10 @@
 //                             whole -> gather_shards -> parameter
 //
 // In stage 2 the sum leaves the micro-step: gradients are those of one round, and `reduce_shards` adds their sum over all ranks
-// to the rank's own shard right behind the last node that adds to a gradient.
+// to the rank's own shard right behind the last node that adds to a gradient.//
+// In stage 3 parameters that are cut rest as shards as well, and so do frozen ones. `fetch_shards` brings all of one before its
+// readers; no gather_shards follows its update. Small parameters, those of adapters, and those that belong to one rank stay whole
+// on all of them.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +31,7 @@ struct ShardedParameter {
 
 // Rewrites the update for one rank. Nodes and values of the other sections keep their numbers, which are the same on all ranks.
 // The norm is the sum of its tiles in one order for every sharding. Sums of statistics are added over ranks.
-// `stage`: of ZeRO, 1 or 2. E-CONFIG-CONFLICT if a gradient is summed in 16 bits.
+// `stage`: of ZeRO, 1 to 3. E-CONFIG-CONFLICT if a gradient is summed in 16 bits.
 std::vector<ShardedParameter> shard_update(Graph& graph, RankShare share, std::int64_t stage = 1);
 
 }  // namespace plimsoll

@@ -499,8 +499,8 @@ const ConfigKey kKeys[] = {
      "\"2000updates\"", written_if(is_scaled, length_at(PLIMSOLL_FIELD(precision.loss_scale_growth)))},
 
     {"parallel.zero", OnResume::free,
-     "with several ranks: auto, or the stage of ZeRO: 1 shares the optimizer's state among them, 2 gradients as well; 3 is not "
-     "there yet",
+     "with several ranks: auto, or the stage of ZeRO: 1 shares the optimizer's state among them, 2 gradients as well, 3 also "
+     "parameters",
      "\"auto\"", written_if(waits_unusually, whole_or_auto_at(PLIMSOLL_FIELD(parallel.zero), 1, 3))},
     {"parallel.fail_after", OnResume::free, "with several ranks: the longest wait for the answer of another one", "\"10m\"",
      written_if(waits_unusually, key_at(PLIMSOLL_FIELD(parallel.fail_after), wait_seconds, seconds_text))},

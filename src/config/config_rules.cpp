@@ -47,12 +47,6 @@ Error conflict(const GivenSettings& given, std::string_view key, std::string wha
   return config_error("E-CONFIG-CONFLICT", given.where(key), std::move(what), std::move(expected), std::move(remedies));
 }
 
-void check_ranks(const Config& config, const GivenSettings& given) {
-  if (config.parallel.zero.value_or(1) <= 2) return;
-  throw config_error("E-CONFIG-VALUE", given.where("parallel.zero"), "parallel.zero is 3, and ranks cannot share parameters yet",
-                     "stage 2, in which they share gradients and the optimizer's state", {Change("parallel.zero", 2)});
-}
-
 // A percentage refers to this machine's memory, which says nothing about a GPU's.
 void check_shares(const Config& config, const GivenSettings& given) {
   const Setting* budget = given.find("memory.budget");
@@ -549,7 +543,6 @@ void complete(Config& config, const GivenSettings& given, const Bf16Speed& bf16,
                  [&] { complete_schedule(config, given); });
   faults.attempt({"schedule", "stop", "train", "data", "model"}, [&] { check_stop(config, given); });
   faults.attempt({"memory.budget", "machine.device"}, [&] { check_shares(config, given); });
-  faults.attempt({"parallel"}, [&] { check_ranks(config, given); });
   faults.attempt({"model.freeze", "adapter"}, [&] { check_frozen(config, given); });
   faults.attempt({"plan", "memory"}, [&] { check_resting(config, given); });
   faults.attempt({"precision"}, [&] { choose_precision(config, given, bf16); });

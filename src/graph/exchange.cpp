@@ -38,6 +38,15 @@ std::vector<ValueType> infer_reduced(const Attributes& any, TypeSpan inputs) {
   return {inputs[1]};
 }
 
+std::vector<ValueType> infer_fetched(const Attributes& any, TypeSpan inputs) {
+  const auto& a = any.as<ExchangeAttributes>();
+  require_cuts(a, a.shape.elements(), "fetch_shards");
+  const bool rounds = inputs[0].dtype == DType::f32 && (a.dtype == DType::bf16 || a.dtype == DType::f16);
+  if (inputs[0].dtype != a.dtype && !rounds) fail("fetch_shards", "it cannot make its type");
+  if (inputs[0].shape.elements() != a.elements(a.rank)) fail("fetch_shards", "its input is not the own shard");
+  return {{a.dtype, a.shape}};
+}
+
 std::vector<ValueType> infer_values(const Attributes& any, TypeSpan inputs) {
   const auto& a = any.as<ExchangeAttributes>();
   require_cuts(a, a.cuts.back(), "gather_values");
@@ -108,6 +117,10 @@ Cost cost_of_values(const Attributes&, TypeSpan inputs, TypeSpan outputs) {
   return {0, bytes};
 }
 
+Cost cost_of_fetched(const Attributes&, TypeSpan inputs, TypeSpan outputs) {
+  return {0, bytes_of(inputs[0]) + static_cast<double>(inputs[0].shape.elements() * size_of(outputs[0].dtype))};
+}
+
 Cost cost_of_squares(const Attributes&, TypeSpan inputs, TypeSpan) {
   return {2 * static_cast<double>(inputs[0].shape.elements()), bytes_of(inputs[0])};
 }
@@ -139,6 +152,11 @@ const OpDef kGatherShards{.name = kGatherName,
                           .aliases = first_in_place,
                           .exchange = Exchange::gather_shards,
                           .replayable = false};
+const OpDef kFetchShards{.name = "fetch_shards",
+                         .infer = infer_fetched,
+                         .cost = cost_of_fetched,
+                         .not_differentiable = kAfterGradients,
+                         .exchange = Exchange::gather_values};
 const OpDef kGatherValues{.name = "gather_values",
                           .infer = infer_values,
                           .cost = cost_of_values,

@@ -16,7 +16,9 @@ namespace plimsoll {
 struct ExchangeAttributes {
   std::int64_t rank = 0;
   std::vector<std::int64_t> cuts;
-  PLIMSOLL_FIELDS(rank, cuts)
+  Shape shape = {};  // of fetched shards
+  DType dtype = DType::f32;
+  PLIMSOLL_FIELDS(rank, cuts, shape, dtype)
 
   std::int64_t ranks() const { return static_cast<std::int64_t>(cuts.size()) - 1; }
   std::int64_t begin(std::int64_t of) const { return cuts[static_cast<std::size_t>(of)]; }
@@ -50,14 +52,17 @@ struct NothingAttributes {
 
 // sum_shards: (x) -> x, with the sum over all ranks in the own shard; the others hold no result.
 // reduce_shards: (x, sum) -> sum: adds the sum over all ranks of the own shard of x to `sum`, once a round. A rank without a
-// shard holds one number, a zero, so that the exchange has a place in the order of its nodes, too. gather_shards: (x, after) ->
-// x, complete on all ranks. `after`: a value that is ready on all ranks before the own shard may be. gather_values: (f64[..]...)
-// -> f64[all]: the concatenation of the inputs lies at the own shard; zeros up to its end. sum_all: (x f64) -> x, the sum over
-// all ranks, on every rank. shard, whole: views of a part, and of the tensor around a part. tile_squares: (x) -> f64[tiles]: the
-// sum of squares of each kNormTile elements. add_parts: (x f64) -> f64[1]. nothing: () -> zeros f64, or no output: in place of a
-// node of another rank, so that nodes have the same number on all ranks.
-extern const OpDef kSumShards, kReduceShards, kGatherShards, kGatherValues, kSumAll, kShard, kWhole, kTileSquares, kAddParts,
-    kNothing;
+//   shard holds one number, a zero, so that the exchange has a place in the order of its nodes, too.
+// gather_shards: (x, after) -> x, complete on all ranks. `after`: a value that is ready on all ranks before the own shard may be.
+// fetch_shards: (shard) -> x, complete on all ranks, in the shape and the type of the attributes.
+// gather_values: (f64[..]...) -> f64[all]: the concatenation of the inputs lies at the own shard; zeros up to its end.
+// sum_all: (x f64) -> x, the sum over all ranks, on every rank.
+// shard, whole: views of a part, and of the tensor around a part.
+// tile_squares: (x) -> f64[tiles]: the sum of squares of each kNormTile elements.
+// add_parts: (x f64) -> f64[1].
+// nothing: () -> zeros f64, or no output: in place of a node of another rank, so that nodes have the same number on all ranks.
+extern const OpDef kSumShards, kReduceShards, kGatherShards, kFetchShards, kGatherValues, kSumAll, kShard, kWhole, kTileSquares,
+    kAddParts, kNothing;
 
 // Elements of a sum of shards that are in flight at once; a multiple of kNormTile.
 inline constexpr std::int64_t kExchangeChunk = 1 << 16;

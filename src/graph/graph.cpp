@@ -60,7 +60,8 @@ std::string_view name(Role role) {
 
 Shape tensor_shape(const Value& parameter) {
   const std::optional<BlockMatrix> blocks = parameter.parameter ? parameter.parameter->blocks : std::nullopt;
-  return blocks ? Shape{blocks->rows, blocks->columns} : parameter.type.shape;
+  if (blocks) return Shape{blocks->rows, blocks->columns};
+  return parameter.shard ? parameter.shard->whole : parameter.type.shape;
 }
 
 void store_in_blocks(Value& parameter, BlockFormat format) {

@@ -1,11 +1,14 @@
 #include "ops/cpu_exchange.h"
 
 #include <algorithm>
+#include <cstring>
+#include <span>
 #include <vector>
 
 #include "base/ceil_div.h"
 #include "device/cpu/parallel.h"
 #include "graph/exchange.h"
+#include "tensor/half.h"
 
 namespace plimsoll {
 namespace {
@@ -106,6 +109,23 @@ std::unique_ptr<Kernel> bind_gather_values(const KernelRequest& request) {
   });
 }
 
+// The own shard, in the type of the whole.
+std::unique_ptr<Kernel> bind_fetch_shards(const KernelRequest& request) {
+  const ExchangeAttributes a = attributes_of(request);
+  const DType from = request.inputs[0].dtype;
+  return make_kernel([n = a.elements(a.rank), from, to = a.dtype](const KernelCall& call) {
+    cpu::parallel_for(ceil_div(n, kPiece), [&](std::int64_t piece) {
+      const std::int64_t begin = piece * kPiece, end = std::min(n, begin + kPiece);
+      std::byte* const out = call.out<std::byte>(0) + begin * size_of(to);
+      if (from == to) {
+        std::memcpy(out, call.in<std::byte>(0) + begin * size_of(to), static_cast<std::size_t>((end - begin) * size_of(to)));
+      } else {
+        narrow(to, std::span(call.in(0) + begin, static_cast<std::size_t>(end - begin)), out);
+      }
+    });
+  });
+}
+
 std::unique_ptr<Kernel> bind_gather_shards(const KernelRequest&) {
   return make_kernel([](const KernelCall&) {});
 }
@@ -135,6 +155,7 @@ CpuKernels exchange_cpu_kernels() {
           {&kSumAll, choose_sum_all, bind_sum_all},
           {&kGatherValues, nullptr, bind_gather_values},
           {&kGatherShards, nullptr, bind_gather_shards},
+          {&kFetchShards, nullptr, bind_fetch_shards},
           {&kAddParts, nullptr, bind_parts},
           {&kNothing, nullptr, bind_nothing}};
 }

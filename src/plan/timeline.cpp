@@ -35,6 +35,10 @@ class EarliestPlaces {
     for (const NodeAlias& alias : aliases_of(graph_, node)) {
       if (in_place(alias.kind)) after = std::max(after, used_[root(alias.input)]);
     }
+    // Ranks that have no part in an update wait for it as those that have.
+    for (const ValueId input : node.inputs) {
+      if (node.op->exchange != Exchange::none) after = std::max(after, used_[root(input)]);
+    }
     // A node that waits for nothing runs after the micro-step, and so do its readers.
     for (const ValueId output : node.outputs) written_[root(output)] = after > 0 ? after : all_gradients_;
     for (const ValueId input : node.inputs) used_[root(input)] = std::max(used_[root(input)], after);

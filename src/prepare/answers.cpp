@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -45,7 +46,15 @@ bool same_types(const Graph& a, const std::vector<ValueId>& of_a, const Graph& b
   });
 }
 
-bool answers(const Graph& graph, Section section) { return section >= Section::forward && !graph.sums(section); }
+std::string_view pass_of(const Graph& graph, Section section) {
+  if (section < Section::forward) return "";
+  return graph.forward[static_cast<std::size_t>(section) - static_cast<std::size_t>(Section::forward)].name;
+}
+
+bool answers(const Graph& graph, Section section) {
+  const std::string_view pass = pass_of(graph, section);
+  return pass == "extend" || pass == "decode";
+}
 
 // The numbers of a training's nodes in the graph that also answers, in the order of the first. Nothing if the training is
 // another one there.
@@ -56,10 +65,11 @@ std::optional<std::vector<NodeId>> places_of(const Graph& training, const Graph&
     if (answers(both, there.section)) continue;
     if (places.size() == training.nodes.size()) return {};
     const Node& here = training.nodes[NodeId{places.size()}];
-    const bool same = here.op == there.op && here.section == there.section && here.line == there.line &&
-                      here.site == there.site && here.attributes == there.attributes &&
-                      same_types(training, here.inputs, both, there.inputs) &&
-                      same_types(training, here.outputs, both, there.outputs);
+    const bool same =
+        here.op == there.op && std::min(here.section, Section::forward) == std::min(there.section, Section::forward) &&
+        pass_of(training, here.section) == pass_of(both, there.section) && here.line == there.line && here.site == there.site &&
+        here.attributes == there.attributes && same_types(training, here.inputs, both, there.inputs) &&
+        same_types(training, here.outputs, both, there.outputs);
     if (!same) return {};
     places.push_back(NodeId{i});
   }
@@ -124,8 +134,8 @@ PlannedAnswers plan_answers(const Config& config, const PlanningInput& input, co
     decisions->answers = answers;
     Plan with = build_plan(both, find_units(both), *decisions, input.request, input.machine.machine, catalogue, nullptr);
     if (input.budget.memory && with.process > *input.budget.memory) {
-      result.left_out = fmt::format("the process would take {}, the budget is {}", to_text(with.process),
-                                    to_text(*input.budget.memory));
+      result.left_out =
+          fmt::format("the process would take {}, the budget is {}", to_text(with.process), to_text(*input.budget.memory));
       return result;
     }
     with.floor = plan.floor, with.floor_bound = plan.floor_bound;
@@ -152,12 +162,8 @@ json samples_json(const Plan& plan, const HeldOutPrompts& prompts) {
   for (const Value& value : plan.graph.values) {
     if (value.role == Role::cache && value.persistent()) cache += aligned_bytes(value);
   }
-  return {{"left_out", nullptr},
-          {"prompts", prompts.prompts.size()},
-          {"tokens", kMostAnswered},
-          {"context", answers.slots},
-          {"cache_bytes", cache.n},
-          {"heap_bytes", answers.heap.n}};
+  return {{"left_out", nullptr},    {"prompts", prompts.prompts.size()}, {"tokens", kMostAnswered}, {"context", answers.slots},
+          {"cache_bytes", cache.n}, {"heap_bytes", answers.heap.n}};
 }
 
 json samples_left_out(const std::string& reason) { return {{"left_out", reason}}; }

@@ -16,7 +16,7 @@ namespace plimsoll {
 inline constexpr std::int64_t kRankStateBytes = 32;
 
 // The last stage of ZeRO that the planner tries.
-inline constexpr std::int64_t kLastStage = 2;
+inline constexpr std::int64_t kLastStage = 3;
 
 // The bytes of a rank's plan.
 struct RankBytes {

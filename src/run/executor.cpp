@@ -41,6 +41,7 @@ Executor::Executor(const Graph& graph, const Program& program, Device& device, i
       peers_(peers),
       threads_(threads),
       loss_chunks_(loss_chunks),
+      shared_(graph, program, device, peers, spare_event()),
       cache_(std::make_unique<Cache>()) {
   std::size_t segments = 0;
   for (const Section section : graph_.sections()) {
@@ -231,6 +232,11 @@ void Executor::clear_caches() {
       device_.write(cache, [](std::span<std::byte> part) { std::ranges::fill(part, std::byte{0}); });
     }
   });
+}
+
+bool Executor::exchanges(Section section) const {
+  return std::ranges::any_of(program_.of(section),
+                             [](const Instruction& each) { return std::holds_alternative<StartExchange>(each); });
 }
 
 TensorView Executor::view(ValueId value) const {

@@ -12,6 +12,7 @@
 #include "collective/peers.h"
 #include "program/program.h"
 #include "run/device.h"
+#include "run/shared_values.h"
 #include "tensor/tensor_view.h"
 
 namespace plimsoll {
@@ -54,10 +55,30 @@ class Executor {
   // True if the value rests in tier 0.
   bool here(ValueId value) const { return program_.operands[value].tier == 0; }
   // True if view() shows this value, fed or not.
-  bool visible(ValueId value) const { return here(value) && device_.on_host(); }
+  bool visible(ValueId value) const { return here(value) && device_.on_host() && !shared_.has(value); }
   // The bytes of a persistent value on any tier, in order and in one or more parts; only between the runs of sections.
-  void read(ValueId value, const Device::Sink& sink) const { device_.read(program_.operands[value], sink); }
-  void write(ValueId value, const Device::Source& source) { device_.write(program_.operands[value], source); }
+  // A parameter of which ranks have shards is whole here: the first rank reads it while the others run `serve_reads`, and each
+  // rank writes all of it.
+  void read(ValueId value, const Device::Sink& sink) const {
+    shared_.has(value) ? shared_.read(value, sink) : read_own(value, sink);
+  }
+  void write(ValueId value, const Device::Source& source) {
+    shared_.has(value) ? shared_.write(value, source) : write_own(value, source);
+  }
+  // The same for the own shard alone.
+  void read_own(ValueId value, const Device::Sink& sink) const { device_.read(program_.operands[value], sink); }
+  void write_own(ValueId value, const Device::Source& source) { device_.write(program_.operands[value], source); }
+  // The hash of all bytes that `write` gave a value of which ranks have shards; null for other values.
+  const std::string* written_hash(ValueId value) const { return shared_.written_hash(value); }
+  // Gives shards to the first rank until it calls `end_reads`.
+  void serve_reads() const {
+    if (!shared_.empty()) shared_.serve();
+  }
+  void end_reads() const {
+    if (!shared_.empty()) shared_.end();
+  }
+  // True if the runs of a section exchange numbers with other ranks.
+  bool exchanges(Section section) const;
   // The observer must outlive this. A later observer is called inside the earlier ones, so it does not see their work.
   void add_observer(RunObserver& observer) { observers_.push_back(&observer); }
   // An observer for as long as this object lives.
@@ -105,6 +126,7 @@ class Executor {
   Device& device_;
   Peers* peers_;
   int threads_, loss_chunks_;
+  SharedValues shared_;
   std::vector<RunObserver*> observers_;
   bool keeps_gradients_ = false;
   std::vector<std::unique_ptr<Kernel>> kernels_;

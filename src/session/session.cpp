@@ -207,6 +207,22 @@ std::optional<Refused> Session::prepare() {
   return {};
 }
 
+namespace {
+
+// The time in which the first rank may read parameters of all ranks.
+class SharesValues {
+ public:
+  SharesValues(SessionRanks& ranks, const Executor& executor) : ranks_(ranks) { ranks.share_values(&executor); }
+  ~SharesValues() { ranks_.share_values(nullptr); }
+  SharesValues(const SharesValues&) = delete;
+  SharesValues& operator=(const SharesValues&) = delete;
+
+ private:
+  SessionRanks& ranks_;
+};
+
+}  // namespace
+
 void Session::train() {
   cpu::set_thread_count(config_.threads);
   const DataFiles& data = prepared_.data;
@@ -248,6 +264,7 @@ void Session::train() {
   emit(Placed{place.base()});
   Executor executor(plan.graph, program, place.device(), plan.threads, plan.decisions.loss_chunks, ranks_.peers());
   require_algorithms(prepared_.algorithms, executor.algorithms());
+  const SharesValues shares(ranks_, executor);
   const DataSources sources(config_, data);
   Trainer trainer(config_, model, plan, executor, sources.data());
   std::optional<Audit> audit;
@@ -495,9 +512,12 @@ void Session::evaluate(Trainer& trainer) {
 void Session::finish(Trainer& trainer, const Plan& plan, const Device& device, Audit* audit) {
   const bool all = trainer.progress().updates >= request_.updates, no_improvement = !all && improvement_.stops();
   const std::string stopped_by = all || no_improvement ? "" : stopped_by_;
-  ranks_.on_first([&] { save_weights(trainer); });
+  std::string hash;
+  ranks_.on_first([&] {
+    save_weights(trainer);
+    hash = trainer.hash_parameters();
+  });
   const Bytes saved = weights_in(folder_.weights()) + weights_in(folder_.averages());
-  const std::string hash = trainer.hash_parameters();
   const std::vector<RankReport> ranks = ranks_.reports(device.resident());
   reached_ = trainer.progress();
   const double peak = config_.optimizer.learning_rate, share = peak > 0 ? trainer.learning_rate() / peak : 0;

@@ -46,7 +46,14 @@ void SessionRanks::together(const std::function<void()>& work) const {
 void SessionRanks::on_first(const std::function<void()>& work) const {
   if (alone()) return work();
   const auto run = [&] {
-    if (first()) work();
+    if (!first()) return executor_ == nullptr ? void() : executor_->serve_reads();
+    try {
+      work();
+    } catch (...) {
+      if (executor_ != nullptr) executor_->end_reads();
+      throw;
+    }
+    if (executor_ != nullptr) executor_->end_reads();
   };
   patiently([&] { plimsoll::together(*peers_, event_, run); });
 }

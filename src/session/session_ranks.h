@@ -17,6 +17,7 @@
 #include "prepare/prepare.h"
 #include "program/program.h"
 #include "records/run_report.h"
+#include "run/executor.h"
 
 namespace plimsoll {
 
@@ -35,6 +36,9 @@ class SessionRanks {
   // Makes room for the exchanges of the program. From here on, a wait beyond these seconds is E-RANK-LOST, and no longer one as
   // long as the other ranks live.
   void reserve(const Program& program, double seconds);
+
+  // From here on, the first rank reads whole parameters of this executor in `on_first`; null: of none.
+  void share_values(const Executor* executor) { executor_ = executor; }
 
   // Runs the work on all ranks; all throw the error of one.
   void together(const std::function<void()>& work) const;
@@ -63,6 +67,7 @@ class SessionRanks {
 
  private:
   Peers* peers_;
+  const Executor* executor_ = nullptr;
   std::uint32_t event_ = 0;
   double seconds_ = 0;
   Bytes sent_;  // until the room for exchanges was made

@@ -132,7 +132,7 @@ GroupWatch group_watch(const Graph& graph, const TrainingValues& training, const
   std::vector<GroupWatch::Group> groups;
   for (const ValueId id : training.reported) {
     const Value& value = graph.values[id];
-    groups.push_back({value.name.text(), value.type.shape.rank() >= 2});
+    groups.push_back({value.name.text(), tensor_shape(value).rank() >= 2});
   }
   return {std::move(groups), underflow ? underflow->gradients : std::vector<std::string>{}, warmup_updates};
 }

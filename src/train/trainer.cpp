@@ -68,21 +68,25 @@ EvaluationResult evaluate(Executor& executor, const SampleSource& source, std::i
                         /*batches=*/0);
   const BatchShare share = ranks == nullptr ? BatchShare{} : share_of(executor);
   bool ran = false;
-  std::int64_t units = 0;
-  for (std::int64_t done = 0, number = 0; done < count; ++number) {
+  std::int64_t units = 0, number = 0;
+  const auto run = [&](std::span<const PlacedSample> samples) {
+    executor.run(pass.section, /*first=*/!std::exchange(ran, true), [&](Section) {
+      source.read(samples, bytes_of(executor, staging));
+      for (std::size_t i = 0; i < fields.size(); ++i) fields[i] = {pass.inputs[i].name, executor.view(pass.inputs[i].value)};
+      source.fill(samples, bytes_of(executor, staging), fields);
+      for (const LossTerm& loss : pass.losses) *executor.view(loss.scale).as_pointer<float>() = 1;
+    });
+  };
+  for (std::int64_t done = 0; done < count; ++number) {
     const std::span<const PlacedSample> samples = batches.next();
-    if (number % share.ranks == share.rank) {
-      executor.run(pass.section, /*first=*/!std::exchange(ran, true), [&](Section) {
-        source.read(samples, bytes_of(executor, staging));
-        for (std::size_t i = 0; i < fields.size(); ++i) fields[i] = {pass.inputs[i].name, executor.view(pass.inputs[i].value)};
-        source.fill(samples, bytes_of(executor, staging), fields);
-        for (const LossTerm& loss : pass.losses) *executor.view(loss.scale).as_pointer<float>() = 1;
-      });
-    }
+    if (number % share.ranks == share.rank) run(samples);
     for (const PlacedSample& each : samples) units += source.size(each.ref.sample).units;
     done += std::ssize(samples);
     if (on_evaluated) on_evaluated(done, count);
   }
+  // Ranks without a batch left take part in the exchanges of the others.
+  const std::int64_t last = number % share.ranks;
+  if (last > 0 && share.rank >= last && executor.exchanges(pass.section)) run({});
   std::vector<double> totals = totals_of(executor, pass, ran);
   if (ranks != nullptr) ranks->run(totals);
   double sum = 0;

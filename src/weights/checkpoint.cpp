@@ -226,10 +226,10 @@ Held held_elements(const Value& value) {
   return value.shard ? Held{value.shard->begin, value.shard->end} : Held{0, value.type.shape.elements()};
 }
 
-// The values that a rank saves: the first has the parameters.
+// The values that a rank saves: the first has the parameters that are whole on all ranks.
 std::vector<ValueId> values_of_rank(const Graph& graph, int rank) {
   std::vector<ValueId> values = saved_values(graph);
-  std::erase_if(values, [&](ValueId id) { return rank > 0 && graph.values[id].parameter; });
+  std::erase_if(values, [&](ValueId id) { return rank > 0 && graph.values[id].parameter && !graph.values[id].shard; });
   return values;
 }
 
@@ -270,7 +270,7 @@ void write_state(const std::filesystem::path& path, const Graph& graph, const st
   SafetensorsWriter writer(path, specs_of(graph, values, std::ssize(of_frozen)), Checksums::each);
   if (!of_frozen.empty()) writer.append(kFrozen, std::as_bytes(std::span(of_frozen)));
   for (const ValueId id : values) {
-    executor.read(id, [&](std::span<const std::byte> part) { writer.append(graph.values[id].name.text(), part); });
+    executor.read_own(id, [&](std::span<const std::byte> part) { writer.append(graph.values[id].name.text(), part); });
   }
   writer.commit();
 }
@@ -443,7 +443,8 @@ std::vector<Piece> pieces_of(const Opened& opened, const Value& value) {
   const Shape& whole = value.shard ? value.shard->whole : value.type.shape;
   const StoredTensor* stored = opened.first().find(name);
   // Parts have no shape of their own.
-  const bool other = stored != nullptr && (opened.pieces.empty() || value.parameter) && stored->shape != whole;
+  const bool in_one = pieces.size() == 1 && pieces[0].end - pieces[0].begin == whole.elements();
+  const bool other = stored != nullptr && (opened.pieces.empty() || (value.parameter && in_one)) && stored->shape != whole;
   if (opened.pieces.empty() && stored != nullptr) pieces.push_back({0, name, 0, whole.elements()});
   if (pieces.empty() || other) {
     throw data_error("E-CKPT-FORMAT", opened.first().path(), fmt::format("{} is missing or of another type", name),
@@ -458,7 +459,7 @@ void load_saved(const Opened& opened, ValueId id, const Value& value, Executor& 
   PieceReader reader(opened.files, pieces_of(opened, value), value.type.dtype, held.begin, held.end, compare);
   std::int64_t done = 0;
   std::optional<std::int64_t> bad;
-  executor.write(id, [&](std::span<std::byte> part) {
+  executor.write_own(id, [&](std::span<std::byte> part) {
     reader.read(part);
     const auto found = bad || !value.parameter ? std::nullopt : first_not_finite(value.type.dtype, part);
     if (found) bad = done / size_of(value.type.dtype) + *found;
@@ -467,7 +468,7 @@ void load_saved(const Opened& opened, ValueId id, const Value& value, Executor& 
   reader.finish();
   if (bad) {
     throw not_finite(opened.first().path(), value.name.text(),
-                     "holds NaN or an infinite number at " + place_text(value.type.shape, *bad));
+                     "holds NaN or an infinite number at " + place_text(tensor_shape(value), held.begin + *bad));
   }
 }
 

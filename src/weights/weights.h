@@ -84,7 +84,7 @@ WeightsBytes weights_bytes(const Graph& graph, const ModelConfig& config, const 
 bool rounds_weights(const Graph& graph, const ModelConfig& config, const WeightLayout& layout);
 // XXH3-128 over the parameters' bytes in the order of the graph.
 std::string parameters_hash(const Graph& graph, const Executor& executor);
-// The hash of each value, in the same order.
+// The hash of each value, in the same order; of values that nothing changes.
 std::vector<std::string> hashes_of(const std::vector<ValueId>& values, const Executor& executor);
 
 }  // namespace plimsoll

@@ -22,6 +22,7 @@ def bytes_of_ranks(test):
     state = sum(value["bytes"] for value in one["values"] if value["role"] == "optimizer state" and not value["alias_of"])
     for ranks in (2, 3, 8):
         plan = test.succeeds("plan", *CONFIG, "--ranks", ranks, "--json")
+        test.equal("stage", plan["zero"], 1)
         test.shape(f"{ranks} ranks", plan["ranks"], [RANK])
         test.equal("reduction tree", plan["reduction_tree"], "window")
         test.equal("link", plan["predicted"]["link"]["source"], "assumed")
@@ -60,11 +61,42 @@ def stage_2(test):
         test.that(plans[1]["predicted"]["lanes"]["ranks"] >= first["predicted"]["lanes"]["ranks"], "more rounds, more exchanges")
     stage = ["--set", "parallel.zero=2", "--set", "plan.group=2"]
     test.fails(2, "E-PLAN-GROUP", "plan", *CONFIG, "--ranks", 2, *stage)
+
+
+def stage_3(test):
+    """Parameters are shared as well, but for small ones. They come for each pass."""
+    wide = ["--set", "model.width=256", "--set", "model.layers=4", "--set", "plan.group=1"]
+    for ranks in (2, 3, 6):
+        second, third = [
+            test.succeeds("plan", *CONFIG, *wide, "--ranks", ranks, "--json", "--set", f"parallel.zero={stage}")
+            for stage in (2, 3)
+        ]
+        for kind in ("state", "gradients"):
+            shards = [[each["shard"][kind] for each in plan["ranks"]] for plan in (second, third)]
+            test.equal(f"{kind} as in stage 2", shards[1], shards[0])
+        whole = second["ranks"][0]["shard"]["parameters"]
+        for each in third["ranks"]:
+            held = each["shard"]["parameters"]
+            test.that(whole / ranks <= held <= 1.5 * whole / ranks, f"{held} of {whole} bytes of parameters on {ranks} ranks")
+        sent = [sum(each["sent"]["parameters"] for each in plan["ranks"]) for plan in (second, third)]
+        test.that(sent[1] > sent[0], f"parameters come for each pass: {sent}")
+
+
+def automatic(test):
+    """The fastest stage that fits: the first one with much memory, a later one below its floor."""
     floors = [
-        test.succeeds("plan", *CONFIG, "--ranks", 2, "--json", "--set", f"parallel.zero={zero}")["bounds"]["floor_bytes"]
-        for zero in (1, 2)
+        test.succeeds("plan", *CONFIG, "--ranks", 2, "--json", "--set", f"parallel.zero={stage}")["bounds"]["floor_bytes"]
+        for stage in (1, 2, 3)
     ]
-    test.that(floors[1] < floors[0], f"stage 2 needs less memory than stage 1: {floors}")
+    test.that(floors[2] < floors[1] < floors[0], f"later stages need less memory: {floors}")
+    auto = [*CONFIG, "--ranks", 2, "--json", "--set", "parallel.zero=auto"]
+    test.equal("with much memory", test.succeeds("plan", *auto)["zero"], 1)
+    for stage, memory in ((2, (floors[0] + floors[1]) // 2), (3, floors[2])):
+        plan = test.succeeds("plan", *auto, "--memory", memory)
+        test.that(plan["zero"] in ((2, 3) if stage == 2 else (3,)), f"with {memory} bytes: stage {plan['zero']}")
+        test.that(all(each["process_bytes"] <= memory for each in plan["ranks"]), "each rank holds the budget")
+    refused = test.run("plan", *auto, "--memory", floors[2] - 1)
+    test.equal("below all floors", (refused.code, refused.json()["bounds"]["floor_bytes"]), (3, floors[2]))
 
 
 def a_rank(test):
@@ -78,7 +110,7 @@ def a_rank(test):
 
 def budgets(test):
     """The budget holds for each rank, and less than the floor is refused."""
-    for stage in (1, 2):
+    for stage in (1, 2, 3):
         config = [*CONFIG, "--ranks", 3, "--json", "--set", f"parallel.zero={stage}"]
         floor = test.succeeds("plan", *config)["bounds"]["floor_bytes"]
         for more in (0, 64 << 10, 1 << 20):
@@ -123,7 +155,6 @@ def refusals(test):
     test.fails(2, "E-CONFIG-CONFLICT", "plan", *CONFIG, "--ranks", 2, "--set", "optimizer.ema_half_life=10updates")
     test.fails(2, "E-CONFIG-CONFLICT", "plan", *CONFIG, "--ranks", 2, "--set", "precision.compute=bf16", "--set",
                "precision.gradients=bf16")
-    test.fails(2, "E-CONFIG-VALUE", "plan", *CONFIG, "--set", "parallel.zero=3")
 
 
 def main():
@@ -146,7 +177,7 @@ effective_batch = 16
 updates = 4
 """,
     )
-    test.run_parts(bytes_of_ranks, stage_2, a_rank, budgets, fewest, refusals)
+    test.run_parts(bytes_of_ranks, stage_2, stage_3, automatic, a_rank, budgets, fewest, refusals)
     test.finish()
 
 

@@ -17,7 +17,7 @@ from _plimsoll import Test
 SMALL = ["config.toml", "--memory", "96MiB", "--set", "machine.threads=1", "--set", "train.micro_batch=2"]
 LONG = [*SMALL, "--set", "train.updates=200000", "--set", "save.every=50"]
 GONE_IN = 15  # seconds
-STAGES = (1, 2)
+STAGES = (1, 2, 3)
 
 
 def of_stage(stage):
@@ -93,7 +93,7 @@ def begins(test, run, ranks, *more, updates=20):
 def numbers(test):
     """The losses of one process, within rounding, and the same bits in two runs, for each stage."""
     one = test.succeeds("train", *SMALL, "--run", "one", "--json")
-    for ranks, stage in ((2, 1), (3, 1), (3, 2)):
+    for ranks, stage in ((2, 1), (3, 1), (3, 2), (3, 3)):
         what, name = f"{ranks} ranks, stage {stage}", f"of-{ranks}-{stage}"
         report = test.succeeds(*launch(ranks, *SMALL, *of_stage(stage), "--run", name, "--json"))
         again = test.succeeds(*launch(ranks, *SMALL, *of_stage(stage), "--run", f"again-{ranks}-{stage}", "--json"))
@@ -114,7 +114,7 @@ def numbers(test):
 
 def sent(test):
     """The difference of two lengths of a run is what the plan says of an update."""
-    for ranks, stage in ((2, 1), (3, 1), (2, 2)):
+    for ranks, stage in ((2, 1), (3, 1), (2, 2), (2, 3)):
         plan = test.succeeds("plan", *SMALL, *of_stage(stage), "--ranks", ranks, "--json")
         reports = []
         for updates in (4, 9):
@@ -164,7 +164,7 @@ def other_numbers(test):
     updates = ["--set", "train.updates=16"]
     whole = test.succeeds("train", *SMALL, *updates, "--run", "whole", "--json")
     command = launch(4, *SMALL, *updates, "--run", "chain", "--updates", 4)
-    for ranks, stage, until in ((3, 2, 8), (1, 1, 10), (2, 2, 13), (4, 1, 16)):
+    for ranks, stage, until in ((3, 2, 6), (3, 3, 8), (1, 1, 10), (2, 3, 13), (4, 1, 16)):
         test.succeeds(*command)
         manifest = json.loads(test.path(f"chain/checkpoints/{test.checkpoints('chain')[-1]}/manifest.json").read_text())
         pieces = manifest.get("pieces", [])

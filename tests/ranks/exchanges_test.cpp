@@ -94,7 +94,7 @@ std::string run_together(const std::vector<RankProgram>& ranks) {
 TEST(Exchanges, OfAllRanksEnd) {
   for (const int ranks : {2, 3, 5, 8}) {
     for (const std::int64_t micro : {1, 2, 6}) {
-      for (const int stage : {1, 2}) {
+      for (const int stage : {1, 2, 3}) {
         const std::vector<RankProgram> all = programs_of(ranks, micro, stage);
         EXPECT_EQ(run_together(all), "") << ranks << " " << micro << " " << stage;
         for (const RankProgram& each : all) EXPECT_NO_THROW(verify(each.program, each.plan.graph));
@@ -129,14 +129,14 @@ void expect_order_matters(const std::vector<RankProgram>& all, std::vector<Instr
 
 // The first exchanges are of tensors with several sizes.
 TEST(Exchanges, InAnotherOrderAreNoticed) {
-  for (const int stage : {1, 2}) {
+  for (const int stage : {1, 2, 3}) {
     std::vector<RankProgram> all = programs_of(2, 1, stage);
     expect_order_matters(all, stage == 1 ? all[1].program.update : all[1].program.micro);
   }
 }
 
 TEST(Exchanges, WithoutAWaitAreNoticed) {
-  for (const int stage : {1, 2}) {
+  for (const int stage : {1, 2, 3}) {
     RankProgram one = program_of({0, 2}, 1, stage);
     std::vector<Instruction>& section = stage == 1 ? one.program.update : one.program.micro;
     std::size_t tried = 0;
@@ -153,12 +153,13 @@ TEST(Exchanges, WithoutAWaitAreNoticed) {
 }
 
 TEST(Exchanges, WithAShardThatIsATileOffAreNoticed) {
-  for (const OpDef* op : {&kGatherShards, &kReduceShards}) {
-    std::vector<RankProgram> all = programs_of(2, 1, op == &kReduceShards ? 2 : 1);
+  for (const auto& [op, stage] : {std::pair{&kGatherShards, 1}, std::pair{&kReduceShards, 2}, std::pair{&kFetchShards, 3}}) {
+    std::vector<RankProgram> all = programs_of(2, 1, stage);
+    const OpDef* const wanted = op;
     Graph& graph = all[1].plan.graph;
     const auto moved = std::ranges::find_if(graph.order, [&](NodeId id) {
       const Node& node = graph.nodes[id];
-      return node.op == op && node.attributes.as<ExchangeAttributes>().elements(0) > ops::kNormTile;
+      return node.op == wanted && node.attributes.as<ExchangeAttributes>().elements(0) > ops::kNormTile;
     });
     ASSERT_NE(moved, graph.order.end());
     ExchangeAttributes attributes = graph.nodes[*moved].attributes.as<ExchangeAttributes>();
@@ -199,6 +200,25 @@ TEST(Shards, CoverEachTensorAtTilesAndAreBalanced) {
   }
 }
 
+// Bytes of a matrix that an update of AdamW leaves on each of two ranks: its parameter, gradients and two moments.
+TEST(Shards, HoldTheirPartOfAMatrix) {
+  const std::string name = "h.0.mlp.c_fc.weight";
+  for (const auto& [stage, bytes] : {std::pair{1, 8 + 8 / 2}, std::pair{2, 4 + 12 / 2}, std::pair{3, 16 / 2}}) {
+    for (const int rank : {0, 1}) {
+      DataFacts facts = kTrainAlone;
+      facts.share = {rank, 2};
+      const Graph graph = build_training_graph(of_stage(stage), facts, 1).graph;
+      const std::int64_t elements = tensor_shape(graph.values[graph.find(name)]).elements();
+      ASSERT_EQ(elements, 2 * ops::kNormTile);
+      Bytes held;
+      for (const Value& value : graph.values) {
+        if (value.persistent() && value.name.text().starts_with(name)) held += value.bytes();
+      }
+      EXPECT_EQ(held.n, bytes * elements) << stage << " " << rank;
+    }
+  }
+}
+
 // Nodes of the micro-step and of other passes have the same numbers on all ranks, so decisions are common.
 TEST(Shards, LeaveTheMicroStepAsItIs) {
   const auto nodes_of = [](RankShare share, int stage = 1) {
@@ -214,6 +234,7 @@ TEST(Shards, LeaveTheMicroStepAsItIs) {
   EXPECT_EQ(nodes_of({0, 3}), nodes_of({2, 3}));
   EXPECT_EQ(nodes_of({0, 3}), nodes_of({0, 1}));
   EXPECT_EQ(nodes_of({0, 3}, 2), nodes_of({2, 3}, 2));
+  EXPECT_EQ(nodes_of({0, 3}, 3), nodes_of({2, 3}, 3));
 }
 
 // The bits of ((a + b) + c), on each rank.

@@ -78,7 +78,7 @@ struct Trained {
   std::map<std::string, std::vector<double>> statistics;  // at the end
   EvaluationResult evaluated;
   std::string parameters, audit;
-  Bytes state, gradients_held, sent, planned_sent;
+  Bytes state, gradients_held, parameters_held, sent, planned_sent;
   std::size_t summed = 0;  // numbers that the trainer sums over ranks
 };
 
@@ -123,6 +123,7 @@ inline Trained train_rank(const RankTask& task, RankShare share, Peers* peers) {
   Trained result;
   for (const NodeId id : plan.graph.order) {
     const Node& node = plan.graph.nodes[id];
+    if (node.section >= Section::forward) continue;
     const std::int64_t runs = node.section == Section::micro ? plan.decisions.window().rounds() : 1;
     result.planned_sent +=
         sent_bytes(*node.op, node.attributes, types_of(plan.graph, node.inputs), types_of(plan.graph, node.outputs)) * runs;
@@ -132,6 +133,7 @@ inline Trained train_rank(const RankTask& task, RankShare share, Peers* peers) {
     if (!value.persistent()) continue;
     if (value.role == Role::optimizer_state) result.state += value.bytes();
     if (value.role == Role::accumulator) result.gradients_held += value.bytes();
+    if (value.role == Role::parameter) result.parameters_held += value.bytes();
   }
   result.summed = model.micro.losses.size() + kReported * model.training.reported.size();
   Session session(task.config, std::move(model), plan, *task.data, task.watch, peers);
@@ -157,7 +159,11 @@ inline Trained train_rank(const RankTask& task, RankShare share, Peers* peers) {
     const std::span<const float> numbers = session.executor().view(id).as<float>();
     result.statistics[value.name.text()].assign(numbers.begin(), numbers.end());
   }
-  result.parameters = session.trainer().hash_parameters();
+  // The first rank reads parameters of which ranks have shards; their hash counts for all.
+  const bool shared =
+      std::ranges::any_of(plan.graph.parameters(), [&](ValueId id) { return plan.graph.values[id].shard != nullptr; });
+  if (share.rank == 0 || !shared) result.parameters = session.trainer().hash_parameters();
+  if (shared) share.rank == 0 ? session.executor().end_reads() : session.executor().serve_reads();
   if (task.watch == Watch::audit) result.audit = difference(plan, session.audit().phases());
   return result;
 }
@@ -204,6 +210,9 @@ inline std::vector<Trained> train_ranks(const RankTask& task, int ranks) {
     TakingTurns peers(of_thread, turn);
     all[static_cast<std::size_t>(peers.rank())] = train_rank(task, {peers.rank(), ranks}, &peers);
   });
+  for (Trained& each : all) {
+    if (each.parameters.empty()) each.parameters = all.front().parameters;
+  }
   return all;
 }
 

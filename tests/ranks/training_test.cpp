@@ -22,7 +22,7 @@ RankTask tied_task(const Config& config, const TokenData& data, int stage = 1) {
   return task;
 }
 
-constexpr int kStages[] = {1, 2};
+constexpr int kStages[] = {1, 2, 3};
 
 class Ranks : public testing::TestWithParam<std::tuple<int, int>> {
  protected:
@@ -55,6 +55,8 @@ TEST_P(Ranks, HoldTheirShareOfTheStateInThePlannedBytes) {
       EXPECT_LT(rank.state.n, 1.3 * static_cast<double>(alone.n) / ranks());
       // Twice as much as a gradient; a rank without a shard has a number of it.
       if (stage() > 1) EXPECT_LE(rank.gradients_held.n, rank.state.n / 2 + 4 * 40);
+      // Small tensors are whole on all ranks.
+      if (stage() > 2) EXPECT_LT(rank.parameters_held.n, rank.state.n / 2 + alone.n / 8);
     }
     EXPECT_EQ(all, alone) << "no state is on two ranks";
   }
@@ -78,7 +80,7 @@ TEST_P(Ranks, SendThePlannedBytes) {
   const std::int64_t rounds = stage() == 1 ? 1 : (8 + n - 1) / n;
   const double all = 4 * static_cast<double>((rounds + 1) * (n - 1) * elements);
   EXPECT_GE(static_cast<double>(sent.n), all);
-  EXPECT_LT(static_cast<double>(sent.n), 1.05 * all);
+  if (stage() < 3) EXPECT_LT(static_cast<double>(sent.n), 1.05 * all);  // else parameters come for each pass
 }
 
 TEST(RankTraining, HasEqualBitsInTwoRuns) {
@@ -138,6 +140,7 @@ TEST_P(Stages, HaveEqualBitsForEveryBudget) {
   for (const Bytes disk : {Bytes{0}, kGiB}) {
     PlanRequest request = plan_request(task.config, {}, 2);
     if (disk.n > 0) request.beyond = {disk};
+    request.parameters = request.gradients = RestPolicy::memory;
     OpCatalogue catalogue(one_thread().rates, {});
     PlanSpace space(source_for(task.config, facts), request, one_thread(), catalogue);
     const std::int64_t floor = space.floor().n, ceiling = space.ceiling().n;
@@ -160,7 +163,8 @@ TEST_P(Stages, HaveEqualBitsForEveryBudget) {
 // With one micro-batch for each rank, gradients leave during the backward pass; without a clip parameters are updated there.
 TEST(RankTraining, UpdatesEarlyLikeOneProcess) {
   const TokenData data(4001, 600, 200);
-  for (const auto& [clip, stage] : {std::pair{0.0, 1}, std::pair{1.0, 1}, std::pair{0.0, 2}, std::pair{1.0, 2}}) {
+  for (const auto& [clip, stage] :
+       {std::pair{0.0, 1}, std::pair{1.0, 1}, std::pair{0.0, 2}, std::pair{1.0, 2}, std::pair{0.0, 3}, std::pair{1.0, 3}}) {
     RankTask task = tied_task(tied_config(3), data, stage);
     task.config.train.gradient_clip = clip;
     task.watch = Watch::audit;
@@ -269,7 +273,7 @@ TEST(RankTraining, TakesConversations) {
                       .updates = 5,
                       .watch = Watch::audit};
         const Trained alone = train_alone(task);
-        for (const auto& [ranks, stage] : {std::pair{2, 1}, std::pair{3, 1}, std::pair{3, 2}}) {
+        for (const auto& [ranks, stage] : {std::pair{2, 1}, std::pair{3, 1}, std::pair{3, 2}, std::pair{3, 3}}) {
           task.config.parallel.zero = stage;
           const std::vector<Trained> all = train_ranks(task, ranks);
           expect_same_training(all, alone);
@@ -281,7 +285,7 @@ TEST(RankTraining, TakesConversations) {
 }
 
 TEST(RankTraining, TakesAdapters) {
-  const ModelShape shape{3, 128, 4, 11, 301};
+  const ModelShape shape{2, 256, 4, 11, 301};
   const TokenData data(shape.vocab, 400, 90);
   for (const AdapterKind kind : {AdapterKind::lora, AdapterKind::dora}) {
     for (const BaseFormat base : {BaseFormat::none, BaseFormat::nf4}) {
@@ -297,7 +301,12 @@ TEST(RankTraining, TakesAdapters) {
         task.config.parallel.zero = stage;
         const std::vector<Trained> ranks = train_ranks(task, 2);
         expect_same_training(ranks, alone);
-        for (const Trained& rank : ranks) EXPECT_EQ(rank.audit, "");
+        for (const Trained& rank : ranks) {
+          EXPECT_EQ(rank.audit, "");
+          // Updates of DoRA read the whole base.
+          const bool in_parts = stage > 2 && kind == AdapterKind::lora;
+          EXPECT_EQ(rank.parameters_held.n < 0.7 * static_cast<double>(alone.parameters_held.n), in_parts);
+        }
       }
     }
   }
@@ -389,7 +398,7 @@ TEST(RankTraining, PoolsStatistics) {
     task.watch = Watch::audit;
     if (half_life > 0) task.config = with_changes(config, std::vector<Change>{{"optimizer.ema_half_life", "20samples"}});
     const Trained alone = train_alone(task);
-    for (const auto& [ranks, stage] : {std::pair{2, 1}, std::pair{3, 1}, std::pair{3, 2}}) {
+    for (const auto& [ranks, stage] : {std::pair{2, 1}, std::pair{3, 1}, std::pair{3, 2}, std::pair{3, 3}}) {
       task.config.parallel.zero = stage;
       const std::vector<Trained> all = train_ranks(task, ranks);
       expect_same_training(all, alone);

@@ -97,14 +97,25 @@ class Rewrite {
     std::vector<NodeId> rest = std::exchange(result_.order, {});
     std::erase_if(rest, [&](NodeId id) { return result_.nodes[id].section == Section::micro; });
     for (const Segment& segment : segments_) {
+      for (const NodeId id : segment) {
+        if (brings(id)) follow(id);
+      }
       for (std::size_t i = 0; i < replicas_.size(); ++i) replicate(segment, i);
-      for (const NodeId id : segment) follow(id);
+      for (const NodeId id : segment) {
+        if (!brings(id)) follow(id);
+      }
     }
     result_.order.insert(result_.order.end(), rest.begin(), rest.end());
     return std::move(result_);
   }
 
  private:
+  // True for exchanges that all micro-batches wait for.
+  bool brings(NodeId id) const {
+    const Node& node = result_.nodes[id];
+    return node.op->exchange != Exchange::none && aliases_of(result_, node).empty();
+  }
+
   void replicate_inputs() {
     const std::size_t count = result_.values.size();
     for (std::size_t replica = 0; replica < replicas_.size(); ++replica) {

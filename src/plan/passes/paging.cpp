@@ -136,8 +136,11 @@ class PagingPass {
       for (std::size_t i = 0; i < node.inputs.size(); ++i) {
         const bool range = std::find(ranged.begin(), ranged.end(), i) != ranged.end();
         (range ? in_ranges_ : whole_)[origin_of(graph, node.inputs[i])] = 1;
-        if (node.op->exchange != Exchange::none) exchanged_[origin_of(graph, node.inputs[i])] = 1;
       }
+    }
+    for (const NodeId id : graph.order) {
+      if (graph.nodes[id].op->exchange == Exchange::none) continue;
+      for (const ValueId input : graph.nodes[id].inputs) exchanged_[origin_of(graph, input)] = 1;
     }
     if (residency.tables.beyond) find_tables();
   }

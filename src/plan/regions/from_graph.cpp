@@ -4,6 +4,7 @@
 #include <map>
 
 #include "base/error.h"
+#include "plan/tiers/rank_link.h"
 
 namespace plimsoll::replays {
 namespace {
@@ -42,6 +43,7 @@ class Conversion {
       if (result_.nodes[i].valid()) op_of[result_.nodes[i]] = static_cast<int>(i);
     }
     result_.follows.assign(result_.nodes.size(), 0);
+    result_.likes = result_.nodes;
     for (std::size_t i = 0; i < result_.nodes.size(); ++i) {
       Op& op = result_.problem.ops[i];
       const NodeId node = result_.nodes[i];
@@ -52,6 +54,7 @@ class Conversion {
       if (!what.replica_of.valid()) continue;
       op.like = op_of[what.replica_of];
       result_.follows[i] = 1;
+      result_.likes[i] = what.replica_of;
       result_.problem.ops[at(op.like)].like = op.like;
     }
   }
@@ -96,7 +99,10 @@ class Conversion {
     }
     op.seconds = kernel.of(simulation_.timeline.rounds == 1).seconds;
     op.scratch = simulation_.lifetimes.scratch_bytes(step).n;
-    if (what.kind == Step::Kind::node) describe(graph_.nodes[what.node], op);
+    if (what.kind == Step::Kind::node) {
+      op.seconds += exchange_seconds(graph_, graph_.nodes[what.node]);
+      describe(graph_.nodes[what.node], op);
+    }
     result_.problem.ops.push_back(std::move(op));
     const bool runs = what.kind == Step::Kind::node && what.section == Section::micro;
     result_.nodes.push_back(runs ? what.node : NodeId{});
@@ -146,7 +152,8 @@ std::vector<NodeReplay> nodes_of(const GraphProblem& graph, const std::vector<Re
   for (const auto& [op, before] : replays) {
     if (graph.follows[at(op)] != 0) continue;
     ensure(graph.nodes[at(before)].valid(), "replays", "a replay precedes no node");
-    nodes.push_back({graph.nodes[at(op)], graph.nodes[at(before)]});
+    // A node that runs once for a group may come before the first of several micro-batches.
+    nodes.push_back({graph.nodes[at(op)], graph.likes[at(before)]});
   }
   return nodes;
 }

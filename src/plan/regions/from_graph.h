@@ -16,6 +16,7 @@ struct GraphProblem {
   Problem problem;
   std::vector<NodeId> nodes;  // of each op; invalid for steps that run none
   std::vector<char> follows;  // by op: true if it repeats another node for another micro-batch
+  std::vector<NodeId> likes;  // of each op: its node, or the node that it repeats
 };
 
 // `narrow`: Residency::by_matrix. `least_loss_scratch`: the least scratch of the chunked loss over all its numbers of chunks.

@@ -36,7 +36,10 @@ std::int64_t rounds_of(const Node& node) {
   return chunks;
 }
 
-std::int64_t runs_of(const Node& node, std::int64_t rounds) { return node.section == Section::micro ? rounds : 1; }
+// In an update.
+std::int64_t runs_of(const Node& node, std::int64_t rounds) {
+  return node.section == Section::micro ? rounds : node.section == Section::update ? 1 : 0;
+}
 
 }  // namespace
 
@@ -45,7 +48,8 @@ RankTraffic traffic_of(const Graph& graph, std::int64_t rounds) {
   for (const NodeId id : graph.order) {
     const Node& node = graph.nodes[id];
     if (node.op->exchange == Exchange::none) continue;
-    const bool parameters = node.op->exchange == Exchange::gather_shards, gradients = node.op->exchange == Exchange::sum_shards;
+    const bool parameters = node.op->exchange == Exchange::gather_shards || node.op == &kFetchShards,
+               gradients = node.op->exchange == Exchange::sum_shards;
     (parameters  ? traffic.parameters
      : gradients ? traffic.gradients
                  : traffic.control) += sent_by(graph, node) * runs_of(node, rounds);

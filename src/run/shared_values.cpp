@@ -1,0 +1,103 @@
+#include "run/shared_values.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <span>
+#include <string>
+
+#include "base/error.h"
+#include "base/hash.h"
+#include "collective/broadcast.h"
+#include "graph/exchange.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr std::size_t kPiece = 64 << 10;  // bytes
+
+template <class Byte, class Work>
+void in_pieces(std::span<Byte> bytes, const Work& work) {
+  for (std::size_t at = 0; at < bytes.size(); at += kPiece) work(bytes.subspan(at, std::min(kPiece, bytes.size() - at)));
+}
+
+}  // namespace
+
+SharedValues::SharedValues(const Graph& graph, const Program& program, Device& device, Peers* peers, std::uint32_t event)
+    : program_(program), device_(device), peers_(peers), event_(event) {
+  for (const NodeId id : graph.order) {
+    const Node& node = graph.nodes[id];
+    if (node.op != &kFetchShards) continue;
+    std::vector<std::int64_t> cuts = node.attributes.as<ExchangeAttributes>().cuts;
+    for (std::int64_t& cut : cuts) cut *= size_of(graph.values[node.inputs[0]].type.dtype);
+    cuts_.emplace(origin_of(graph, node.inputs[0]), std::move(cuts));
+  }
+}
+
+Bytes SharedValues::bytes_of(ValueId value, int rank) const {
+  const std::vector<std::int64_t>& cuts = cuts_.at(value);
+  return Bytes{cuts[static_cast<std::size_t>(rank) + 1] - cuts[static_cast<std::size_t>(rank)]};
+}
+
+void SharedValues::read(ValueId value, const Device::Sink& sink) const {
+  ensure(peers_ != nullptr && peers_->rank() == 0, "executor", "another rank than the first reads a value of all ranks");
+  device_.read(program_.operands[value], sink);
+  broadcast(*peers_, event_, 0, std::to_string(value.index));
+  std::vector<std::byte> piece(kPiece);
+  for (int rank = 1; rank < peers_->count(); ++rank) {
+    for (auto left = static_cast<std::size_t>(bytes_of(value, rank).n); left > 0;) {
+      const std::span<std::byte> part = std::span(piece).first(std::min(left, kPiece));
+      const Peers::Receive receive{rank, part};
+      peers_->start(event_, {{}, std::span(&receive, 1)});
+      peers_->wait(event_);
+      sink(part);
+      left -= part.size();
+    }
+  }
+}
+
+void SharedValues::serve() const {
+  while (true) {
+    const std::string asked = broadcast(*peers_, event_, 0, {});
+    if (asked.empty()) return;
+    const ValueId value{static_cast<std::size_t>(std::stoull(asked))};
+    device_.read(program_.operands[value], [&](std::span<const std::byte> bytes) {
+      in_pieces(bytes, [&](std::span<const std::byte> part) {
+        const Peers::Send send{0, part};
+        peers_->start(event_, {std::span(&send, 1), {}});
+        peers_->wait(event_);
+      });
+    });
+  }
+}
+
+void SharedValues::end() const { broadcast(*peers_, event_, 0, {}); }
+
+void SharedValues::write(ValueId value, const Device::Source& source) {
+  std::vector<std::byte> piece(kPiece);
+  Hasher hasher;
+  device_.write(program_.operands[value], [&](std::span<std::byte> own) {
+    const std::vector<std::int64_t>& cuts = cuts_.at(value);
+    const int rank = peers_ == nullptr ? 0 : peers_->rank();
+    const std::int64_t begin = cuts[static_cast<std::size_t>(rank)], end = begin + std::ssize(own);
+    for (std::int64_t at = 0; at < cuts.back();) {
+      // Parts end at the bounds of the own shard, which gets its bytes at once.
+      const std::int64_t next = at < begin ? begin : at < end ? end : cuts.back();
+      const std::int64_t bytes = std::min(next - at, static_cast<std::int64_t>(kPiece));
+      const bool mine = at >= begin && at < end;
+      const std::span<std::byte> part = mine ? own.subspan(static_cast<std::size_t>(at - begin), static_cast<std::size_t>(bytes))
+                                             : std::span(piece).first(static_cast<std::size_t>(bytes));
+      source(part);
+      hasher.add(part);
+      at += bytes;
+    }
+  });
+  hashes_[value] = hasher.hex();
+}
+
+const std::string* SharedValues::written_hash(ValueId value) const {
+  const auto found = hashes_.find(value);
+  return found == hashes_.end() ? nullptr : &found->second;
+}
+
+}  // namespace plimsoll

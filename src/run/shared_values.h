@@ -1,0 +1,47 @@
+// Parameters of which each rank has a shard, as whole tensors: the first rank reads all of one while the others send their
+// shards; each rank writes all of one and keeps its shard.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "collective/peers.h"
+#include "program/program.h"
+#include "run/device.h"
+
+namespace plimsoll {
+
+class SharedValues {
+ public:
+  // Everything outlives this. `event`: of Peers, for reads between the runs of sections.
+  SharedValues(const Graph& graph, const Program& program, Device& device, Peers* peers, std::uint32_t event);
+
+  // True if ranks have shards of the value.
+  bool has(ValueId value) const { return cuts_.contains(value); }
+  bool empty() const { return cuts_.empty(); }
+
+  // All of the value, in order and in several parts; on the first rank.
+  void read(ValueId value, const Device::Sink& sink) const;
+  // Sends shards to the first rank until it calls `end`.
+  void serve() const;
+  void end() const;
+  // Takes all of the value from the source, and writes the own shard.
+  void write(ValueId value, const Device::Source& source);
+  // The hash of all that was written last; null before.
+  const std::string* written_hash(ValueId value) const;
+
+ private:
+  // The bytes of the shard of a rank.
+  Bytes bytes_of(ValueId value, int rank) const;
+
+  const Program& program_;
+  Device& device_;
+  Peers* peers_;
+  std::uint32_t event_;
+  std::map<ValueId, std::vector<std::int64_t>> cuts_;  // in bytes
+  std::map<ValueId, std::string> hashes_;
+};
+
+}  // namespace plimsoll
