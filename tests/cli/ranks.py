@@ -243,6 +243,7 @@ def signals(test):
     process.send_signal(signal.SIGTERM)
     ends(test, "SIGTERM to launch", process, 6, ranks.values())
     test.equal("asked: status", test.report("asked")["status"], "interrupted")
+    test.that("SIGTERM" in test.report("asked")["error"]["message"], f"asked: {test.report('asked')['error']}")
     test.equal("asked: saved", test.checkpoints("asked")[-1], test.lines("asked")[-1]["update"])
     process, ranks = begins(test, "one-asked", 2)
     os.kill(ranks[1], signal.SIGUSR2)
