@@ -231,10 +231,18 @@ def bad_data(test):
     words[4001:4002] = b"\x30"  # in the middle of the file, past what the start checks
     test.write("late.bin", bytes(words))
     test.write("fine.bin", bytes(2000))
-    result = test.run(*launch(2, *SMALL, "--set", "data.train=late.bin", "--set", "data.validation=fine.bin", "--set",
-                              "data.format=u16", "--set", "data.order=sequential", "--set", "train.updates=30",
-                              "--run", "late"))  # fmt: skip
-    test.equal(f"a late token: exit code ({result.text()[1][-300:]})", result.code, 5)
+    sets = ["data.train=late.bin", "data.validation=fine.bin", "data.format=u16", "data.order=sequential", "train.updates=30"]
+    late = [word for each in sets for word in ("--set", each)]
+    for micro in (2, 4):  # windows of two rounds, and of one
+        run = [*SMALL, *late, "--set", f"train.micro_batch={micro}", "--run"]
+        result = test.run(*launch(2, *run, f"late-{micro}"))
+        test.equal(f"a late token: exit code ({result.text()[1][-300:]})", result.code, 5)
+        test.that("E-DATA-TOKEN" in result.text()[1], "a late token: its code")
+        test.equal("a late token, one process", test.run("train", *run, f"late-alone-{micro}").code, 5)
+        updates = len(test.lines(f"late-{micro}"))
+        test.equal("as many updates as one process", updates, len(test.lines(f"late-alone-{micro}")))
+        test.that(updates > 1, "a late token comes after some updates")
+        test.equal("all of them are saved", test.checkpoints(f"late-{micro}"), [updates])
 
 
 def signals(test):
