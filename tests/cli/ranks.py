@@ -245,6 +245,21 @@ def bad_data(test):
         test.equal("all of them are saved", test.checkpoints(f"late-{micro}"), [updates])
 
 
+def full_disk(test):
+    """A rank that cannot write its piece of a checkpoint: the training goes on, and its end fails on all."""
+    mpirun = ["mpirun", "--allow-run-as-root", "--bind-to", "none", "--oversubscribe"]
+    words = [test.binary, "train", *SMALL, "--set", "train.updates=12", "--set", "save.every=5", "--run", "full"]
+    second = ["bash", "-c", 'ulimit -f 8 && exec "$@"', "bash", *words]  # 8 KiB a file
+    result = subprocess.run([*mpirun, "-n", "1", *words, ":", "-n", "1", *second], cwd=test.folder, capture_output=True,
+                            timeout=60)  # fmt: skip
+    said = result.stderr.decode()
+    test.equal(f"exit code ({said[-300:]})", result.returncode, 5)
+    test.that("update 5: the checkpoint could not be saved" in said, f"the first is a note: {said}")
+    test.that("E-IO-WRITE" in said and "state-1.safetensors" in said, f"the last is an error: {said}")
+    test.equal("updates", len(test.lines("full")), 12)
+    test.equal("checkpoints", test.checkpoints("full"), [])
+
+
 def signals(test):
     """A signal to launch, or to a rank, saves and ends all with 6."""
     process, ranks = begins(test, "asked", 2)
@@ -363,7 +378,7 @@ def main():
     if missing:
         print(f"skipped: several ranks need {' and '.join(missing)}")
         test.finish()
-    test.run_parts(alone, numbers, sent, audit, proven, other_numbers, refusals, differences, bad_data, signals, kills, silent,
+    test.run_parts(alone, numbers, sent, audit, proven, other_numbers, refusals, differences, bad_data, full_disk, signals, kills, silent,
                    planning, link)
     test.finish()
 
