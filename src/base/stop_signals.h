@@ -3,6 +3,7 @@
 
 #include <array>
 #include <csignal>
+#include <cstddef>
 
 namespace plimsoll {
 
@@ -17,6 +18,9 @@ inline constexpr std::array kStopSignals{
     StopSignal{SIGHUP, "SIGHUP"},   StopSignal{SIGUSR1, "SIGUSR1"},      StopSignal{SIGUSR2, "SIGUSR2"},
     StopSignal{SIGXCPU, "SIGXCPU"}, StopSignal{SIGALRM, "SIGALRM"},      StopSignal{SIGVTALRM, "SIGVTALRM"},
     StopSignal{SIGPWR, "SIGPWR"},   StopSignal{SIGPIPE, "a closed pipe"}};
+
+// The signal by which `launch` passes kStopSignals[i] to the ranks: mpirun passes no SIGINT and no SIGTERM.
+inline int passed_signal(std::size_t i) { return SIGRTMIN + 1 + static_cast<int>(i); }
 
 // Ignored signals: timers of profilers, descriptors and coprocessors. SIGRTMIN to SIGRTMAX are ignored as well.
 inline constexpr std::array kStraySignals{SIGPROF, SIGIO, SIGSTKFLT};

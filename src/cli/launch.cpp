@@ -51,11 +51,19 @@ void catch_signals_for_ranks() {
   ::signal(SIGPIPE, SIG_IGN);
 }
 
+// "35,36": the signals that ranks understand.
+std::string passed_signals() {
+  std::string list;
+  for (std::size_t i = 0; i < kStopSignals.size(); ++i) list += fmt::format("{}{}", i == 0 ? "" : ",", passed_signal(i));
+  return list;
+}
+
 std::vector<std::string> command_line(const LaunchArguments& arguments) {
   std::error_code ignored;
   std::vector<std::string> words{"mpirun",          "--bind-to", "none",
                                  "--oversubscribe", "--mca",     "odls_base_sigkill_timeout",
-                                 kSecondsToKill,    "-n",        std::to_string(arguments.count)};
+                                 kSecondsToKill,    "--mca",     "ess_base_forward_signals",
+                                 passed_signals(),  "-n",        std::to_string(arguments.count)};
   if (::geteuid() == 0) words.insert(words.begin() + 1, "--allow-run-as-root");
   if (!arguments.hosts.empty()) words.insert(words.end(), {"--hostfile", arguments.hosts});
   words.push_back(std::filesystem::read_symlink("/proc/self/exe", ignored).string());
@@ -169,7 +177,7 @@ Error interrupted() {
           "launch",        "it was stopped by a signal", "a training that runs to its end, or is resumed"};
 }
 
-// mpirun passes SIGUSR1 to the ranks, which save and stop. SIGTERM makes it end them.
+// mpirun passes the first signal to the ranks, which save and stop. SIGTERM makes it end them.
 class Job {
  public:
   explicit Job(const std::vector<std::string>& words) {
@@ -235,7 +243,8 @@ class Job {
     while (::read(signals_, &signal, 1) == 1) {
       const bool again = asked_at_ > 0 && seconds_now() - asked_at_ > kSameRequest;
       if (asked_at_ == 0) {
-        ::kill(pid_, SIGUSR1);
+        const auto* const which = std::ranges::find(kStopSignals, static_cast<int>(signal), &StopSignal::number);
+        ::kill(pid_, passed_signal(static_cast<std::size_t>(which - kStopSignals.begin())));
         asked_at_ = seconds_now();
       } else if (again && (signal == SIGINT || signal == SIGTERM || signal == SIGQUIT)) {
         ::kill(pid_, SIGTERM);

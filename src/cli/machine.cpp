@@ -269,7 +269,7 @@ nlohmann::json machine_json(const MachineRecord& record, const std::vector<Measu
 namespace {
 
 std::string rank_link_line(const RankLink& link) {
-  return fmt::format("between ranks {:.2f} GB/s in each direction, {:.0f} us\n", link.bytes_per_second / 1e9,
+  return fmt::format("between ranks {:.3g} GB/s in each direction, {:.0f} us\n", link.bytes_per_second / 1e9,
                      1e6 * link.latency_seconds);
 }
 

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cerrno>
 #include <csignal>
+#include <cstddef>
 #include <cstdint>
 #include <ctime>
 #include <string_view>
@@ -31,13 +32,22 @@ std::int64_t now() {
   return std::int64_t{1'000'000'000} * time.tv_sec + time.tv_nsec;
 }
 
+// The signal that the user sent to `launch`, in a rank.
+int meaning(int signal) {
+  for (std::size_t i = 0; i < kStopSignals.size(); ++i) {
+    if (signal == passed_signal(i)) return kStopSignals[i].number;
+  }
+  return signal;
+}
+
 void request(int signal) {
   int none = 0;
   stopped_by.compare_exchange_strong(none, signal);
 }
 
 // Every call in here is async-signal-safe.
-void on_signal(int signal) {
+void on_signal(int caught) {
+  const int signal = meaning(caught);
   constexpr std::string_view kPlain = "\nstopping at the next update boundary; once more ends at once, unsaved\n";
   constexpr std::string_view kObject =
       R"({"event":"note","text":"stopping at the next update boundary; once more ends at once, unsaved"})"
@@ -80,7 +90,7 @@ void on_interrupt(int signal) {
 
 }  // namespace
 
-void catch_signals() {
+void catch_signals(bool of_rank) {
   trainer_process = ::getpid();
   struct sigaction action {};
   action.sa_handler = on_signal;
@@ -93,6 +103,7 @@ void catch_signals() {
   }
   for (const int signal : kStraySignals) ::signal(signal, SIG_IGN);
   for (int signal = SIGRTMIN; signal <= SIGRTMAX; ++signal) ::signal(signal, SIG_IGN);
+  for (std::size_t i = 0; of_rank && i < kStopSignals.size(); ++i) sigaction(passed_signal(i), &action, nullptr);
 }
 
 void announce_stops() { announces = true; }

@@ -5,8 +5,8 @@ namespace plimsoll {
 
 // Installs the handlers: the signals of base/stop_signals.h request that stop, and stray ones are ignored. A second SIGINT,
 // SIGTERM or SIGQUIT ends the process as usual. The other signals may repeat: a lost connection sends several, and batch systems
-// announce the end by one. A SIGHUP that the caller ignores (nohup) stays ignored.
-void catch_signals();
+// announce the end by one. A SIGHUP that the caller ignores (nohup) stays ignored. `of_rank`: `launch` passes signals on.
+void catch_signals(bool of_rank = false);
 
 // Enables the message of a stop request. Before the training begins, a request is recorded silently.
 void announce_stops();

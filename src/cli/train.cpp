@@ -92,7 +92,7 @@ OpenedRun open_run(const TrainArguments& arguments, const Ranks& ranks) {
     Config config = load_settings(settings);
     note_end_of_schedule(config, arguments.updates.value_or(0));
     demand_verified(config);
-    catch_signals();
+    catch_signals(ranks.peers() != nullptr);
     RunFolder folder = open_folder(arguments, config, ranks);
     return {std::move(folder), std::move(config), std::move(settings)};
   }
@@ -112,7 +112,7 @@ OpenedRun open_run(const TrainArguments& arguments, const Ranks& ranks) {
   settle(resumed.config);
   note_end_of_schedule(resumed.config, arguments.updates.value_or(0));
   demand_verified(resumed.config);
-  catch_signals();
+  catch_signals(ranks.peers() != nullptr);
   ranks.check_device(resumed.config);
   ranks.compare(resumed.config, options_text(arguments));
   return {std::move(folder), std::move(resumed.config), std::move(resumed.settings)};

@@ -39,6 +39,8 @@ class BlockedSignals {
 void choose_transports() {
   ::setenv("OMPI_MCA_pml", "^ucx,cm", 0);
   ::setenv("OMPI_MCA_btl", "self,vader,tcp", 0);
+  // On one connection the answer to a large message waits behind a large message of the other direction, and the two take turns.
+  ::setenv("OMPI_MCA_btl_tcp_links", "2", 0);
   ::setenv("OMPI_MCA_osc", "^ucx", 0);
   ::setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);
 }

@@ -36,7 +36,8 @@ Bytes summed_bytes(const Graph& graph, int ranks) {
     if (summed && value.type == ValueType{DType::f64, Shape{1}}) totals.insert(value.version_of);
   }
   numbers += std::ssize(totals);
-  return Bytes{(numbers * static_cast<std::int64_t>(sizeof(double)) + kRankStateBytes) * (ranks - 1)};
+  constexpr std::int64_t kData = 1;  // the state of its data
+  return Bytes{(numbers * static_cast<std::int64_t>(sizeof(double)) + kRankStateBytes + kData) * (ranks - 1)};
 }
 
 RankBytes bytes_of(const Plan& plan, int rank, int ranks) {

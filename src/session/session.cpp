@@ -445,8 +445,8 @@ Metrics Session::next_update(Trainer& trainer) {
 
 // An error of the data must not cost the progress: the checkpoint comes first. Before the first update there is none.
 void Session::keep_learned(Trainer& trainer, Error& error) {
-  // Other ranks wait for this one in the middle of an update.
-  if (trainer.progress().updates > 0 && ranks_.alone()) {
+  // Ranks save together: another error than one of the data of an update is that of one rank.
+  if (trainer.progress().updates > 0 && (ranks_.alone() || trainer.lost_data())) {
     try {
       saves_.save(trainer);
     } catch (const std::exception&) {  // the first error is the one to report

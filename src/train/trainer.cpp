@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/hash.h"
+#include "collective/together.h"
 #include "device/process_memory.h"
 #include "ops/accuracy/accuracy.h"
 #include "ops/update/update.h"
@@ -232,10 +233,41 @@ void Trainer::keep_prefetching() {
 }
 
 // Runs `work`, which reads data. If it fails, the parameters are whole: the update runs after the last micro-batch of a window.
+// With several ranks, all of them learn it before the update.
 template <class Work>
 void Trainer::read_data(const Work& work) {
   try {
     work();
+  } catch (const Error& error) {
+    if (!ranks_) lost_data_ = true;
+    if (!ranks_) throw;
+    unread_ = error;
+  }
+}
+
+// Rows of a rank that has no data until all ranks know it: its window goes on, since the others wait for its part of the sums.
+static void leave_empty(std::span<const FieldBuffer> fields) {
+  for (const FieldBuffer& field : fields) {
+    std::fill_n(field.view.data, field.view.bytes(), std::byte{0});
+    if (field.name == "sample_ids") std::ranges::fill(field.view.as<std::uint32_t>(), kAbsentSample);
+  }
+}
+
+void Trainer::take_data(std::span<FieldBuffer> fields) {
+  if (!unread_) {
+    read_data([&] {
+      prefetcher_->take(fields);
+      keep_prefetching();
+    });
+  }
+  if (unread_) leave_empty(fields);
+}
+
+// Once in each window, before it changes a parameter.
+void Trainer::agree_on_data() {
+  if (!ranks_) return;
+  try {
+    share_error(*executor_.peers(), executor_.spare_event(), unread_);
   } catch (...) {
     lost_data_ = true;
     throw;
@@ -252,10 +284,7 @@ void Trainer::feed_micro(double scale) {
   for (Fed& fed : group_) {
     // The address may change, since a device may still read the previous data.
     for (std::size_t i = 0; i < fed.values.size(); ++i) fed.fields[i].view.data = executor_.view(fed.values[i]).data;
-    read_data([&] {
-      prefetcher_->take(fed.fields);
-      keep_prefetching();
-    });
+    take_data(fed.fields);
     if (on_reading_) on_reading_(prefetcher_->reading());
     if (faults_.statistics == StatisticsFault::rows) count_absent_rows(fed.fields);
     const double weight = faults_.weight(progress_.updates + 1, micro_in_window_++ * share_.ranks + share_.rank);
@@ -263,7 +292,11 @@ void Trainer::feed_micro(double scale) {
       *executor_.view(fed.scales[i]).as_pointer<float>() = static_cast<float>(factors_[i] * scale * weight);
     }
   }
+  if (micro_in_window_ == ahead_.batches_of(window_) && updates_early()) agree_on_data();
 }
+
+// A window with one round may update parameters in it.
+bool Trainer::updates_early() const { return plan_.decisions.window().rounds() == 1; }
 
 // A fault: rows without a sample get the number of one. Their targets still do not count.
 void Trainer::count_absent_rows(std::span<const FieldBuffer> fields) {
@@ -345,6 +378,7 @@ bool Trainer::run_window() {
     }
   }
   if (wrong_statistics_) wrong_statistics_->before_update();
+  if (!updates_early()) agree_on_data();
   executor_.run(Section::update, false, feed);
   sum_over_ranks();
   return std::isfinite(loss_of_window()) && std::isfinite(number_of(executor_, model_.training.gradient_norm));
@@ -373,6 +407,7 @@ std::optional<NoiseSums> Trainer::noise_of_window() const {
 
 void Trainer::start_window() {
   read_data([&] { cut_window(order_, data_.train, data_.windows, progress_.position, window_); });
+  if (unread_) throw Error(*unread_);  // the sizes of samples, which all ranks read
   ensure(window_.units > 0, "trainer", "a window without a single unit");
   for (std::size_t i = 0; i < factors_.size(); ++i) {
     const LossTerm& loss = model_.micro.losses[i];

@@ -70,7 +70,8 @@ class Trainer {
   // Makes one update and returns its metrics. Throws E-DIVERGED (exit 4) if loss or gradient are not finite, or E-SCALE-FLOOR if
   // no loss scale helps; nothing is saved then.
   Metrics update();
-  // True if update() failed to read its data. The parameters learned before are whole and can be saved.
+  // True if update() failed to read its data, on all ranks if it failed on one. The parameters learned before are whole and can
+  // be saved.
   bool lost_data() const { return lost_data_; }
   EvaluationResult evaluate_now(const OnEvaluated& on_evaluated = {});
   // Prepares the caches for answers of the present weights.
@@ -119,8 +120,11 @@ class Trainer {
   void sum_over_ranks();
   double loss_of_window() const;
   void feed_micro(double scale);
+  void take_data(std::span<FieldBuffer> fields);
+  void agree_on_data();
   static void count_absent_rows(std::span<const FieldBuffer> fields);
   bool run_window();
+  bool updates_early() const;
   bool finite_so_far() const;
   void leave_window(LossScale::Next next, double scale);
   void rewind();
@@ -151,6 +155,7 @@ class Trainer {
   std::int64_t micro_in_window_ = 0;
   std::optional<double> first_norm_;  // of the gradient sums after the first round of the window, if it was measured
   bool lost_data_ = false;
+  std::optional<Error> unread_;  // with several ranks: the error of the data, until all know it
   // The fields of one micro-batch of a group, and the scale of each loss.
   struct Fed {
     std::vector<ValueId> values, scales;

@@ -239,10 +239,33 @@ def bad_data(test):
     words[4001:4002] = b"\x30"  # in the middle of the file, past what the start checks
     test.write("late.bin", bytes(words))
     test.write("fine.bin", bytes(2000))
-    result = test.run(*launch(2, *SMALL, "--set", "data.train=late.bin", "--set", "data.validation=fine.bin", "--set",
-                              "data.format=u16", "--set", "data.order=sequential", "--set", "train.updates=30",
-                              "--run", "late"))  # fmt: skip
-    test.equal(f"a late token: exit code ({result.text()[1][-300:]})", result.code, 5)
+    sets = ["data.train=late.bin", "data.validation=fine.bin", "data.format=u16", "data.order=sequential", "train.updates=30"]
+    late = [word for each in sets for word in ("--set", each)]
+    for micro in (2, 4):  # windows of two rounds, and of one
+        run = [*SMALL, *late, "--set", f"train.micro_batch={micro}", "--run"]
+        result = test.run(*launch(2, *run, f"late-{micro}"))
+        test.equal(f"a late token: exit code ({result.text()[1][-300:]})", result.code, 5)
+        test.that("E-DATA-TOKEN" in result.text()[1], "a late token: its code")
+        test.equal("a late token, one process", test.run("train", *run, f"late-alone-{micro}").code, 5)
+        updates = len(test.lines(f"late-{micro}"))
+        test.equal("as many updates as one process", updates, len(test.lines(f"late-alone-{micro}")))
+        test.that(updates > 1, "a late token comes after some updates")
+        test.equal("all of them are saved", test.checkpoints(f"late-{micro}"), [updates])
+
+
+def full_disk(test):
+    """A rank that cannot write its piece of a checkpoint: the training goes on, and its end fails on all."""
+    mpirun = ["mpirun", "--allow-run-as-root", "--bind-to", "none", "--oversubscribe"]
+    words = [test.binary, "train", *SMALL, "--set", "train.updates=12", "--set", "save.every=5", "--run", "full"]
+    second = ["bash", "-c", 'ulimit -f 8 && exec "$@"', "bash", *words]  # 8 KiB a file
+    result = subprocess.run([*mpirun, "-n", "1", *words, ":", "-n", "1", *second], cwd=test.folder, capture_output=True,
+                            timeout=60)  # fmt: skip
+    said = result.stderr.decode()
+    test.equal(f"exit code ({said[-300:]})", result.returncode, 5)
+    test.that("update 5: the checkpoint could not be saved" in said, f"the first is a note: {said}")
+    test.that("E-IO-WRITE" in said and "state-1.safetensors" in said, f"the last is an error: {said}")
+    test.equal("updates", len(test.lines("full")), 12)
+    test.equal("checkpoints", test.checkpoints("full"), [])
 
 
 def signals(test):
@@ -251,6 +274,7 @@ def signals(test):
     process.send_signal(signal.SIGTERM)
     ends(test, "SIGTERM to launch", process, 6, ranks.values())
     test.equal("asked: status", test.report("asked")["status"], "interrupted")
+    test.that("SIGTERM" in test.report("asked")["error"]["message"], f"asked: {test.report('asked')['error']}")
     test.equal("asked: saved", test.checkpoints("asked")[-1], test.lines("asked")[-1]["update"])
     process, ranks = begins(test, "one-asked", 2)
     os.kill(ranks[1], signal.SIGUSR2)
@@ -362,7 +386,7 @@ def main():
     if missing:
         print(f"skipped: several ranks need {' and '.join(missing)}")
         test.finish()
-    test.run_parts(alone, numbers, sent, audit, proven, other_numbers, refusals, differences, bad_data, signals, kills, silent,
+    test.run_parts(alone, numbers, sent, audit, proven, other_numbers, refusals, differences, bad_data, full_disk, signals, kills, silent,
                    planning, link)
     test.finish()
 

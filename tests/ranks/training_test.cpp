@@ -72,8 +72,9 @@ TEST_P(Ranks, SendThePlannedBytes) {
   const std::int64_t n = ranks();
   Bytes sent;
   for (const Trained& rank : train_ranks(task, ranks())) {
-    const auto control = static_cast<std::int64_t>(sizeof(double)) * (n - 1) * static_cast<std::int64_t>(rank.summed);
-    EXPECT_EQ(rank.sent, rank.planned_sent + Bytes{control});
+    const auto numbers = static_cast<std::int64_t>(sizeof(double)) * static_cast<std::int64_t>(rank.summed);
+    const std::int64_t data = 1;  // the state of the data, before an update
+    EXPECT_EQ(rank.sent, rank.planned_sent + Bytes{(n - 1) * (numbers + data)});
     sent += rank.planned_sent;
   }
   // Every element of a gradient goes to its rank from all others, once an update or once a round, and its parameter back.
@@ -324,13 +325,13 @@ TEST(RankTraining, ShowsWrongSums) {
   RankTask means = task;  // each rank's mean, and then the mean of both
   means.fault = [](int rank, Session& session) {
     const double own = rank == 0 ? 4 : 3;
-    session.trainer().make_wrong({.weights = std::vector<double>(4, 7 / (2 * own))});
+    session.trainer().make_wrong({.weights = std::vector<double>(7, 7 / (2 * own))});
   };
   EXPECT_GT(error(means), 1e-3) << "a mean of means";
 
   RankTask absent = task;
   absent.fault = [](int rank, Session& session) {
-    if (rank == 1) session.trainer().make_wrong({.weights = std::vector<double>(4, 0.0)});
+    if (rank == 1) session.trainer().make_wrong({.weights = std::vector<double>(7, 0.0)});
   };
   EXPECT_GT(error(absent), 1e-2) << "a rank that is left out";
 
