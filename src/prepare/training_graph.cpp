@@ -125,7 +125,12 @@ TrainingGraph train_graph(const Config& config, ModelGraph model, DataFacts data
   result.graph = std::move(model.graph);
   result.training = train_on(result.graph, result.micro, optimizer_settings(config), data.most_steps(config, micro_batch));
   result.underflow = apply_precision(result.graph, config.precision.compute, config.precision.parameters);
-  if (config.train.noise_every > 0) result.noise = add_noise_pass(result.graph);
+  if (config.train.noise_every > 0) {
+    const Denominator per = result.micro.losses.front().per;  // the gradient of a round is rescaled as a whole
+    ensure(std::ranges::all_of(result.micro.losses, [&](const LossTerm& loss) { return loss.per == per; }), "noise",
+           "losses with different denominators");
+    result.noise = add_noise_pass(result.graph);
+  }
   result.staging = add_staging(result.graph, micro_batch, config.model.context, data);
   if (data.share.ranks > 1) result.shards = shard_update(result.graph, data.share);
   return result;

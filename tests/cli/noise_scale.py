@@ -31,10 +31,8 @@ def noise_of(test, run):
 def bits(test):
     """Losses and weights with and without a measurement, audited, in memory and from a disk, with and without slots for rows."""
     disk = ["--disk", f"{test.path('pages')}:1GiB"]
-    for name, keys in (("few-rows", {}), ("slots", {"model.vocab": 8192, "model.context": 16}),
-                       ("tables", {"model.vocab": 8192, "model.width": 64}),
-                       ("bf16", {"precision.compute": "bf16", "precision.gradients": "bf16"}),
-                       ("adafactor", {"optimizer.name": "adafactor"})):  # fmt: skip
+    for name, keys in (("rows", {}), ("slots", {"model.vocab": 8192, "model.context": 16, "model.width": 64}),
+                       ("bf16", {"precision.compute": "bf16", "precision.gradients": "bf16", "optimizer.name": "lion"})):  # fmt: skip
         budget = ["--memory", "1GiB"]
         plain = train(test, f"{name}-plain", *budget, keys=keys)
         measured = {}
@@ -51,7 +49,8 @@ def bits(test):
             test.equal(f"sums of {name}, {plan}", sums, measured["memory"])
         for line in test.lines(f"{name}-memory"):
             test.near("the sum of the window", line["noise"]["window"], line["grad_norm"] ** 2, 1e-12)
-            test.equal("samples", (line["noise"]["samples_first"], line["noise"]["samples_window"]), (2, 16))
+            test.equal("samples of the first round", line["noise"]["samples_first"], 2)
+            test.near("samples of the window", line["noise"]["samples_window"], 16, 1e-3)  # the last one may be short
 
 
 def first_round(test):
@@ -76,7 +75,7 @@ def windows(test):
     train(test, "third", keys={"train.noise_every": 3})
     test.equal("measured updates", [bool(noise) for noise in noise_of(test, "third")], [False, False, True] * 2)
     train(test, "cut", keys={"train.updates": 4, "train.noise_every": 4})
-    test.succeeds("train", "--resume", "cut", "--set", "train.updates=6", "--set", "train.noise_every=5", "--json")
+    test.succeeds("train", "--run", "cut", "--resume", "--set", "train.updates=6", "--set", "train.noise_every=5", "--json")
     test.equal("after a resume", [bool(noise) for noise in noise_of(test, "cut")], [False] * 3 + [True, True, False])
     one = sets(BASE, {"train.micro_batch": 16, "train.noise_every": 1})
     plan = test.succeeds("plan", "config.toml", *one, "--json")
