@@ -6,6 +6,8 @@ micro-batch and group, and equal those of runs that train on the samples of one 
 tell what was measured, or why nothing was.
 """
 import json
+import pathlib
+import shutil
 
 from _plimsoll import Test
 
@@ -107,6 +109,23 @@ def planned(test):
     test.that("noise" not in without and without["run"]["noise_seconds"] == 0, "nothing without the key")
 
 
+def ranks(test):
+    """With several ranks the first round is that of the first one. All of its samples are in the first round of one process."""
+    if not (pathlib.Path(test.binary).with_name("plimsoll_mpi.so").exists() and shutil.which("mpirun")):
+        print("skipped: several ranks need plimsoll_mpi.so and mpirun")
+        return
+    keys = {"data.order": "sequential", "machine.threads": 1}
+    train(test, "alone-1", keys={**keys, "train.noise_every": 1})
+    for every in (0, 1):
+        words = ["config.toml", *sets(BASE, keys, {"train.noise_every": every}), "--run", f"ranks-{every}", "--audit", "--json"]
+        test.succeeds("launch", "-n", 2, "train", *words)
+    bits = [[line["loss_bits"] for line in test.lines(f"ranks-{every}")] for every in (0, 1)]
+    test.equal("losses of measured ranks", bits[1], bits[0])
+    first, alone = noise_of(test, "ranks-1")[0], noise_of(test, "alone-1")[0]
+    test.equal("the first round of the first rank", {**first, "window": 0}, {**alone, "window": 0})
+    test.near("the window of all ranks", first["window"], alone["window"], 1e-5)
+
+
 def told(test):
     """`runs show` and the report tell the scale of the thirds of a run, or that there are too few data."""
     train(test, "few", keys={"train.noise_every": 1})
@@ -129,5 +148,5 @@ def told(test):
 
 if __name__ == "__main__":
     test = Test("noise_scale")
-    test.run_parts(bits, first_round, windows, planned, told)
+    test.run_parts(bits, first_round, windows, planned, ranks, told)
     test.finish()
