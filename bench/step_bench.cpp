@@ -5,15 +5,16 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
+#include <utility>
 
 #include "base/error.h"
 #include "config/config_keys.h"
 #include "device/cpu/parallel.h"
-#include "graph/roofline.h"
 #include "measure/calibrate.h"
 #include "prepare/epochs.h"
 #include "prepare/prepare.h"
-#include "run/measured_timeline.h"
+#include "profile/op_seconds.h"
+#include "run/instruction_timer.h"
 #include "run/stores.h"
 #include "session/probe.h"
 #include "train/trainer.h"
@@ -46,27 +47,31 @@ int main(int argc, char** argv) {
   Trainer trainer(config, model, plan, executor, sources.data());
   trainer.load(nullptr);
   trainer.update();
-  MeasuredTimeline timeline(plan.graph);
-  executor.add_observer(timeline);
+  InstructionTimer timer(program, plan.graph, device);
+  executor.add_observer(timer);
   const auto start = std::chrono::steady_clock::now();
   std::vector<double> seconds;
   for (int i = 0; i < updates; ++i) seconds.push_back(trainer.update().seconds);
   const double total = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  Roofline roofline = prepared.machine.rates;
-  roofline.step_seconds = 0;
+  const Roofline& rates = prepared.machine.rates;
+  const SecondsByKind times = seconds_by_kind(plan.graph, program, timer, rates, /*shapes=*/true);
   double bound = 0;
   fmt::print("{:<86}{:>6}{:>10}{:>7}{:>9}{:>8}{:>8}\n", "op", "runs", "ms/step", "%", "GFLOP/s", "GB/s", "bound%");
-  for (const OpSeconds& op : timeline.by_op()) {
-    const double limit = roofline_seconds(roofline, op.cost);
-    bound += limit;
+  for (const OpSeconds& op : times.ops) {
+    bound += op.bound;
     fmt::print("{:<86}{:>6}{:>10.2f}{:>6.1f}%{:>9.0f}{:>8.1f}{:>7.0f}%\n", op.op, op.runs / updates, 1e3 * op.seconds / updates,
                100 * op.seconds / total, op.cost.flops / op.seconds / 1e9, op.cost.bytes / op.seconds / 1e9,
-               100 * limit / op.seconds);
+               100 * op.bound / op.seconds);
+  }
+  const std::pair<const char*, double> others[] = {
+      {"copies between tiers", times.copies}, {"feed and fetch", times.feed}, {"other", total - times.all()}};
+  for (const auto& [name, each] : others) {
+    fmt::print("{:<92}{:>10.2f}{:>6.1f}%\n", name, 1e3 * each / updates, 100 * each / total);
   }
   std::sort(seconds.begin(), seconds.end());
   const double median = seconds[seconds.size() / 2];
   const auto units = static_cast<double>(plan.units_per_update);
   fmt::print("median {:.3f} s ({:.1f} units/s), best {:.3f} s ({:.1f}); roofline {:.3f} s: {:.0f} %\n", median, units / median,
              seconds.front(), units / seconds.front(), bound / updates, 100 * bound / updates / median);
-  fmt::print("machine: {:.0f} GFLOP/s, {:.1f} GB/s\n", roofline.flops_per_second / 1e9, roofline.bytes_per_second / 1e9);
+  fmt::print("machine: {:.0f} GFLOP/s, {:.1f} GB/s\n", rates.flops_per_second / 1e9, rates.bytes_per_second / 1e9);
 }

@@ -46,8 +46,19 @@ struct LaunchArguments {
 };
 int run_launch(const LaunchArguments& arguments);
 
+struct ProfileArguments {
+  ConfigArguments config;
+  std::string run;                   // instead of CONFIG
+  std::string trace;                 // a file; empty: none
+  std::vector<std::string> compare;  // two files of --json; nothing is measured
+  std::int64_t updates = 5;
+  bool audit = false, json = false;
+};
+int run_profile(const ProfileArguments& arguments);
+
 struct VerifyArguments {
   ConfigArguments config;
+  int ranks = 1;  // processes to compare with one
   std::string folder;
   bool json = false;
 };

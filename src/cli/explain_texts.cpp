@@ -476,6 +476,9 @@ const CodeExplanation kExplanations[] = {
      "It was made for another model, batch, data format or machine, or its decisions or addresses were changed and are not "
      "legal.",
      "Plan again with this configuration on this machine, or leave --plan out.", "plimsoll plan CONFIG --out plan.json"},
+    {"E-PROFILE-FILE", "The file of profile --compare is not a profile.",
+     "It was cut short, edited, or written by something else.", "Write a new one with profile --json.",
+     "plimsoll profile CONFIG --json > profile.json"},
     {"E-RANK-COMMAND", "A command that one process runs alone was started as one of several.",
      "A launcher starts each of its processes with the same command. Only `train` and `machine` share their work.",
      "Run the command without the launcher.", "plimsoll plan CONFIG"},

@@ -150,7 +150,7 @@ void plan_options(CLI::App& command, PlanArguments& a) {
   command
       .add_option("--solve", a.solve,
                   "the largest value that fits of context, micro_batch, effective_batch, rank or a size of the model "
-                  "(layers, width, ...), or the least of memory, host_memory or disk")
+                  "(layers, width, ...), or the least of memory, host_memory, disk or ranks")
       ->excludes(frontier)
       ->excludes(instance);
   add_diff(command, a);
@@ -184,6 +184,28 @@ void train_options(CLI::App& command, TrainArguments& a) {
   });
 }
 
+void profile_options(CLI::App& command, ProfileArguments& a) {
+  add_config(command, a.config);
+  add_device(command, a.config);
+  command.add_option("--run", a.run, "a run instead of CONFIG: its settings, and the state of its newest checkpoint");
+  command.add_option("--updates", a.updates, "updates to measure, after a first one (default: 5)")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{10000}));
+  command.add_option("--trace", a.trace, "write the last update here, for ui.perfetto.dev and chrome://tracing");
+  const auto others = command.get_options([](const CLI::Option* option) { return option->get_name() != "--help"; });
+  command.add_option("--compare", a.compare, "the ops, waits and owners by which two profiles differ, from files of --json")
+      ->expected(2)
+      ->type_name("A.json B.json")
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+  command.final_callback([&a, others] {
+    if (a.compare.size() == 1) throw CLI::ArgumentMismatch("--compare: two files are compared");
+    for (const CLI::Option* other : others) {
+      if (!a.compare.empty() && other->count() > 0) throw CLI::ExcludesError("--compare", other->get_name());
+    }
+    if (!a.config.file.empty() && !a.run.empty()) throw CLI::ExcludesError("--run", "CONFIG");
+    if (a.config.file.empty() && a.run.empty() && a.compare.empty()) throw CLI::RequiredError("CONFIG or --run");
+  });
+}
+
 void launch_options(CLI::App& command, LaunchArguments& a) {
   command.add_option("-n", a.count, "the number of processes")->required()->check(CLI::Range(1, kMostRanks));
   command.add_option("--hosts", a.hosts, "a file with a host per line, as mpirun's --hostfile (default: this host)");
@@ -195,6 +217,8 @@ void launch_options(CLI::App& command, LaunchArguments& a) {
 void verify_options(CLI::App& command, VerifyArguments& a) {
   add_config(command, a.config)->required();
   add_device(command, a.config);
+  command.add_option("--ranks", a.ranks, "compare the training of this many processes (plimsoll launch) with that of one")
+      ->check(CLI::Range(2, kMostRanks));
   command.add_option("--folder", a.folder,
                      "keep the test runs and their data here, so that you can repeat the commands that --json prints (default: a "
                      "temporary folder)");
@@ -426,6 +450,8 @@ void add_all(Commands& commands) {
                plan_options);
   commands.add("train", "plan, then train exactly by that plan", run_train, train_options);
   commands.add("launch", "start a training as several processes: plimsoll launch -n 2 train CONFIG", run_launch, launch_options);
+  commands.add("profile", "the time and memory of an update: where they go, and one change that helps", run_profile,
+               profile_options);
   commands.add("verify", "prove gradients, batches, plans and precision on this model and data; exit 7 if a check fails",
                run_verify, verify_options);
   commands.add("eval", "the loss of weights on data.validation, or on data.train where there is none", run_eval, eval_options);

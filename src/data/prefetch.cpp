@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/memory_limit.h"
 
 namespace plimsoll {
 Prefetcher::Prefetcher(const SampleSource& source, std::string name, std::int64_t rows,
@@ -45,6 +46,7 @@ void Prefetcher::start_thread() {
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   pthread_attr_destroy(&attributes);
   if (error != 0) {
+    if (MemoryLimit::holds()) throw MemoryLimit::passed();  // the limit counts stacks
     throw data_error("E-DATA-THREAD", name_, fmt::format("no thread to read it could be started: {}", std::strerror(error)));
   }
 }
@@ -71,6 +73,7 @@ void Prefetcher::serve() {
 }
 
 void Prefetcher::read(Slot& slot) {
+  slot.begin = seconds_now();
   try {
     source_.read(slot.samples, slot.staging);
     source_.drop(slot.samples);
@@ -79,6 +82,7 @@ void Prefetcher::read(Slot& slot) {
   } catch (const std::exception& error) {
     slot.error = internal_error("Prefetcher", error.what());
   }
+  slot.end = seconds_now();
 }
 
 void Prefetcher::submit(std::span<const PlacedSample> samples) {
@@ -106,7 +110,9 @@ Prefetcher::Slot& Prefetcher::wait_for_oldest() {
 }
 
 void Prefetcher::take(std::span<const FieldBuffer> fields) {
+  const double before = waited_;
   Slot& oldest = wait_for_oldest();
+  reading_ = {oldest.begin, oldest.end, waited_ - before};
   // Counted first, because a failed micro-batch is consumed, too.
   ++taken_;
   if (oldest.error) throw Error(*oldest.error);

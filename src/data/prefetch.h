@@ -42,6 +42,11 @@ class Prefetcher {
   void take(std::span<const FieldBuffer> fields);
   // Seconds for which take() has waited so far.
   double waited() const { return waited_; }
+  // The clock at the begin and the end of the reading of the micro-batch that take() gave last, and the seconds of that wait.
+  struct Reading {
+    double begin = 0, end = 0, waited = 0;
+  };
+  const Reading& reading() const { return reading_; }
   // Waits for all pending micro-batches and drops them, for a move to another position.
   void discard();
 
@@ -50,6 +55,7 @@ class Prefetcher {
     std::span<std::byte> staging;
     std::vector<PlacedSample> samples;
     std::optional<Error> error;
+    double begin = 0, end = 0;  // clock of the reading
   };
 
   static void* enter(void* self);
@@ -65,6 +71,7 @@ class Prefetcher {
   std::int64_t submitted_ = 0;  // written by the consumer under the mutex
   std::int64_t taken_ = 0;      // used by the consumer only
   double waited_ = 0;           // likewise
+  Reading reading_;             // likewise
   std::int64_t read_ = 0;       // written by the thread under the mutex
   bool stop_ = false;
   std::mutex mutex_;

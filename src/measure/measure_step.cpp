@@ -1,7 +1,10 @@
 #include "measure/measure_step.h"
 
 #include <algorithm>
+#include <map>
 #include <optional>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
@@ -10,6 +13,7 @@
 #include "plan/build_plan.h"
 #include "program/program.h"
 #include "run/executor.h"
+#include "run/instruction_timer.h"
 #include "run/place.h"
 #include "weights/weights.h"
 
@@ -56,19 +60,22 @@ std::optional<Plan> plan_for(const Graph& graph, std::int64_t micro_batch, const
   return {};
 }
 
-class KernelTimes : public RunObserver {
+// The seconds of kernels by timing_key, from the runs of a timer.
+class KernelSamples {
  public:
-  KernelTimes(const Graph& graph, int threads, Device& device) : graph_(graph), threads_(threads), device_(device) {}
-
-  void before(const Instruction&, bool) override { device_.stamp(2 * window_.size()); }
-  void after(const Instruction& instruction, bool window_start) override {
-    device_.stamp(2 * window_.size() + 1);
-    if (const auto* run = std::get_if<RunKernel>(&instruction)) window_.push_back(&key(run->node, window_start));
-  }
+  KernelSamples(const Graph& graph, const Program& program, int threads) : graph_(graph), program_(program), threads_(threads) {}
 
   void begin_window() { window_.clear(); }
+  void add(const InstructionTimer& timer, Section section, bool window_start) {
+    const std::vector<Instruction>& instructions = program_.of(section);
+    for (std::size_t i = 0; i < instructions.size(); ++i) {
+      const auto* run = std::get_if<RunKernel>(&instructions[i]);
+      const InstructionTimer::Span span = timer.last(section, i);
+      if (run != nullptr && span.ran()) window_.emplace_back(&key(run->node, window_start), span.seconds);
+    }
+  }
   void keep_window() {
-    for (std::size_t i = 0; i < window_.size(); ++i) samples_[*window_[i]].push_back(device_.seconds_between(2 * i, 2 * i + 1));
+    for (const auto& [key, seconds] : window_) samples_[*key].push_back(seconds);
   }
 
   KernelSeconds medians() const {
@@ -85,10 +92,10 @@ class KernelTimes : public RunObserver {
   }
 
   const Graph& graph_;
+  const Program& program_;
   int threads_;
-  Device& device_;
   std::map<std::pair<NodeId, bool>, std::string> keys_;
-  std::vector<const std::string*> window_;  // key of each kernel in order
+  std::vector<std::pair<const std::string*, double>> window_;  // key and seconds of each kernel
   std::map<std::string, std::vector<double>> samples_;
 };
 
@@ -125,7 +132,9 @@ StepMeasurement measure_step(const Graph& graph, std::int64_t micro_batch, const
     }
     initialize_parameters(plan->graph, 1, executor);
   });
-  KernelTimes times(plan->graph, machine.threads, place.device());
+  KernelSamples samples(plan->graph, program, machine.threads);
+  InstructionTimer timer(program, plan->graph, place.device());
+  timer.after_section([&](Section section, bool window_start, double) { samples.add(timer, section, window_start); });
   const auto fed = [&](Section section) { feed(plan->graph, executor, section); };
   const auto window = [&] {
     for (std::int64_t micro = 0; micro < program.rounds; ++micro) executor.run(Section::micro, micro == 0, fed);
@@ -134,20 +143,20 @@ StepMeasurement measure_step(const Graph& graph, std::int64_t micro_batch, const
   const double start = seconds_now();
   window();  // faults pages and code in
   const double took = seconds_now() - start;
-  executor.add_observer(times);
+  executor.add_observer(timer);
   const double end = seconds_now() + limits.seconds;
   for (int kept = 0, i = 0; i < kMost && (kept < kFewest || seconds_now() < end); ++i) {
     if (seconds_now() + took > most) break;
     const Contention contention;
-    times.begin_window();
+    samples.begin_window();
     window();
     const double others = contention.sharing().most();
     result.others = std::min(result.others, others);
     if (others > limits.others && !cuda) continue;
-    times.keep_window();
+    samples.keep_window();
     ++kept;
   }
-  result.seconds = times.medians();
+  result.seconds = samples.medians();
   result.algorithms = executor.algorithms();
   return result;
 }

@@ -188,7 +188,8 @@ void count_reserves(Plan& plan, const Simulation& simulation, const Machine& mac
   const Launches launches = kept_launches(plan, simulation, machine);
   ReserveCounts counts{.primitives = count_primitives(simulation, plan.decisions.loss_chunks, machine.threads),
                        .steps = static_cast<std::int64_t>(simulation.timeline.steps.size()),
-                       .launches = launches.kernels};  // a copy takes almost no memory of a GPU
+                       .launches = launches.kernels,  // a copy takes almost no memory of a GPU
+                       .answers = plan.decisions.answers.heap};
   const bool host = has_host(machine);
   const Bytes reading = simulation.graph.section_order(Section::micro).empty() ? Bytes{} : kReadBack;
   if (!host) counts.encoding = encoding_bytes(simulation.graph), counts.reading = reading;

@@ -38,6 +38,11 @@ std::size_t greatest(const Levels& levels) { return static_cast<std::size_t>(std
 
 // The points of a phase, from its first step on.
 std::vector<std::size_t> points_of(const std::map<std::string, Levels>& owners, const Levels& sum, std::size_t most) {
+  if (most == kEveryStep) {
+    std::vector<std::size_t> all(sum.size());
+    std::iota(all.begin(), all.end(), 0U);
+    return all;
+  }
   std::vector<std::size_t> changes{0};
   for (std::size_t step = 1; step < sum.size(); ++step) {
     const bool last = step + 1 == sum.size();

@@ -12,6 +12,7 @@
 namespace plimsoll {
 
 inline constexpr std::size_t kMostPoints = 1000;  // of a phase
+inline constexpr std::size_t kEveryStep = 0;      // each step is a point
 
 struct OwnerSeries {
   std::string owner;

@@ -37,6 +37,15 @@ struct PhasePlan {
   double seconds = 0;              // of forward passes: one run, with the transfers for which its kernels wait
 };
 
+// The passes of a training that answer prompts from a cache.
+struct AnswerDecision {
+  std::int64_t slots = 0;  // tokens of the cache; 0: there are no such passes
+  std::int64_t chunk = 0;  // tokens of a prompt in one run
+  Bytes heap;              // of prompts, texts and vocabulary
+
+  bool active() const { return slots > 0; }
+};
+
 struct PlanDecisions {
   std::int64_t micro_batch = 1;
   std::int64_t accumulation = 1;
@@ -44,6 +53,7 @@ struct PlanDecisions {
   int loss_chunks = 1;
   Residency residency;
   std::vector<NodeReplay> replays;
+  AnswerDecision answers;
 
   WindowOrder window() const { return {accumulation, group}; }
 };

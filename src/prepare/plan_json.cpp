@@ -41,12 +41,6 @@ json owners_list(const std::vector<OwnerBytes>& owners) {
   return list;
 }
 
-json reserve_json(const std::vector<ReserveItem>& items) {
-  json list = json::array();
-  for (const ReserveItem& item : items) list.push_back({{"name", item.name}, {"bytes", item.bytes.n}, {"source", item.source}});
-  return list;
-}
-
 json tiers_json(const Plan& plan) {
   json tiers = json::array({{{"name", plan.tiers[0].name}, {"arena_bytes", plan.arena.n}, {"live_bytes", plan.live.n}}});
   for (std::size_t i = 1; i < plan.stored.size(); ++i) {
@@ -55,13 +49,6 @@ json tiers_json(const Plan& plan) {
     if (plan.tiers[i].kind == TierKind::disk) tiers.back()["transfers"] = name(plan.transfers);
   }
   return tiers;
-}
-
-// Lanes of the link that leads past the first tier, and of the next link if anything passes both.
-json lanes_json(const Plan& plan) {
-  json lanes = {{"compute", plan.lanes.kernels}, {"in", plan.lanes.in[0]}, {"out", plan.lanes.out[0]}};
-  if (plan.stored[2].n > 0) lanes.update({{"far_in", plan.lanes.in[1]}, {"far_out", plan.lanes.out[1]}});
-  return lanes;
 }
 
 json predicted_json(const Plan& plan) {
@@ -252,9 +239,24 @@ json bytes_json(const std::vector<Bytes>& bytes) {
   return list;
 }
 
-json timeline_json(const Plan& plan) {
+}  // namespace
+
+json reserve_json(const std::vector<ReserveItem>& items) {
+  json list = json::array();
+  for (const ReserveItem& item : items) list.push_back({{"name", item.name}, {"bytes", item.bytes.n}, {"source", item.source}});
+  return list;
+}
+
+// Lanes of the link that leads past the first tier, and of the next link if anything passes both.
+json lanes_json(const Plan& plan) {
+  json lanes = {{"compute", plan.lanes.kernels}, {"in", plan.lanes.in[0]}, {"out", plan.lanes.out[0]}};
+  if (plan.stored[2].n > 0) lanes.update({{"far_in", plan.lanes.in[1]}, {"far_out", plan.lanes.out[1]}});
+  return lanes;
+}
+
+json timeline_json(const Plan& plan, std::size_t most_points) {
   json phases = json::array();
-  for (const PhaseSeries& phase : memory_series(plan)) {
+  for (const PhaseSeries& phase : memory_series(plan, most_points)) {
     json tiers = json::object();
     for (const TierSeries& tier : phase.tiers) {
       json& owners = tiers[tier.tier] = json::object();
@@ -264,8 +266,6 @@ json timeline_json(const Plan& plan) {
   }
   return phases;
 }
-
-}  // namespace
 
 json bytes_or_null(const std::optional<Bytes>& bytes) { return bytes ? json(bytes->n) : json(nullptr); }
 
@@ -303,7 +303,7 @@ json to_json(const Plan& plan, const PlanContext& context, bool values) {
                  {"planning_seconds", context.planning_seconds},
                  {"levers", json::array()},
                  {"infeasible", nullptr},
-                 {"timeline", timeline_json(plan)},
+                 {"timeline", timeline_json(plan, kMostPoints)},
                  {"record", to_json(record_of(plan))}};
   if (plan.ragged) object["batch"]["rows"] = plan.ragged->rows;
   object["batch"]["stat_batch"] = context.stat_batch > 0 ? json(context.stat_batch) : json();
@@ -363,6 +363,29 @@ json to_json(const std::vector<FrontierPoint>& frontier) {
   return list;
 }
 
+namespace {
+
+json answers_json(const AnswerDecision& answers) {
+  if (!answers.active()) return nullptr;
+  return {{"slots", answers.slots}, {"chunk", answers.chunk}, {"heap_bytes", answers.heap.n}};
+}
+
+// Absent in plans of earlier versions.
+AnswerDecision answers_from(const json& record) {
+  constexpr std::int64_t kMostSlots = 1 << 24, kMostHeap = std::int64_t{1} << 32;
+  const json object = record.value("answers", json());
+  if (object.is_null()) return {};
+  const AnswerDecision answers{object.at("slots"), object.at("chunk"), Bytes{object.at("heap_bytes")}};
+  const bool possible = answers.slots > 0 && answers.slots <= kMostSlots && answers.chunk > 0 && answers.chunk <= answers.slots &&
+                        answers.heap.n >= 0 && answers.heap.n <= kMostHeap;
+  if (possible) return answers;
+  throw config_error("E-PLAN-FILE", "plan",
+                     fmt::format("answers have {} slots, chunks of {} and {} bytes", answers.slots, answers.chunk, answers.heap.n),
+                     fmt::format("up to {} slots and {} bytes", kMostSlots, kMostHeap));
+}
+
+}  // namespace
+
 PlanRecord record_of(const Plan& plan) { return {plan.decisions, plan.offsets, plan.graph_hash, plan.plan_hash}; }
 
 json to_json(const PlanRecord& record) {
@@ -374,6 +397,7 @@ json to_json(const PlanRecord& record) {
           {"loss_chunks", record.decisions.loss_chunks},
           {"replays", replays_json(record.decisions.replays)},
           {"paging", paging_json(record.decisions.residency)},
+          {"answers", answers_json(record.decisions.answers)},
           {"offsets", offsets},
           {"graph_hash", record.graph_hash},
           {"plan_hash", record.plan_hash}};
@@ -404,6 +428,7 @@ PlanRecord record_from_json(const json& object) {
     record.decisions.loss_chunks = static_cast<int>(count("loss_chunks"));
     record.decisions.replays = replays_from(object.at("replays"));
     record.decisions.residency = paging_from(object.at("paging"));
+    record.decisions.answers = answers_from(object);
     for (const std::int64_t offset : object.at("offsets").get<std::vector<std::int64_t>>()) {
       if (offset < 0 || offset > kFarthest) {
         throw config_error("E-PLAN-FILE", "plan", fmt::format("an offset is {}", offset), fmt::format("0 to {}", kFarthest));

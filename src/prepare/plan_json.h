@@ -2,6 +2,7 @@
 // replay needs.
 #pragma once
 
+#include <cstddef>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
@@ -34,6 +35,10 @@ nlohmann::json bytes_or_null(const std::optional<Bytes>& bytes);
 Remedy new_plan();
 
 nlohmann::json to_json(const Plan& plan, const PlanContext& context, bool values);
+// Parts of it: seconds of the lanes of an update; the live bytes over the steps (plan/memory_series.h); a list of reserves.
+nlohmann::json lanes_json(const Plan& plan);
+nlohmann::json timeline_json(const Plan& plan, std::size_t most_points);
+nlohmann::json reserve_json(const std::vector<ReserveItem>& items);
 nlohmann::json to_json(const Infeasible& infeasible, const PlanContext& context, int threads);
 // Points by growing bytes; each has the seconds saved per additional MiB on the way to the next point, null for the last.
 nlohmann::json to_json(const std::vector<FrontierPoint>& frontier);

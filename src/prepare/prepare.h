@@ -15,6 +15,7 @@
 #include "measure/calibrate.h"
 #include "measure/machine_file.h"
 #include "prepare/data_files.h"
+#include "prepare/held_out_prompts.h"
 #include "prepare/plan_json.h"
 #include "prepare/training_graph.h"
 
@@ -31,7 +32,9 @@ struct Prepared {
   std::optional<RaggedWindows> ragged;
   std::string plan_text;  // the plan's JSON
   Budget budget;          // the budget of the plan: the request, or the memory of the machine
-  RankShare share;        // the rank that the plan is for
+  RankShare share;          // the rank that the plan is for
+  std::int64_t zero = 1;    // the stage of ZeRO of the plan
+  HeldOutPrompts prompts;   // to answer at each evaluation
 };
 
 // A plan that does not fit, as JSON with remedies.
@@ -52,6 +55,8 @@ struct PrepareOptions {
   std::optional<RunSettings> settings;      // the settings from which the configuration was made
   RankShare share = {};                     // of this process
   Bytes peers = {};                         // memory of the messages between ranks
+  bool levers = false;                      // plan the levers as well
+  std::filesystem::path machine_file;       // gets the machine with its kernels' seconds; empty: not written
   std::function<bool()> stopped;            // polled while planning: E-INTERRUPTED once it returns true
   std::function<void(const nlohmann::json& plan)> decided;  // called for a refusal, in the child, before the search for remedies
 };
@@ -67,8 +72,10 @@ std::string preparation_for_others(const std::string& text);
 // E-RANK-MISMATCH (exit 2) if its data differ.
 std::string preparation_of_rank(const Config& config, const PrepareOptions& options, const std::string& text);
 
-// Rebuilds the plan that prepare_training decided, in this process.
-Plan rebuild_plan(const Config& config, const TrainingGraph& model, const Prepared& prepared);
+// Rebuilds the plan that prepare_training decided, in this process. It has predicted seconds only with the `machine` of
+// PrepareOptions::machine_file.
+Plan rebuild_plan(const Config& config, const TrainingGraph& model, const Prepared& prepared,
+                  const MachineRecord* machine = nullptr);
 
 // Throws E-PLAN-CHANGED if a library chose another algorithm for a kernel than when the machine was measured; the plan names the
 // measured one. Kernels without an entry in the machine's file may have any algorithm.

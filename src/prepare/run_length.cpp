@@ -8,6 +8,7 @@
 #include "base/ceil_div.h"
 #include "data/token_place.h"
 #include "measure/measure_disk.h"
+#include "prepare/answers.h"
 #include "prepare/bytes_written.h"
 #include "weights/checkpoint.h"
 
@@ -23,13 +24,13 @@ const PhasePlan* find_phase(const Plan& plan, std::string_view name) {
   return found == plan.phases.end() ? nullptr : &*found;
 }
 
-// The seconds of one evaluation; absent if the data are missing. The ranks take its batches in turn.
+// The seconds of one evaluation with its answers; absent if the data are missing. The ranks take its batches in turn.
 std::optional<double> evaluate_seconds(const Config& config, const PlanningInput& input, const Plan& plan) {
   const PhasePlan* pass = find_phase(plan, "evaluate");
   if (pass == nullptr) return 0;
   if (!input.data.validation) return {};
   const std::int64_t batches = evaluation_batches(config, *input.data.validation, plan.decisions.micro_batch);
-  return static_cast<double>(ceil_div(batches, std::int64_t{input.facts.share.ranks})) * pass->seconds;
+  return static_cast<double>(ceil_div(batches, std::int64_t{input.facts.share.ranks})) * pass->seconds + answer_seconds(config, plan);
 }
 
 // The last evaluation always follows the last update.
@@ -95,8 +96,10 @@ void add_times(json& plan_json, const Config& config, const PlanningInput& input
   predicted["save_seconds"] = static_cast<double>(checkpoint_bytes(plan.graph).n) / save_rate(input);
   if (config.train.noise_every == 0) return;
   const bool measures = find_phase(plan, "noise") != nullptr;
+  const bool several = plan.decisions.window().rounds() > 1;
   plan_json["noise"] = {{"every", config.train.noise_every},
                         {"measured", measures},
+                        {"why_not", measures ? json() : several ? json("shared gradients") : json("one round")},
                         {"seconds", noise_seconds(plan)},
                         {"read_bytes", measures ? read_by_noise(plan).n : 0}};
 }

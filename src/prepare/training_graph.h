@@ -28,6 +28,7 @@ struct DataFacts {
   bool packed = false;                  // rows hold several samples
   std::optional<RaggedWindows> ragged;  // windows have different numbers of rows
   RankShare share = {};                 // the rank that trains
+  GenerationShape answers = {};         // of answers to held-out prompts (prepare/answers.h); no rows: none
 
   // The maximum number of micro-steps of a window, on one rank.
   std::int64_t most_steps(const Config& config, std::int64_t micro_batch) const;
@@ -38,6 +39,7 @@ struct TrainingGraph {
   // Feeds and losses. The totals of `micro` are sums over a window.
   Pass micro;
   std::optional<Pass> evaluate;
+  std::vector<Pass> answers;  // "extend" and "decode" if the training answers prompts
   TrainingValues training;
   std::optional<UnderflowMeter> underflow;  // for fp16
   std::optional<NoisePass> noise;           // with train.noise_every

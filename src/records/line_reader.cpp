@@ -228,22 +228,45 @@ LeftOut read_evaluations(const std::filesystem::path& folder, const std::functio
   return read_ascending<Evaluation>(folder / kEvaluationsFile, evaluation_of, see);
 }
 
-LeftOut read_events(const std::filesystem::path& folder, const std::function<void(const nlohmann::json&)>& see) {
+namespace {
+
+// Several lines may have one update. `see(update, object)` returns false for an object that lacks something.
+LeftOut read_objects(const std::filesystem::path& path, const std::function<bool(std::int64_t, const nlohmann::json&)>& see) {
   std::int64_t last = -1;
-  return visit_lines(folder / kEventsFile, [&](std::string_view line, LeftOut& left_out) {
+  return visit_lines(path, [&](std::string_view line, LeftOut& left_out) {
     std::string fault;
-    const nlohmann::json event = parse_json(line, kLineLimits, fault);
-    const auto has = [&](const char* key, auto is) { return event.contains(key) && (event[key].*is)(); };
-    if (!event.is_object() || !has("event", &nlohmann::json::is_string) || !has("update", &nlohmann::json::is_number_integer)) {
-      return false;
-    }
-    const std::int64_t update = event["update"].get<std::int64_t>();
-    if (update >= last) {
-      last = update;
-      see(event);
-    } else {
+    const nlohmann::json object = parse_json(line, kLineLimits, fault);
+    if (!object.is_object() || !object.contains("update") || !object["update"].is_number_integer()) return false;
+    const std::int64_t update = object["update"].get<std::int64_t>();
+    if (update < last) {
       ++left_out.out_of_order;
+      return true;
     }
+    if (!see(update, object)) return false;
+    last = update;
+    return true;
+  });
+}
+
+bool has_text(const nlohmann::json& object, const char* key) { return object.contains(key) && object[key].is_string(); }
+
+}  // namespace
+
+LeftOut read_events(const std::filesystem::path& folder, const std::function<void(const nlohmann::json&)>& see) {
+  return read_objects(folder / kEventsFile, [&](std::int64_t, const nlohmann::json& event) {
+    if (!has_text(event, "event")) return false;
+    see(event);
+    return true;
+  });
+}
+
+LeftOut read_answers(const std::filesystem::path& folder, const std::function<void(const Answer&)>& see) {
+  return read_objects(folder / kAnswersFile, [&](std::int64_t update, const nlohmann::json& object) {
+    for (const char* key : {"prompt", "answer", "expected"}) {
+      if (!has_text(object, key)) return false;
+    }
+    if (update < 0) return false;
+    see({update, object["prompt"], object["answer"], object["expected"]});
     return true;
   });
 }

@@ -45,6 +45,7 @@ class Audit : public RunObserver {
     bool write;
   };
 
+  bool answers() const;
   void close_phase();
   bool within_window() const;
   void poison();

@@ -41,6 +41,8 @@ class Executor {
   // Calls the observers for a load or save; the caller's `work` runs in between.
   void load(const std::function<void()>& work);
   void save(const std::function<void()>& work);
+  // Fills the caches of a training with zeros, before its first answer after other passes.
+  void clear_caches();
 
   // The persistent values: parameters, optimizer state, staging.
   const std::vector<Operand>& state() const { return program_.persistent; }
@@ -58,6 +60,20 @@ class Executor {
   void write(ValueId value, const Device::Source& source) { device_.write(program_.operands[value], source); }
   // The observer must outlive this. A later observer is called inside the earlier ones, so it does not see their work.
   void add_observer(RunObserver& observer) { observers_.push_back(&observer); }
+  // An observer for as long as this object lives.
+  class Watch {
+   public:
+    Watch(Executor& executor, RunObserver& observer) : executor_(executor), observer_(observer) {
+      executor.add_observer(observer);
+    }
+    ~Watch() { std::erase(executor_.observers_, &observer_); }
+    Watch(const Watch&) = delete;
+    Watch& operator=(const Watch&) = delete;
+
+   private:
+    Executor& executor_;
+    RunObserver& observer_;
+  };
   // The libraries' choices for the kernels of this program, by algorithm_key: the non-empty ones of Kernel::algorithm.
   const std::map<std::string, std::string>& algorithms() const { return algorithms_; }
 

@@ -60,6 +60,12 @@ struct Evaluation {
   double time = 0;  // UTC seconds at its end; 0 in records of earlier versions
 };
 
+// The answer to a held-out prompt at an evaluation. Texts are UTF-8.
+struct Answer {
+  std::int64_t update = 0;
+  std::string prompt, answer, expected;
+};
+
 // A window that changed nothing because its gradient was not finite.
 struct Overflow {
   std::int64_t update = 0;         // the update in progress

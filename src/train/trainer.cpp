@@ -144,10 +144,13 @@ std::string accuracy_text(const std::optional<Accuracy>& accuracy) {
 Trainer::~Trainer() = default;
 
 void Trainer::make_wrong(const Faults& faults) {
-  const auto micros = static_cast<std::size_t>(plan_.decisions.accumulation);
-  if (!faults.weights.empty() && faults.weights.size() != micros) {
-    throw config_error("E-USAGE", "fault", fmt::format("it has {} weights", faults.weights.size()),
-                       fmt::format("one for each of the {} micro-steps", micros));
+  // All ranks have as many micro-steps, some of them without a sample.
+  const std::int64_t most = plan_.decisions.accumulation * share_.ranks, count = std::ssize(faults.weights);
+  if (count > 0 && (count > most || count <= most - share_.ranks)) {
+    throw config_error("E-USAGE", "fault", fmt::format("it has {} weights", count),
+                       share_.ranks == 1
+                           ? fmt::format("one for each of the {} micro-steps", most)
+                           : fmt::format("one for each micro-batch of the window, {} to {}", most - share_.ranks + 1, most));
   }
   if (faults.statistics != StatisticsFault::none) {
     wrong_statistics_.emplace(faults.statistics, plan_.graph, plan_.decisions.window().rounds(), executor_);
@@ -249,8 +252,9 @@ void Trainer::feed_micro(double scale) {
       prefetcher_->take(fed.fields);
       keep_prefetching();
     });
+    if (on_reading_) on_reading_(prefetcher_->reading());
     if (faults_.statistics == StatisticsFault::rows) count_absent_rows(fed.fields);
-    const double weight = faults_.weight(progress_.updates + 1, micro_in_window_++);
+    const double weight = faults_.weight(progress_.updates + 1, micro_in_window_++ * share_.ranks + share_.rank);
     for (std::size_t i = 0; i < factors_.size(); ++i) {
       *executor_.view(fed.scales[i]).as_pointer<float>() = static_cast<float>(factors_[i] * scale * weight);
     }
@@ -491,6 +495,16 @@ EvaluationResult Trainer::evaluate_now(const OnEvaluated& on_evaluated) {
                                            model_.evaluate.value(), model_.staging[0], on_evaluated, ranks_ ? &*ranks_ : nullptr);
   rewind();
   return result;
+}
+
+void Trainer::begin_answers() {
+  enter(phase_of(model_.answers.front().section));
+  executor_.clear_caches();
+}
+
+void Trainer::run_pass(const Pass& pass, const std::function<void()>& feed) {
+  enter(phase_of(pass.section));
+  executor_.run(pass.section, /*window_start=*/false, [&](Section) { feed(); });
 }
 
 void Trainer::save_checkpoint_to(const std::filesystem::path& folder) {

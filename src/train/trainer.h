@@ -73,6 +73,11 @@ class Trainer {
   // True if update() failed to read its data. The parameters learned before are whole and can be saved.
   bool lost_data() const { return lost_data_; }
   EvaluationResult evaluate_now(const OnEvaluated& on_evaluated = {});
+  // Prepares the caches for answers of the present weights.
+  void begin_answers();
+  // Runs a pass of TrainingGraph::answers; `feed` writes its inputs.
+  void run_pass(const Pass& pass, const std::function<void()>& feed);
+  Executor& executor() { return executor_; }
   void save_checkpoint_to(const std::filesystem::path& folder);
   // Saves in the layout of the loaded files, or in that of `keep_layout`.
   void save_weights_to(const std::filesystem::path& folder, const SaveOptions& options = {});
@@ -96,6 +101,8 @@ class Trainer {
   void after_warmup(std::function<void()> hook) { after_warmup_ = std::move(hook); }
   // Called before the sections of a phase run, for the audit.
   void before_phase(std::function<void(Phase)> hook) { before_phase_ = std::move(hook); }
+  // Called after each micro-batch has been taken from the reader of data.
+  void on_reading(std::function<void(const Prefetcher::Reading&)> hook) { on_reading_ = std::move(hook); }
   // Called after each window that overflowed, with fp16.
   void on_overflow(std::function<void(const Overflow&)> hook) { on_overflow_ = std::move(hook); }
   // Makes training wrong from here on, for verify. One weight for each micro-step of a window.
@@ -157,6 +164,7 @@ class Trainer {
   std::vector<double> sums_;  // over ranks, of the last window: totals of losses, report, small gradients
   std::function<void()> after_warmup_;
   std::function<void(Phase)> before_phase_;
+  std::function<void(const Prefetcher::Reading&)> on_reading_;
   std::function<void(const Overflow&)> on_overflow_;
 };
 

@@ -48,6 +48,22 @@ std::vector<std::int64_t> updates_in(const fs::path& folder) {
 
 using Updates = std::vector<std::int64_t>;
 
+TEST(LineReader, AnswersAreWholeTextsOfUpdatesInOrder) {
+  const ScratchFolder folder;
+  const auto answer = [](std::int64_t update, const std::string& text) {
+    return nlohmann::json{{"update", update}, {"prompt", "p"}, {"answer", text}, {"expected", ""}}.dump() + "\n";
+  };
+  write_raw(folder / "samples.jsonl", answer(2, "a") + answer(2, "b") + answer(1, "late") + answer(-1, "before") + "[]\n{}\n" +
+                                          "{\"update\":3,\"prompt\":[],\"answer\":\"\",\"expected\":\"\"}\n" +
+                                          answer(3, std::string(70'000, 'x')) + answer(4, "c") + answer(5, "d").substr(0, 20));
+  std::vector<std::string> seen;
+  const LeftOut left_out = read_answers(folder.path(), [&](const Answer& each) { seen.push_back(each.answer); });
+  EXPECT_EQ(seen, (std::vector<std::string>{"a", "b", "c"}));
+  EXPECT_EQ(left_out.out_of_order, 2);
+  EXPECT_EQ(left_out.broken, 4);
+  EXPECT_TRUE(left_out.torn);
+}
+
 TEST(LineReader, LeavesOutWhatIsTornBrokenOrOutOfOrder) {
   const ScratchFolder folder;
   const std::string deep(100, '[');
@@ -314,6 +330,25 @@ TEST(CompareRuns, ValidationOnOtherDataIsNotCompared) {
   EXPECT_TRUE(compare_runs(runs).training.same);
   runs[1].data.hash = "e";
   EXPECT_FALSE(compare_runs(runs).training.same) << "losses over other trained tokens";
+}
+
+TEST(CompareRuns, SettingsThatChangeTheLossSaySo) {
+  const ScratchFolder folder;
+  std::vector<Run> runs(2);
+  for (std::size_t i = 0; i < 2; ++i) {
+    runs[i].path = folder / std::to_string(i);
+    fs::create_directory(runs[i].path);
+  }
+  const auto why = [&](const std::string& key, const std::string& value) {
+    write_raw(runs[0].path / "config.resolved.toml", key);
+    write_raw(runs[1].path / "config.resolved.toml", value);
+    return compare_runs(runs).training.why;
+  };
+  EXPECT_EQ(why("[train]\nlabel_smoothing = 0.1\n", "[train]\nlabel_smoothing = 0.0\n"), "train.label_smoothing differs");
+  EXPECT_EQ(why("[train]\nz_loss = 0.1\n", "[train]\nz_loss = 0.0\n"), "train.z_loss differs");
+  EXPECT_EQ(why("[data]\nloss = \"all\"\n", "[data]\nloss = \"last\"\n"), "data.loss differs");
+  EXPECT_EQ(why("[train]\ngradient_clip = 0.1\n", "[train]\ngradient_clip = 1.0\n"), "");
+  EXPECT_EQ(why("[other]\nsmoothing = 0.1\n", "[other]\nsmoothing = 1.0\n"), "");
 }
 
 TEST(RemoveRun, RemovesWhatARunWritesAlone) {

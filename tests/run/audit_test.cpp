@@ -6,7 +6,7 @@
 
 #include <set>
 
-#include "run/measured_timeline.h"
+#include "run/instruction_timer.h"
 #include "run/session.h"
 
 namespace plimsoll {
@@ -148,17 +148,17 @@ TEST(Executor, TellsSeveralObservers) {
   NullDevice device;
   Executor executor(plan.graph, program, device, 2, 1);
   Audit audit(program, plan.graph, device, plan.arena + Session::kBeyond);
-  MeasuredTimeline timeline(plan.graph);
+  InstructionTimer timer(program, plan.graph, device);
   std::string told, expected;
   Witness outer(told, "a"), inner(told, "b");
-  for (RunObserver* each : std::initializer_list<RunObserver*>{&audit, &outer, &timeline, &inner}) executor.add_observer(*each);
+  for (RunObserver* each : std::initializer_list<RunObserver*>{&audit, &outer, &timer, &inner}) executor.add_observer(*each);
   audit.enter(Phase::load);
   executor.load([] {});
   audit.enter(Phase::first);
   executor.run(Section::micro, true, [](Section) {});
   for (std::size_t i = 0; i < program.load.size() + program.micro.size(); ++i) expected += "<a<bb>a>";
   EXPECT_EQ(told, expected);
-  EXPECT_FALSE(timeline.by_op().empty());
+  EXPECT_EQ(timer.runs(Section::micro).starting, 1);
   EXPECT_EQ(audit.phases().size(), 2U);
 }
 

@@ -8,6 +8,7 @@
 #include "device/cuda/rates.h"
 #include "plan/tiers/pinned.h"
 #include "run/cuda_session.h"
+#include "run/instruction_timer.h"
 
 namespace plimsoll {
 
@@ -101,6 +102,29 @@ TEST_P(CudaDeviceTest, EvaluatesBetweenUpdatesAndLeavesNoTrace) {
     cpu.trainer().update();
     EXPECT_NEAR(loss, cpu.trainer().evaluate_now().loss, GetParam() == DType::f32 ? 1e-4 : 2e-2);
   }
+}
+
+// The stamps of the device give each instruction its seconds, in order, and change no bit.
+TEST_P(CudaDeviceTest, TimesEveryInstruction) {
+  const Plan timed = plan(1, BlockMode::recompute);
+  const Outcome plain = CudaSession(config_, timed, data_.files, CudaPace::kernels).train(2);
+  CudaSession session(config_, timed, data_.files, CudaPace::kernels);
+  InstructionTimer timer(session.program(), timed.graph, session.device());
+  session.executor().add_observer(timer);
+  timer.after_section([&](Section section, bool, double) {
+    float end = 0;
+    for (std::size_t i = 0; i < timer.instructions(section); ++i) {
+      const InstructionTimer::Span span = timer.last(section, i);
+      ASSERT_TRUE(span.ran());
+      EXPECT_GE(span.begin, end * (1 - 1e-5F));
+      end = span.begin + span.seconds;
+    }
+  });
+  EXPECT_EQ(session.train(2), plain);
+  EXPECT_EQ(timer.runs(Section::update).all(), 2);
+  double seconds = 0;
+  for (std::size_t i = 0; i < timer.instructions(Section::micro); ++i) seconds += timer.seconds(Section::micro, i).all();
+  EXPECT_GT(seconds, 0);
 }
 
 TEST_P(CudaDeviceTest, TouchesExactlyThePlannedBytes) {

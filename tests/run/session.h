@@ -87,6 +87,7 @@ class Session {
   }
 
   Trainer& trainer() { return *trainer_; }
+  Device& device() { return *device_; }
   const Executor& executor() const { return *executor_; }
   const Graph& graph() const { return graph_; }
   void watch(RunObserver& observer) { executor_->add_observer(observer); }

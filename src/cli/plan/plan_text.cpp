@@ -12,6 +12,7 @@
 #include "base/bytes.h"
 #include "base/shell.h"
 #include "base/text.h"
+#include "cli/plan/phase_table.h"
 #include "cli/plan/run_length_text.h"
 #include "cli/progress.h"
 #include "measure/sharing.h"
@@ -92,33 +93,6 @@ std::string batch_text(const json& plan) {
   }
   return fmt::format("{} sample{} in about {} row{}, {} at a time", effective, effective == 1 ? "" : "s",
                      batch.at("rows").get<std::int64_t>(), batch.at("rows") == 1 ? "" : "s", micro);
-}
-
-// A table of owners by phases, at the peak of each phase. Five phases stay within 80 columns.
-std::string phase_table(const json& predicted) {
-  constexpr int kTitle = 24, kCell = 11;
-  std::vector<std::string> owners;
-  for (const json& phase : predicted.at("phases")) {
-    for (const auto& [owner, bytes] : phase.at("owners").items()) {
-      if (std::find(owners.begin(), owners.end(), owner) == owners.end()) owners.push_back(owner);
-    }
-  }
-  std::string text;
-  const auto row = [&](const std::string& title, auto&& cell) {
-    std::string line = fmt::format("{:<{}}", title, kTitle);
-    for (const json& phase : predicted.at("phases")) line += fmt::format("{:>{}}", cell(phase), kCell);
-    text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
-  };
-  row("at its peak", [](const json& phase) { return phase.at("name").get<std::string>(); });
-  for (const std::string& owner : owners) {
-    row(owner, [&](const json& phase) {
-      const auto found = phase.at("owners").find(owner);
-      return found == phase.at("owners").end() ? std::string() : size(*found);
-    });
-  }
-  row("live", [](const json& phase) { return size(phase.at("live_bytes")); });
-  row("arena", [](const json& phase) { return size(phase.at("arena_bytes")); });
-  return text;
 }
 
 // The arguments as words of the shell.
@@ -375,7 +349,8 @@ std::string floors_text(const json& plan) {
 // "1,837" for a size of the model; for a budget, bytes and a size for people.
 std::string value_text(const json& solve, const json& value) {
   const auto number = value.get<std::int64_t>();
-  return solve.at("least").get<bool>() ? fmt::format("{} B ({})", grouped(number), to_text(Bytes{number})) : grouped(number);
+  const bool bytes = solve.at("least").get<bool>() && solve.at("key") != "ranks";
+  return bytes ? fmt::format("{} B ({})", grouped(number), to_text(Bytes{number})) : grouped(number);
 }
 
 std::string next_text(const json& solve) {
@@ -405,9 +380,10 @@ std::string solve_text(const json& plan) {
     return fmt::format("solve {}: no value fits into {}; this is the plan of the {} ({} plans)\n\n", key, budget,
                        least ? "largest" : "smallest", plans);
   }
-  const std::string what = key == "memory" ? "is the least that it fits into"
-                           : least         ? fmt::format("is the least with which it fits into {}", budget)
-                                           : fmt::format("is the largest that fits into {}", budget);
+  const std::string what = key == "memory"  ? "is the least that it fits into"
+                           : key == "ranks" ? fmt::format("is the least number, each with {}", budget)
+                           : least          ? fmt::format("is the least with which it fits into {}", budget)
+                                            : fmt::format("is the largest that fits into {}", budget);
   std::string notes;
   for (const json& note : solve.at("notes")) notes += fmt::format("  note: {}\n", note.get<std::string>());
   return fmt::format("solve {}: {} {}\n{}{}  steps of {}, {} plans\n{}\n", key, value_text(solve, solve.at("value")), what,
@@ -418,7 +394,8 @@ std::string solve_text(const json& plan) {
 // "rank 0          104.3 MiB   state 3.2 MiB, sends 12.1 MiB an update"
 std::string ranks_text(const json& plan) {
   if (!plan.contains("ranks")) return "";
-  std::string text = fmt::format("{} ranks, each with its own memory:\n", plan.at("ranks").size());
+  std::string text =
+      fmt::format("{} ranks, each with its own memory (ZeRO, stage {}):\n", plan.at("ranks").size(), plan.at("zero").get<int>());
   for (const json& rank : plan.at("ranks")) {
     const json& sent = rank.at("sent");
     std::int64_t all = 0;
@@ -440,7 +417,7 @@ std::string fitting(const json& plan) {
   text += run_length_text(plan);
   text += fmt::format("batch {}; blocks: {}; loss in {}; {}, {} threads\n", batch_text(plan), blocks_text(plan.at("decisions")),
                       chunks_text(plan), precision_text(plan.at("precision")), plan.at("threads").get<int>());
-  text += pin_text(plan) + cheap_text(plan.at("decisions"));
+  text += pin_text(plan) + cheap_text(plan.at("decisions")) + samples_text(plan);
   text += time_text(plan) + measured_text(plan) + floors_text(plan) + "\n";
   text += phase_table(predicted) + "\n" + process_table(predicted, plan.at("decisions")) + ranks_text(plan) +
           run_folder_text(plan) + written_text(plan) + "\n" + bounds_table(plan.at("bounds"), predicted);
@@ -503,7 +480,7 @@ std::string plan_summary(const json& plan) {
                      blocks_text(plan.at("decisions")), chunks_text(plan), size(plan.at("bounds").at("floor_bytes")),
                      size(plan.at("bounds").at("knee_bytes")), size(plan.at("bounds").at("ceiling_bytes")), time_text(plan)) +
          beside(pin_text(plan)) + (plan.contains("epoch") ? beside(long_samples_text(plan.at("epoch"))) : "") +
-         beside(measured_text(plan)) + beside(floors_text(plan));
+         beside(samples_text(plan)) + beside(measured_text(plan)) + beside(floors_text(plan));
 }
 
 }  // namespace plimsoll

@@ -79,6 +79,9 @@ std::string whole_text(const json& run, bool bound) {
 std::string noise_line(const json& plan) {
   if (!plan.contains("noise")) return "";
   const json& noise = plan.at("noise");
+  if (noise.at("why_not") == "shared gradients") {
+    return "note: the gradient noise is not measured: ranks share the gradients; parallel.zero = 1 leaves each rank its own\n";
+  }
   if (!noise.at("measured").get<bool>()) {
     return "note: the gradient noise is not measured: a window has one round; a smaller train.micro_batch or plan.group has "
            "more\n";

@@ -80,6 +80,8 @@ class LaneClock {
   void run_kernels(double seconds) { now_ += seconds, busy_.kernels += seconds; }
   double stall() const { return stall_; }
   const LaneSeconds& busy() const { return busy_; }
+  // The end of the last transfer on a link, in seconds of this clock.
+  double end_of(std::size_t link, bool outward) const { return link < free_.size() ? free_[link][outward ? 1 : 0] : 0; }
 
  private:
   struct Underway {

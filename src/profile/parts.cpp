@@ -1,0 +1,56 @@
+#include "profile/parts.h"
+
+#include <map>
+#include <string>
+#include <utility>
+
+namespace plimsoll {
+namespace {
+
+double updates_of(const MeasuredUpdates& measured) { return static_cast<double>(measured.updates.size() - 1); }
+
+// Seconds of all measured updates by op and section, for the rounds that ran.
+std::map<std::pair<std::string, std::string>, double> predicted_seconds(const Plan& plan, const MeasuredUpdates& measured) {
+  const auto starting = static_cast<double>(measured.rounds.starting), later = static_cast<double>(measured.rounds.later);
+  std::map<std::pair<std::string, std::string>, double> seconds;
+  for (std::size_t i = 0; i < plan.timeline.steps.size(); ++i) {
+    const Step& step = plan.timeline.steps[i];
+    if (step.kind != Step::Kind::node) continue;
+    const Node& node = plan.graph.nodes[step.node];
+    const StepKernel& kernel = plan.kernels[i];
+    double& sum = seconds[{op_name(plan.graph, node), std::string(plan.graph.name(node.section))}];
+    if (step.section == Section::micro) sum += starting * kernel.write.seconds + later * kernel.add.seconds;
+    if (step.section == Section::update) sum += updates_of(measured) * kernel.add.seconds;
+  }
+  return seconds;
+}
+
+}  // namespace
+
+UpdateParts parts_of(const MeasuredUpdates& measured) {
+  const double updates = updates_of(measured);
+  const SecondsByKind& seconds = measured.seconds;
+  UpdateParts parts{.kernels = seconds.kernels / updates,
+                    .update = seconds.update / updates,
+                    .copies = (seconds.copies + seconds.exchanges) / updates,
+                    .data = measured.wait_seconds()};
+  parts.feed = seconds.feed / updates - parts.data;
+  parts.other = measured.update_seconds() - parts.all();
+  return parts;
+}
+
+std::vector<OpRow> op_rows(const Plan& plan, const MeasuredUpdates& measured) {
+  const double updates = updates_of(measured);
+  const auto predicted = predicted_seconds(plan, measured);
+  std::vector<OpRow> rows;
+  for (const OpSeconds& op : measured.seconds.ops) {
+    OpRow& row = rows.emplace_back(OpRow{op, static_cast<double>(op.runs) / updates});
+    row.measured.seconds /= updates;
+    row.measured.bound /= updates;
+    const auto found = predicted.find({op.op, op.section});
+    if (found != predicted.end()) row.predicted = found->second / updates;
+  }
+  return rows;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,335 @@
+#!/usr/bin/env python3
+"""`profile`, through the command: python3 profile.py path/to/plimsoll
+
+It trains as `train` does, its parts add up, planted bottlenecks get their verdict, two profiles compare, and traces are sound.
+"""
+
+import functools
+import json
+import os
+import resource
+import shutil
+import subprocess
+
+from _plimsoll import Test
+from _trace import faults_of, read_trace
+
+ONE = ["--set", "machine.threads=1"]
+WIDE = [*ONE, "--set", "model.width=256", "--set", "model.heads=4", "--set", "train.effective_batch=32"]
+TRIES = 6  # another process on this machine may make an update wait for anything
+
+PROFILE = {
+    "schema": "plimsoll.profile/1",
+    "verdict": str,
+    "why": str,
+    "plan_hash": str,
+    "update_seconds": float,
+    "predicted_seconds": float,
+    "parts": {key: float for key in ("kernels", "update", "copies", "data", "feed", "other")},
+}
+
+
+def profile(test, *more, environment=None):
+    result = test.run("profile", "config.toml", *more, "--json", environment=environment)
+    if not test.equal(f"exit code of `{result.command}`", result.code, 0):
+        print("\n".join(result.text())[-2000:])
+        return None
+    return result.json()
+
+
+def metrics(test, run):
+    lines = (test.path(run) / "metrics.jsonl").read_text().splitlines()
+    return [json.loads(line) for line in lines]
+
+
+def owners_of(plan):
+    """The live bytes of `plan --values` by phase, step, tier and owner, without the program's own sums."""
+    sums = {}
+    for value in plan["values"]:
+        if value["alias_of"] is not None:
+            continue
+        for part in value["ranges"]:
+            for step in range(part["begin"], part["end"]):
+                where = (part["phase"], step, value["tier"], value["role"])
+                sums[where] = sums.get(where, 0) + value["bytes"]
+    return sums
+
+
+def adds_up(test, found, plan):
+    update = found["update_seconds"]
+    test.near("sum of the parts", sum(found["parts"].values()), update, 1e-9)
+    test.that(all(seconds >= -1e-9 for seconds in found["parts"].values()), f"no part is negative: {found['parts']}")
+    kernels = found["parts"]["kernels"] + found["parts"]["update"]
+    test.near("sum of the ops", sum(op["seconds"] for op in found["ops"]), kernels, 1e-9)
+    test.near("planned seconds", found["predicted_seconds"], plan["predicted"]["update_seconds"], 1e-9)
+    planned = sum(op["predicted"] for op in found["ops"])
+    test.near("planned seconds of the ops", planned, plan["predicted"]["lanes"]["compute"], 1e-6)
+    measured = [window["seconds"] for window in found["windows"][1:]]
+    test.near("mean of the windows", sum(measured) / len(measured), update, 1e-9)
+
+
+def same_timeline(test, found, plan):
+    """Owners add up to the planned live bytes at every step, and `plan --values` says the same."""
+    sums = owners_of(plan)
+    for phase in found["timeline"]:
+        steps = phase["steps"]
+        test.equal(f"steps of {phase['phase']}", steps, list(range(steps[0], steps[0] + len(steps))))
+        mine = {}
+        for tier, owners in phase["tiers"].items():
+            for owner, levels in owners.items():
+                mine.update({(phase["phase"], step, tier, owner): level for step, level in zip(steps, levels) if level})
+        want = {where: level for where, level in sums.items() if where[0] == phase["phase"] and level}
+        test.equal(f"timeline of {phase['phase']}", mine, want)
+        live = max(sum(levels) for levels in zip(*phase["tiers"][plan["predicted"]["tiers"][0]["name"]].values()))
+        planned = next(one["live_bytes"] for one in plan["predicted"]["phases"] if one["name"] == phase["phase"])
+        test.equal(f"peak of {phase['phase']}", live, planned)
+    test.equal("sum of the live set", sum(value["bytes"] for value in found["peak"]), found["peak_at"]["live_bytes"])
+    test.equal("peak", found["peak_at"]["live_bytes"], plan["predicted"]["live_bytes"])
+
+
+def trains_as_train(test):
+    """The plan, the losses and the budget of `train`; nothing stays."""
+    before = sorted(path.name for path in test.folder.iterdir())
+    found = profile(test, *ONE, "--memory", "48MiB", "--updates", "3")
+    test.equal("files", sorted(path.name for path in test.folder.iterdir()), before)
+    test.shape("profile", {key: found[key] for key in PROFILE}, PROFILE)
+    plan = test.succeeds("plan", "config.toml", *ONE, "--memory", "48MiB", "--values", "--json")
+    test.succeeds("train", "config.toml", *ONE, "--memory", "48MiB", "--run", "run", "--json")
+    test.equal("plan", found["plan_hash"], json.loads(test.path("run/plan.json").read_text())["plan_hash"])
+    losses = [line["loss"] for line in metrics(test, "run")[:4]]
+    test.equal("losses", [window["loss"] for window in found["windows"]], losses)
+    adds_up(test, found, plan)
+    same_timeline(test, found, plan)
+    process = found["process"]
+    test.that(process["measured_bytes"] <= process["planned_bytes"] <= process["budget_bytes"], f"the process: {process}")
+    test.that(found["evaluate_seconds"] > 0 and found["save_seconds"] > 0, "one evaluation, one checkpoint")
+    text = test.succeeds("profile", "config.toml", *ONE, "--memory", "48MiB", "--updates", "1")
+    for word in ("verdict", "next", "kernels of micro-steps", "waits for data", "live at the peak", "timer of instructions"):
+        test.that(word in text, f"the text has '{word}'")
+
+
+def continues_a_run(test):
+    """--run takes the settings of a run, and the state of its checkpoint; the run stays as it is."""
+    test.succeeds("train", "config.toml", *ONE, "--run", "kept", "--updates", "2", "--json")
+    before = {path: path.stat().st_mtime_ns for path in test.path("kept").rglob("*") if path.is_file()}
+    found = test.succeeds("profile", "--run", "kept", "--updates", "2", "--json")
+    after = {path: path.stat().st_mtime_ns for path in test.path("kept").rglob("*") if path.is_file()}
+    test.equal("files of the run", after, before)
+    test.succeeds("train", "--run", "kept", "--resume", "--json")
+    test.equal("updates", [window["update"] for window in found["windows"]], [3, 4, 5])
+    test.equal("losses", [window["loss"] for window in found["windows"]], [line["loss"] for line in metrics(test, "kept")[2:5]])
+
+
+def keeps_the_floor(test):
+    """At the floor the timer still has room, by the kernel's own count of the process."""
+    floor = test.succeeds("plan", "config.toml", *WIDE, "--memory", "1GiB", "--json")["bounds"]["floor_bytes"]
+    found = profile(test, *WIDE, "--memory", floor, "--updates", "2")
+    plan = test.succeeds("plan", "config.toml", *WIDE, "--memory", floor, "--json")
+    test.equal("plan at the floor", found["plan_hash"], plan["plan_hash"])
+    process = found["process"]
+    test.that(process["measured_bytes"] <= floor and process["planned_bytes"] <= floor, f"within {floor}: {process}")
+    timer = [item["bytes"] for item in process["reserve"] if item["name"] == "timer of instructions"]
+    test.that(len(timer) == 1 and timer[0] > 0, f"the timer is an item of the reserve: {process['reserve']}")
+    test.that(found["verdict"] in ("MEMORY-BOUND", "IO-BOUND") or found["parts"]["data"] > 0, found["verdict"])
+
+
+def audits(test):
+    found = profile(test, *ONE, "--updates", "1", "--audit")
+    test.that(found["audit"], "the audit has phases")
+    for phase in found["audit"]:
+        planned = (phase["planned_live_bytes"], phase["planned_arena_bytes"])
+        test.equal(f"audit of {phase['phase']}", (phase["live_bytes"], phase["arena_bytes"]), planned)
+    names = {phase["phase"] for phase in found["audit"]}
+    test.that({"load", "first", "evaluate", "save"} <= names, f"phases: {names}")
+
+
+# ---- planted bottlenecks ----
+
+
+def becomes(test, verdicts, *more, environment=None):
+    """The profile whose verdict is one of these, if one of a few has it."""
+    found = None
+    for _ in range(TRIES):
+        found = profile(test, *more, environment=environment)
+        if found is None or found["verdict"] in verdicts:
+            break
+    if not test.that(found and found["verdict"] in verdicts, f"verdict {found and found['verdict']}, expected {verdicts}"):
+        print(json.dumps({key: found[key] for key in ("why", "parts", "next")}) if found else "")
+        return None
+    test.that(found["why"][0].isdigit(), f"a number says why: {found['why']}")
+    return found
+
+
+def applies(test, found, *more):
+    """The next step is a plan that fits, with the predicted seconds."""
+    step = found["next"]
+    plan = test.succeeds("plan", "config.toml", *more, *step["arguments"], "--json")
+    test.near(f"seconds with {step['arguments']}", plan["predicted"]["update_seconds"], step["update_seconds"], 1e-3)
+    test.that(plan["predicted"]["process_bytes"] <= plan["budget"]["memory"], "it fits")
+    base = test.succeeds("plan", "config.toml", *more, "--json")["predicted"]["update_seconds"]
+    test.that(plan["predicted"]["update_seconds"] <= 0.95 * base, f"it saves 5 %: {base}, {step}")
+
+
+SLOW = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/types.h>
+#include <unistd.h>
+// Each read of the file SLOW_FILE takes 20 ms longer.
+static void delay(int fd) {
+  char link[64], path[4096];
+  snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+  ssize_t n = readlink(link, path, sizeof path - 1);
+  if (n < 0) return;
+  path[n] = 0;
+  if (strcmp(path, getenv("SLOW_FILE")) == 0) usleep(20000);
+}
+#define SHIM(name)                                                                     \
+  ssize_t name(int fd, void* out, size_t count, off_t at) {                            \
+    static ssize_t (*real)(int, void*, size_t, off_t);                                 \
+    if (!real) real = (ssize_t(*)(int, void*, size_t, off_t))dlsym(RTLD_NEXT, #name);  \
+    delay(fd);                                                                         \
+    return real(fd, out, count, at);                                                   \
+  }
+SHIM(pread)
+SHIM(pread64)
+"""
+
+
+def slow_data(test):
+    compiler = shutil.which("cc")
+    if compiler is None:
+        return print("skipped: slow_data, no C compiler")
+    source, shim = test.write("slow.c", SLOW), test.path("slow.so")
+    subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-o", shim, source, "-ldl"], check=True)
+    slow = {**os.environ, "LD_PRELOAD": str(shim), "SLOW_FILE": str(test.path("train.txt"))}
+    found = becomes(test, ["INPUT-BOUND"], *ONE, environment=slow)
+    if found:
+        test.equal("next step", found["next"], None)
+        waited = sum(window["wait_seconds"] for window in found["windows"][1:]) / (len(found["windows"]) - 1)
+        test.near("waits for data", found["parts"]["data"], waited, 1e-6)
+        test.that(waited > 0.02, f"the delay shows: {waited}")
+        test.that(found["windows"][0]["wait_seconds"] > 0.02, "the first window is shown with its wait")
+
+
+def slow_link(test):
+    sim = [*ONE, "--device", "sim", "--set", "model.width=256", "--set", "model.heads=4", "--set", "train.micro_batch=4"]
+    host = ["--host-memory", "8GiB"]
+    floor = test.succeeds("plan", "config.toml", *sim, *host, "--memory", "1GiB", "--json")["bounds"]["floor_bytes"]
+    more = [*sim, *host, "--memory", floor, "--set", "machine.host_bytes_per_second=100e6"]
+    found = becomes(test, ["IO-BOUND"], *more)
+    if found and test.that(found["next"], "a step helps"):
+        applies(test, found, *more)
+
+
+def large_vocabulary(test):
+    more = [*ONE, "--memory", "2GiB", "--set", "model.vocab=60000", "--set", "model.context=4"]
+    more += ["--set", "train.effective_batch=1"]
+    more += ["--set", "model.kind=llama", "--set", "model.tied=false", "--set", "model.layers=1", "--set", "model.dropout=0"]
+    more += ["--set", "model.mlp_width=64", "--set", "model.kv_heads=1"]
+    more += ["--set", "model.width=64", "--set", "train.evaluate_samples=2"]
+    becomes(test, ["OPTIMIZER-BOUND"], *more)
+
+
+def memory_budget(test):
+    floor = test.succeeds("plan", "config.toml", *WIDE, "--memory", "1GiB", "--json")["bounds"]["floor_bytes"]
+    found = becomes(test, ["MEMORY-BOUND", "IO-BOUND"], *WIDE, "--memory", floor)
+    if found and test.that(found["next"], "a step helps"):
+        test.equal("what it changes", found["next"]["arguments"][0], "--memory")
+        applies(test, found, *WIDE, "--memory", floor)
+
+
+def large_batch(test):
+    found = becomes(test, ["COMPUTE-BOUND"], *WIDE, "--memory", "1GiB")
+    if found:
+        test.that(found["parts"]["other"] <= 0.03 * found["update_seconds"], f"other: {found['parts']}")
+        test.that(all(op["bound"] <= op["seconds"] * 1.5 for op in found["ops"][:3]), "bounds lie below the largest ops")
+
+
+# ---- two profiles, and the trace ----
+
+
+def compares(test):
+    for name, more in (("a.json", []), ("b.json", ["--set", "model.layers=3"])):
+        test.write(name, test.run("profile", "config.toml", *ONE, *more, "--json").out)
+    a, b = (json.loads(test.path(name).read_text()) for name in ("a.json", "b.json"))
+    diff = test.succeeds("profile", "--compare", "a.json", "b.json", "--json")
+    test.equal("schema", diff["schema"], "plimsoll.profile-diff/1")
+    update = b["update_seconds"] - a["update_seconds"]
+    test.near("difference", diff["update_seconds"]["difference"], update, 1e-9)
+    test.that(abs(sum(row["difference"] for row in diff["seconds"]) - update) < 1e-9, "rows of seconds add up")
+    peaks = b["peak_at"]["live_bytes"] - a["peak_at"]["live_bytes"]
+    test.equal("rows of bytes", sum(row["difference"] for row in diff["bytes"]), peaks)
+    sizes = [abs(row["difference"]) for row in diff["seconds"]]
+    test.equal("order", sizes, sorted(sizes, reverse=True))
+    text = test.succeeds("profile", "--compare", "a.json", "b.json")
+    test.that("matmul" in text and "activations" in text, text)
+    for name, content in {"cut.json": test.path("a.json").read_bytes()[:5000], "list.json": b"[]", "none.json": b""}.items():
+        test.write(name, content)
+        test.fails(2, "E-PROFILE-FILE", "profile", "--compare", "a.json", name)
+    test.fails(2, "E-PROFILE-FILE", "profile", "--compare", "absent.json", "a.json")
+    test.fails(2, "E-USAGE", "profile", "--compare", "a.json", "b.json", "--updates", "3")
+    test.fails(2, "E-USAGE", "profile")
+    test.fails(2, "E-USAGE", "profile", "config.toml", "--run", "run")
+
+
+def traces(test):
+    disk = ["--disk", f"{test.path('pages')}:1GiB", "--set", "plan.optimizer_state=disk", "--set", "plan.parameters=disk"]
+    several = ["--set", "train.micro_batch=2"]
+    for name, tracks, more in (
+        ("plain", 0, ["--set", "train.micro_batch=8"]),
+        ("rounds", 0, several),
+        ("pages", 2, [*several, *disk, "--set", "plan.group=1", "--set", "model.width=128"]),
+        ("together", 2, [*several, *disk, "--set", "plan.group=2", "--set", "model.width=128"]),
+    ):
+        plan = test.succeeds("plan", "config.toml", *ONE, *more, "--memory", "96MiB", "--json")
+        rounds = plan["batch"]["accumulation"] // plan["decisions"]["group"]
+        found = profile(test, *ONE, *more, "--memory", "96MiB", "--updates", "2", "--trace", f"{name}.trace")
+        trace = read_trace(test.path(f"{name}.trace"))
+        test.equal(f"faults of {name}", faults_of(trace, found, rounds), [])
+        events = trace["traceEvents"]
+        kernels = [event for event in events if event["ph"] == "X" and (event["pid"], event["tid"]) == (1, 1)]
+        last = max(event["ts"] + event["dur"] for event in kernels)
+        test.that(last <= 1e6 * found["windows"][-1]["seconds"] + 1, f"{name} ends with the update: {last}")
+        lanes = {event["args"]["name"] for event in events if event["ph"] == "M" and event["args"]["name"].startswith("copies")}
+        test.equal(f"tracks of copies in {name}", len(lanes), tracks)
+        planned = [event for event in events if event["ph"] == "X" and (event["pid"], event["tid"]) == (2, 1)]
+        seconds = 1e-6 * max(event["ts"] + event["dur"] for event in planned)
+        test.near(f"planned end of {name}", seconds, found["predicted_seconds"], 0.02)
+    faulty = read_trace(test.path("plain.trace"))
+    slices = [event for event in faulty["traceEvents"] if event["ph"] == "X" and event["dur"] > 0]
+    slices[3]["ts"] = slices[2]["ts"] + slices[2]["dur"] / 2
+    slices[3]["dur"] = slices[2]["dur"]
+    test.that(faults_of(faulty), "the checker finds slices that overlap")
+    test.fails(5, "E-IO-WRITE", "profile", "config.toml", *ONE, "--updates", "1", "--trace", "absent/t.json")
+
+
+def refuses(test):
+    result = test.run("profile", "config.toml", *WIDE, "--memory", "1MiB", "--json")
+    test.equal("exit code below the floor", result.code, 3)
+    limit = functools.partial(resource.setrlimit, resource.RLIMIT_FSIZE, (2000, 2000))
+    small = test.run("profile", "config.toml", *ONE, "--json", before=limit)
+    test.that(small.code == 5 and small.json()["code"] == "E-IO-WRITE", f"a full disk: {small.code} {small.out[:200]}")
+    test.equal("left behind", [path.name for path in test.folder.iterdir() if path.name.startswith("plimsoll-")], [])
+
+
+if __name__ == "__main__":
+    test = Test("profile")
+    test.run_parts(
+        trains_as_train,
+        continues_a_run,
+        keeps_the_floor,
+        audits,
+        slow_data,
+        slow_link,
+        large_vocabulary,
+        memory_budget,
+        large_batch,
+        compares,
+        traces,
+        refuses,
+    )
+    test.finish()
