@@ -126,6 +126,12 @@ def ranks(test):
     first, alone = noise_of(test, "ranks-1")[0], noise_of(test, "alone-1")[0]
     test.equal("the first round of the first rank", {**first, "window": 0}, {**alone, "window": 0})
     test.near("the window of all ranks", first["window"], alone["window"], 1e-5)
+    shared = ["config.toml", *sets(BASE, keys, {"train.noise_every": 1, "parallel.zero": 2})]
+    test.succeeds("launch", "-n", 2, "train", *shared, "--run", "shared", "--json")
+    test.equal("with shared gradients", noise_of(test, "shared"), [None] * UPDATES)
+    plan = test.succeeds("plan", *shared, "--ranks", 2, "--json")
+    test.equal("why", plan["noise"]["why_not"], "shared gradients")
+    test.that("ranks share the gradients" in test.succeeds("plan", *shared, "--ranks", 2), "the plan says why")
 
 
 def told(test):
