@@ -96,8 +96,10 @@ void add_times(json& plan_json, const Config& config, const PlanningInput& input
   predicted["save_seconds"] = static_cast<double>(checkpoint_bytes(plan.graph).n) / save_rate(input);
   if (config.train.noise_every == 0) return;
   const bool measures = find_phase(plan, "noise") != nullptr;
+  const bool several = plan.decisions.window().rounds() > 1;
   plan_json["noise"] = {{"every", config.train.noise_every},
                         {"measured", measures},
+                        {"why_not", measures ? json() : several ? json("shared gradients") : json("one round")},
                         {"seconds", noise_seconds(plan)},
                         {"read_bytes", measures ? read_by_noise(plan).n : 0}};
 }

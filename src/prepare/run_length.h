@@ -16,7 +16,8 @@ nlohmann::json run_json(const Config& config, const PlanningInput& input, const 
 
 // Adds to the plan's JSON the seconds of one evaluation and of one checkpoint: predicted.evaluate_seconds, null if the data are
 // missing, and predicted.save_seconds, from its bytes and the rate of the disk: the measured one, else kAssumedDiskRate. With
-// train.noise_every also the object `noise` {every, measured, seconds, read_bytes}, of one measurement.
+// train.noise_every also the object `noise` {every, measured, why_not, seconds, read_bytes}, of one measurement. `why_not`:
+// null, "one round" in a window, or "shared gradients" between ranks.
 void add_times(nlohmann::json& plan_json, const Config& config, const PlanningInput& input, const Plan& plan);
 
 // {samples, tokens, trained_units, updates, rows, fill, data}: an epoch of samples of their own lengths. `fill` is the share of

@@ -127,11 +127,18 @@ TrainingGraph train_graph(const Config& config, ModelGraph model, DataFacts data
   result.graph = std::move(model.graph);
   result.training = train_on(result.graph, result.micro, optimizer_settings(config), data.most_steps(config, micro_batch));
   result.underflow = apply_precision(result.graph, config.precision.compute, config.precision.parameters);
-  if (config.train.noise_every > 0) result.noise = add_noise_pass(result.graph);
+  const std::int64_t stage = config.parallel.zero.value_or(1);
+  // In stage 2 the gradients of a round leave a rank before its end.
+  if (config.train.noise_every > 0 && (data.share.ranks == 1 || stage == 1)) {
+    const Denominator per = result.micro.losses.front().per;  // the gradient of a round is rescaled as a whole
+    ensure(std::ranges::all_of(result.micro.losses, [&](const LossTerm& loss) { return loss.per == per; }), "noise",
+           "losses with different denominators");
+    result.noise = add_noise_pass(result.graph);
+  }
   // No kernel for few rows reads 16 bits.
   if (config.precision.compute == DType::f32) ops::take_few_rows(result.graph);
   result.staging = add_staging(result.graph, micro_batch, config.model.context, data);
-  if (data.share.ranks > 1) result.shards = shard_update(result.graph, data.share, config.parallel.zero.value_or(1));
+  if (data.share.ranks > 1) result.shards = shard_update(result.graph, data.share, stage);
   return result;
 }
 

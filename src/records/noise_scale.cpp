@@ -37,14 +37,15 @@ struct Sums {
   // The square of the expected gradient over the variance of a sample: the inverse of the noise scale. Infinite without noise.
   double signal() const {
     const double variance = fall / shares;
-    if (!(variance > 0)) return std::numeric_limits<double>::infinity();
+    if (!(shares > 0) || !(variance > 0)) return std::numeric_limits<double>::infinity();
     return (squares / count - variance * inverse / count) / variance;
   }
 };
 
+// With ragged samples the first round may count for more than the window: a long sample of another round takes weight from all.
 bool is_usable(const NoiseSums& window) {
-  return std::isfinite(window.first) && std::isfinite(window.window) && window.samples_first > 0 &&
-         window.samples_window > window.samples_first;
+  return std::isfinite(window.first) && std::isfinite(window.window) && window.samples_first > 0 && window.samples_window > 0 &&
+         window.samples_first != window.samples_window;
 }
 
 bool is_scale(double signal) { return signal > 0 && std::isfinite(signal); }

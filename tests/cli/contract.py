@@ -44,6 +44,8 @@ PLAN = {
         "live_bytes": int,
         "update_seconds": float,
         "tokens_per_second": float,
+        "evaluate_seconds": (float, None),
+        "save_seconds": float,
         "cost_source": {"measured": float, "recorded": float, "bound": float},
         "reserve": [{"name": str, "bytes": int, "source": str}],
         "tiers": [TIER],

@@ -6,6 +6,8 @@ micro-batch and group, and equal those of runs that train on the samples of one 
 tell what was measured, or why nothing was.
 """
 import json
+import pathlib
+import shutil
 
 from _plimsoll import Test
 
@@ -31,10 +33,9 @@ def noise_of(test, run):
 def bits(test):
     """Losses and weights with and without a measurement, audited, in memory and from a disk, with and without slots for rows."""
     disk = ["--disk", f"{test.path('pages')}:1GiB"]
-    for name, keys in (("few-rows", {}), ("slots", {"model.vocab": 8192, "model.context": 16}),
-                       ("tables", {"model.vocab": 8192, "model.width": 64}),
-                       ("bf16", {"precision.compute": "bf16", "precision.gradients": "bf16"}),
-                       ("adafactor", {"optimizer.name": "adafactor"})):  # fmt: skip
+    for name, keys in (("rows", {}), ("slots", {"model.vocab": 8192, "model.context": 16, "model.width": 64}),
+                       ("bf16", {"precision.compute": "bf16", "precision.gradients": "bf16",
+                                "optimizer.name": "lion"})):  # fmt: skip
         budget = ["--memory", "1GiB"]
         plain = train(test, f"{name}-plain", *budget, keys=keys)
         measured = {}
@@ -44,14 +45,15 @@ def bits(test):
             got = train(test, run, *budget, *more, "--audit", keys={**keys, **policy, "train.noise_every": 1})
             test.equal(f"bits of {run}", got, plain)
             measured[plan] = noise_of(test, run)
-            phases = {phase["name"]: phase for phase in json.loads(test.path(f"{run}/plan.json").read_text())["predicted"]["phases"]}
-            test.that("noise" in phases, f"{run} plans a phase")
+            phases = json.loads(test.path(f"{run}/plan.json").read_text())["predicted"]["phases"]
+            test.that("noise" in [phase["name"] for phase in phases], f"{run} plans a phase")
         test.that(all(measured["memory"]), f"every window of {name} is measured")
         for plan, sums in measured.items():
             test.equal(f"sums of {name}, {plan}", sums, measured["memory"])
         for line in test.lines(f"{name}-memory"):
             test.near("the sum of the window", line["noise"]["window"], line["grad_norm"] ** 2, 1e-12)
-            test.equal("samples", (line["noise"]["samples_first"], line["noise"]["samples_window"]), (2, 16))
+            test.equal("samples of the first round", line["noise"]["samples_first"], 2)
+            test.near("samples of the window", line["noise"]["samples_window"], 16, 1e-3)  # the last one may be short
 
 
 def first_round(test):
@@ -76,7 +78,7 @@ def windows(test):
     train(test, "third", keys={"train.noise_every": 3})
     test.equal("measured updates", [bool(noise) for noise in noise_of(test, "third")], [False, False, True] * 2)
     train(test, "cut", keys={"train.updates": 4, "train.noise_every": 4})
-    test.succeeds("train", "--resume", "cut", "--set", "train.updates=6", "--set", "train.noise_every=5", "--json")
+    test.succeeds("train", "--run", "cut", "--resume", "--set", "train.updates=6", "--set", "train.noise_every=5", "--json")
     test.equal("after a resume", [bool(noise) for noise in noise_of(test, "cut")], [False] * 3 + [True, True, False])
     one = sets(BASE, {"train.micro_batch": 16, "train.noise_every": 1})
     plan = test.succeeds("plan", "config.toml", *one, "--json")
@@ -92,7 +94,8 @@ def planned(test):
     keys = sets(BASE, {"train.noise_every": 2, "train.evaluate_every": 2})
     plan = test.succeeds("plan", "config.toml", *keys, "--json")
     run, predicted = plan["run"], plan["predicted"]
-    test.that(predicted["evaluate_seconds"] > 0 and predicted["save_seconds"] > 0, f"seconds of an evaluation, a save: {predicted}")
+    for key in ("evaluate_seconds", "save_seconds"):
+        test.that(predicted[key] > 0, f"{key}: {predicted[key]}")
     test.near("evaluations", run["evaluation_seconds"], run["evaluations"] * predicted["evaluate_seconds"], 1e-9)
     test.that(run["save_seconds"] >= run["saves"] * predicted["save_seconds"], "saves with the final weights")
     test.near("measurements", run["noise_seconds"], UPDATES // 2 * plan["noise"]["seconds"], 1e-9)
@@ -106,6 +109,29 @@ def planned(test):
     test.that(from_disk["noise"]["seconds"] > plan["noise"]["seconds"], "reading takes time")
     without = test.succeeds("plan", "config.toml", *sets(BASE), "--json")
     test.that("noise" not in without and without["run"]["noise_seconds"] == 0, "nothing without the key")
+
+
+def ranks(test):
+    """With several ranks the first round is that of the first one. All of its samples are in the first round of one process."""
+    if not (pathlib.Path(test.binary).with_name("plimsoll_mpi.so").exists() and shutil.which("mpirun")):
+        print("skipped: several ranks need plimsoll_mpi.so and mpirun")
+        return
+    keys = {"data.order": "sequential", "machine.threads": 1}
+    train(test, "alone-1", keys={**keys, "train.noise_every": 1})
+    for every in (0, 1):
+        words = ["config.toml", *sets(BASE, keys, {"train.noise_every": every}), "--run", f"ranks-{every}", "--audit", "--json"]
+        test.succeeds("launch", "-n", 2, "train", *words)
+    bits = [[line["loss_bits"] for line in test.lines(f"ranks-{every}")] for every in (0, 1)]
+    test.equal("losses of measured ranks", bits[1], bits[0])
+    first, alone = noise_of(test, "ranks-1")[0], noise_of(test, "alone-1")[0]
+    test.equal("the first round of the first rank", {**first, "window": 0}, {**alone, "window": 0})
+    test.near("the window of all ranks", first["window"], alone["window"], 1e-5)
+    shared = ["config.toml", *sets(BASE, keys, {"train.noise_every": 1, "parallel.zero": 2})]
+    test.succeeds("launch", "-n", 2, "train", *shared, "--run", "shared", "--json")
+    test.equal("with shared gradients", noise_of(test, "shared"), [None] * UPDATES)
+    plan = test.succeeds("plan", *shared, "--ranks", 2, "--json")
+    test.equal("why", plan["noise"]["why_not"], "shared gradients")
+    test.that("ranks share the gradients" in test.succeeds("plan", *shared, "--ranks", 2), "the plan says why")
 
 
 def told(test):
@@ -130,5 +156,5 @@ def told(test):
 
 if __name__ == "__main__":
     test = Test("noise_scale")
-    test.run_parts(bits, first_round, windows, planned, told)
+    test.run_parts(bits, first_round, windows, planned, ranks, told)
     test.finish()

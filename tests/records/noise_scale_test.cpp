@@ -1,10 +1,10 @@
 // The noise scale: known answers in simulated runs, mistakes that must show, and runs that tell nothing.
 #include "records/noise_scale.h"
 
+#include <fmt/core.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <functional>
 #include <nlohmann/json.hpp>
 #include <random>
 #include <span>
@@ -27,9 +27,9 @@ struct Simulation {
 };
 
 // The mean gradient of normal samples is normal, with the variance of Kish's number of samples.
-class Run {
+class SimulatedRun {
  public:
-  Run(const Simulation& simulation, unsigned seed) : simulation_(simulation), random_(seed) {}
+  SimulatedRun(const Simulation& simulation, unsigned seed) : simulation_(simulation), random_(seed) {}
 
   std::vector<NoiseSums> windows() {
     std::vector<NoiseSums> all;
@@ -57,9 +57,7 @@ class Run {
     return {of_first, of_all, first.effective(), all.effective()};
   }
 
-  double noise(const CountedSamples& samples) {
-    return normal_(random_) * std::sqrt(kTruth / kDirections / samples.effective());
-  }
+  double noise(const CountedSamples& samples) { return normal_(random_) * std::sqrt(kTruth / kDirections / samples.effective()); }
 
   Simulation simulation_;
   std::mt19937_64 random_;
@@ -74,7 +72,7 @@ struct Answers {
 Answers answers(const Simulation& simulation) {
   Answers answers;
   for (int i = 0; i < kRuns; ++i) {
-    const auto scale = noise_scale(Run(simulation, 1000U + static_cast<unsigned>(i)).windows());
+    const auto scale = noise_scale(SimulatedRun(simulation, 1000U + static_cast<unsigned>(i)).windows());
     if (!scale) continue;
     EXPECT_EQ(scale->windows, kWindows);
     EXPECT_LE(scale->low, scale->high);
@@ -87,7 +85,8 @@ Answers answers(const Simulation& simulation) {
 
 testing::AssertionResult holds(const Simulation& simulation) {
   const Answers of = answers(simulation);
-  const auto result = of.hold() ? testing::AssertionSuccess() : testing::AssertionFailure();
+  testing::Test::RecordProperty(simulation.lognormal ? "ragged" : "equal", fmt::format("{}/{}", of.covered, of.numbers));
+  auto result = of.hold() ? testing::AssertionSuccess() : testing::AssertionFailure();
   return result << of.numbers << " numbers in " << kRuns << " runs, " << of.covered << " intervals with the truth";
 }
 
@@ -106,7 +105,7 @@ TEST(NoiseScale, ShowsMistakes) {
 TEST(NoiseScale, IsNoMeanOfRatios) {
   int near = 0, near_of_ratios = 0;
   for (unsigned i = 0; i < kRuns; ++i) {
-    const std::vector<NoiseSums> windows = Run({.lognormal = true}, 1000 + i).windows();
+    const std::vector<NoiseSums> windows = SimulatedRun({.lognormal = true}, 1000 + i).windows();
     double ratios = 0;
     for (const NoiseSums& each : windows) {
       const double variance = (each.first - each.window) / (1 / each.samples_first - 1 / each.samples_window);
@@ -122,14 +121,14 @@ TEST(NoiseScale, IsNoMeanOfRatios) {
 }
 
 TEST(NoiseScale, HasTheSameBitsEachTime) {
-  const std::vector<NoiseSums> windows = Run({}, 7).windows();
+  const std::vector<NoiseSums> windows = SimulatedRun({}, 7).windows();
   const auto a = noise_scale(windows), b = noise_scale(windows);
   ASSERT_TRUE(a && b);
   EXPECT_EQ(to_json(a), to_json(b));
 }
 
 TEST(NoiseScale, OfFewWindowsIsNothing) {
-  const std::vector<NoiseSums> windows = Run({}, 7).windows();
+  const std::vector<NoiseSums> windows = SimulatedRun({}, 7).windows();
   EXPECT_TRUE(noise_scale(std::span(windows).first(20)));
   EXPECT_FALSE(noise_scale(std::span(windows).first(19)));
   EXPECT_EQ(to_json(noise_scale(std::span(windows).first(19))), nullptr);

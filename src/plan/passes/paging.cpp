@@ -320,7 +320,7 @@ std::int64_t page_elements(const Graph& graph, const Residency& residency) {
   if (largest <= residency.pages.elements) return largest;
   std::vector<std::int64_t> steps;
   for (const Node& node : graph.nodes) {
-    if (node.section != Section::update && works_on_ranges(graph, node)) steps.push_back(ranges_of(graph, node).step);
+    if (!streams_as_one(graph, node.section) && works_on_ranges(graph, node)) steps.push_back(ranges_of(graph, node).step);
   }
   std::int64_t page = round_up(residency.pages.elements, kStoredAlignment.n / size_of(lightest));
   const auto fits = [&](std::int64_t step) { return page % step == 0 || step % page == 0; };

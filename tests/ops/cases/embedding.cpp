@@ -1,5 +1,7 @@
 #include "ops/embedding/embedding.h"
 
+#include <cmath>
+
 #include "ops/cases/cases.h"
 #include "ops/cases/stored_matrix.h"
 
@@ -75,7 +77,7 @@ std::vector<Numbers> add_rows(const ReferenceCall& call) {
 std::vector<Numbers> squares_with_rows(const ReferenceCall& call) {
   const Numbers table = add_rows(call)[0];
   double sum = 0;
-  for (const double x : table) sum += x * x;
+  for (const double x : table) sum += std::pow(static_cast<double>(static_cast<float>(x)), 2);  // the table is one of fp32
   return {{sum}};
 }
 
@@ -189,6 +191,8 @@ std::vector<OpCases> embedding_cases() {
     families.add_slots(e, false);
     families.add_slots(e, true);
   }
+  // More elements than three ranges of sums; ranges begin within rows.
+  for (const bool overwrite : {false, true}) families.add_slots({2, 40, 130, 800, 40}, overwrite);
   for (const BlockFormat format : {BlockFormat::int8, BlockFormat::nf4, BlockFormat::nf4_nested}) {
     families.add_blocks({2, 7, 65, 5, 0}, format);
   }
@@ -200,7 +204,8 @@ std::vector<OpCases> embedding_cases() {
       {EmbeddingAttributes{}, {large.ids(), f32({large.vocab, large.width}), f32({large.positions, large.width})}});
   families.add_backward(large, true, false);
   families.add_slots(large, false);
-  const auto all = {&families.embedding, &families.tokens, &families.positions, &families.slots, &families.rows, &families.squares};
+  const auto all = {&families.embedding, &families.tokens, &families.positions,
+                    &families.slots,     &families.rows,   &families.squares};
   for (OpCases* cases : all) {
     cases->cases.back().benchmark = true;
   }
