@@ -1,5 +1,6 @@
 #include "profile/parts.h"
 
+#include <algorithm>
 #include <map>
 #include <string>
 #include <utility>
@@ -32,8 +33,9 @@ UpdateParts parts_of(const MeasuredUpdates& measured) {
   const SecondsByKind& seconds = measured.seconds;
   UpdateParts parts{.kernels = seconds.kernels / updates,
                     .update = seconds.update / updates,
-                    .copies = (seconds.copies + seconds.exchanges) / updates,
-                    .data = measured.wait_seconds()};
+                    .copies = (seconds.copies + seconds.exchanges) / updates};
+  // A GPU may work while the host waits.
+  parts.data = std::min(measured.wait_seconds(), seconds.feed / updates);
   parts.feed = seconds.feed / updates - parts.data;
   parts.other = measured.update_seconds() - parts.all();
   return parts;
