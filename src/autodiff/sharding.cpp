@@ -31,12 +31,14 @@ struct Trained {
 
 class Sharding {
  public:
-  Sharding(Graph& graph, RankShare share) : graph_(graph), builder_(graph), share_(share), ranks_(share.ranks) {}
+  Sharding(Graph& graph, RankShare share, std::int64_t stage)
+      : graph_(graph), builder_(graph), share_(share), ranks_(share.ranks), stage_(stage) {}
 
   std::vector<ShardedParameter> run() {
     update_ = graph_.section_order(Section::update);
     find_trained();
     cut();
+    if (stage_ > 1) reduce_in_rounds();
     builder_.set_section(Section::update);
     rewrite();
     verify(graph_);
@@ -177,18 +179,82 @@ class Sharding {
     sort_sections(graph_);
   }
 
-  // The gradient leaves for its ranks; the sums of squares of the own shard follow.
+  // The gradients become those of a round, and each leaves for its ranks behind the last node that adds to it.
+  void reduce_in_rounds() {
+    std::map<NodeId, std::vector<NodeId>> behind;  // by node: the nodes of the ends of its gradients
+    const std::vector<NodeId> micro = graph_.section_order(Section::micro);
+    for (Trained& each : trained_) {
+      const ValueId whole = origin_of(graph_, each.gradient);
+      std::vector<ValueId> parts{whole};  // and rows of lookups
+      const NodeId rows = graph_.values[each.gradient].producer;
+      if (rows.valid()) parts = graph_.nodes[rows].inputs;
+      std::map<ValueId, ValueId> newest;  // by part
+      NodeId last;
+      for (const NodeId id : micro) {
+        for (const ValueId output : graph_.nodes[id].outputs) {
+          const auto part = std::ranges::find(parts, origin_of(graph_, output));
+          if (part != parts.end()) newest[*part] = output, last = id;
+        }
+      }
+      ensure(newest.size() == parts.size(), "sharding", "a gradient that no node adds to");
+      for (const ValueId part : parts) graph_.values[part].section = Section::micro;
+      if (rows.valid()) {
+        join_rows(rows, last, newest);
+        behind[last].push_back(rows);
+      } else {
+        each.gradient = newest.at(whole);
+      }
+      behind[last].push_back(reduce(each, last));
+    }
+    const std::vector<NodeId> order = std::exchange(graph_.order, {});
+    for (const NodeId id : order) {
+      const bool moved =
+          std::ranges::any_of(behind, [&](const auto& some) { return std::ranges::find(some.second, id) != some.second.end(); });
+      if (moved) continue;
+      graph_.order.push_back(id);
+      const auto found = behind.find(id);
+      if (found != behind.end()) graph_.order.insert(graph_.order.end(), found->second.begin(), found->second.end());
+    }
+    std::erase_if(update_, [&](NodeId id) { return graph_.nodes[id].section == Section::micro; });
+  }
+
+  // The rows of a round join its gradient.
+  void join_rows(NodeId id, NodeId last, const std::map<ValueId, ValueId>& newest) {
+    Node& node = graph_.nodes[id];
+    node.section = Section::micro;
+    node.backward = true;
+    node.line = graph_.nodes[last].line;
+    node.gradient_of = graph_.nodes[last].gradient_of;
+    for (ValueId& input : node.inputs) input = newest.at(input);
+    for (const ValueId output : node.outputs) graph_.values[output].section = Section::micro;
+  }
+
+  NodeId reduce(Trained& each, NodeId last) {
+    builder_.set_section(Section::micro, /*backward=*/true);
+    builder_.set_role(Role::accumulator);
+    builder_.set_line(graph_.nodes[last].line.text());
+    builder_.set_gradient_of(graph_.nodes[last].gradient_of);
+    const Value& whole = graph_.values[origin_of(graph_, each.gradient)];
+    const Shape held = owns_all(each) ? whole.type.shape : Shape{std::max<std::int64_t>(1, end(each) - begin(each))};
+    each.sum = builder_.add_persistent(whole.name.text() + ".sum", {whole.type.dtype, held}, Role::accumulator);
+    each.token = each.sum;
+    builder_.add1(kReduceShards, exchange(each), {each.gradient, each.sum}, "sum");
+    builder_.set_gradient_of({});
+    return graph_.order.back();
+  }
+
+  // The gradient leaves for its ranks, if it has not yet; the sums of squares of the own shard follow.
   void sum(Trained& each, std::vector<ValueId>& squares) {
     builder_.set_line("update." + graph_.values[each.parameter].name.text());
     builder_.set_role(Role::accumulator);
-    each.token = builder_.add1(kSumShards, exchange(each), {each.gradient}, "sum");
-    each.sum = each.token;
+    const bool here = each.sum.valid();
+    if (!here) each.sum = each.token = builder_.add1(kSumShards, exchange(each), {each.gradient}, "sum");
     if (!owns(each)) {  // a number in its place, so that the exchange of squares comes equally late on all ranks
       builder_.set_role(Role::output);
       squares.push_back(builder_.add1(kNothing, NothingAttributes{1}, {each.token}, "squares"));
       return;
     }
-    if (!owns_all(each)) each.sum = shard(each, each.token, "sum.shard");
+    if (!here && !owns_all(each)) each.sum = shard(each, each.token, "sum.shard");
     builder_.set_role(Role::output);
     squares.push_back(builder_.add1(kTileSquares, ops::NoAttributes{}, {each.sum}, "squares"));
   }
@@ -236,7 +302,7 @@ class Sharding {
       return;
     }
     for (ValueId& input : graph_.nodes[id].inputs) {
-      if (input == each.gradient) input = each.sum;
+      if (origin_of(graph_, input) == origin_of(graph_, each.gradient)) input = each.sum;
     }
     if (owns_all(each)) {
       graph_.order.push_back(id);
@@ -411,7 +477,7 @@ class Sharding {
   Graph& graph_;
   GraphBuilder builder_;
   RankShare share_;
-  std::int64_t ranks_;
+  std::int64_t ranks_, stage_;
   std::vector<NodeId> update_;
   std::vector<Trained> trained_;
   std::size_t least_ = 0;  // the emptiest rank
@@ -419,9 +485,10 @@ class Sharding {
 
 }  // namespace
 
-std::vector<ShardedParameter> shard_update(Graph& graph, RankShare share) {
+std::vector<ShardedParameter> shard_update(Graph& graph, RankShare share, std::int64_t stage) {
   ensure(share.ranks > 1 && share.rank >= 0 && share.rank < share.ranks, "sharding", "a rank that is none");
-  return Sharding(graph, share).run();
+  ensure(stage == 1 || stage == 2, "sharding", "a stage that is none");
+  return Sharding(graph, share, stage).run();
 }
 
 }  // namespace plimsoll

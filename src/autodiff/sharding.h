@@ -8,6 +8,9 @@
 //   parameter, shard ------> update <-------------------------------------------------+
 //                               |
 //                             whole -> gather_shards -> parameter
+//
+// In stage 2 the sum leaves the micro-step: gradients are those of one round, and `reduce_shards` adds their sum over all ranks
+// to the rank's own shard right behind the last node that adds to a gradient.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +28,7 @@ struct ShardedParameter {
 
 // Rewrites the update for one rank. Nodes and values of the other sections keep their numbers, which are the same on all ranks.
 // The norm is the sum of its tiles in one order for every sharding. Sums of statistics are added over ranks.
-// E-CONFIG-CONFLICT if a gradient is summed in 16 bits.
-std::vector<ShardedParameter> shard_update(Graph& graph, RankShare share);
+// `stage`: of ZeRO, 1 or 2. E-CONFIG-CONFLICT if a gradient is summed in 16 bits.
+std::vector<ShardedParameter> shard_update(Graph& graph, RankShare share, std::int64_t stage = 1);
 
 }  // namespace plimsoll

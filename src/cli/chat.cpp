@@ -26,7 +26,6 @@
 #include "cli/say.h"
 #include "cli/shown_text.h"
 #include "cli/signals.h"
-#include "cli/vocabulary.h"
 #include "data/dialogue.h"
 #include "data/source.h"
 #include "formats/chat_template.h"
@@ -34,6 +33,7 @@
 #include "formats/tokenizer/tokenizer.h"
 #include "formats/utf8.h"
 #include "infer/generation.h"
+#include "infer/vocabulary.h"
 
 namespace plimsoll {
 namespace {
@@ -121,7 +121,7 @@ class Chat {
     model_ = command.model();
     const ModelFacts& facts = command.facts();
     open_template(facts);
-    const Vocabulary vocabulary(model_.tokenizer(), facts, {});
+    const Vocabulary vocabulary(model_.tokenizer(), facts);
     rows_ = facts.vocab;
     request_.vocabulary = std::min(vocabulary.size(), rows_);
     request_.sampling = {arguments_.temperature, arguments_.top_k, arguments_.top_p, arguments_.seed};
@@ -181,14 +181,7 @@ class Chat {
     }
     const json found = json::parse(run_in_child([&] {
       Encoding encoding(*this);
-      std::vector<std::int64_t> ends = model_.ends();
-      for (const auto& [name, text] : encoding.templates.tokens) {
-        const Token token = name == "eos_token" ? encoding.tokenizer.find(text) : Token(-1);
-        if (encoding.tokenizer.has(token)) ends.push_back(token);
-      }
-      if (const std::optional<Token> end = encoding.encoder.end_of_turn()) ends.push_back(*end);
-      std::ranges::sort(ends);
-      ends.erase(std::ranges::unique(ends).begin(), ends.end());
+      const std::vector<std::int64_t> ends = ends_of_answers(encoding.tokenizer, encoding.templates, model_.ends());
       return dumped({{"ends", ends}, {"source", encoding.templates.source}});
     }));
     source_ = found["source"];

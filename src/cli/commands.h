@@ -58,6 +58,7 @@ int run_profile(const ProfileArguments& arguments);
 
 struct VerifyArguments {
   ConfigArguments config;
+  int ranks = 1;  // processes to compare with one
   std::string folder;
   bool json = false;
 };

@@ -45,6 +45,9 @@ const WordExplanation kWords[] = {
      "The samples that go through the model together. The planner chooses it unless train.micro_batch says so. It "
      "decides in which groups sums are rounded: another one gives other bits."},
     {"next MiB", "In the table of the frontier: the seconds of an update that each further MiB saves, up to the next row."},
+    {"noise scale",
+     "The number of samples whose mean gradient has as much noise as signal, measured with train.noise_every. It is an order of "
+     "magnitude for the useful batch of AdamW; it says little for Lion."},
     {"optimizer state",
      "The values that the optimizer keeps for each parameter: two moments for adamw, one for lion and momentum."},
     {"owners",
@@ -52,9 +55,8 @@ const WordExplanation kWords[] = {
      "the live bytes at the phase's peak."},
     {"phases",
      "load reads the weights; first is the first micro-batch of an update, which writes the gradients; steady is a later "
-     "one, which adds to them, with the update; each forward pass (evaluate, generate) is one, and save writes files. Each has "
-     "its own "
-     "peak, and the arena holds the largest."},
+     "one, which adds to them, with the update; noise measures the gradients after the first one (train.noise_every); each forward "
+     "pass (evaluate, generate) is one, and save writes files. Each has its own peak, and the arena holds the largest."},
     {"pieces",
      "Some nodes of a block run again more than once: on the way to the values between its parts, and for each part by itself."},
     {"process", "The whole process: the arena and the reserve. It never passes the budget."},

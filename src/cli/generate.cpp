@@ -12,8 +12,8 @@
 #include "cli/inference.h"
 #include "cli/say.h"
 #include "cli/shown_text.h"
-#include "cli/vocabulary.h"
 #include "infer/generation.h"
+#include "infer/vocabulary.h"
 
 namespace plimsoll {
 namespace {
@@ -119,7 +119,7 @@ int run_generate(const GenerateArguments& arguments) {
   command.require_tokens();
   const ModelSource& model = command.model();
   const ModelFacts& facts = command.facts();
-  const Vocabulary vocabulary(model.tokenizer(), facts, arguments.prompts);
+  const Vocabulary vocabulary(model.tokenizer(), facts, arguments.prompts, say_line);
   GenerationRequest request = request_of(arguments, vocabulary, facts);
   if (!arguments.ignore_end) request.ends = model.ends();
   const auto build = [&](std::int64_t, const FrozenBase& stored) {

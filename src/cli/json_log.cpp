@@ -98,6 +98,11 @@ void JsonLog::see(const Event& event) {
         remaining_.evaluation_seconds = evaluated.evaluation.seconds;
         log("evaluation", std::move(object));
       },
+      [](const Answered& answered) {
+        for (const Answer& each : answered.answers) {
+          log("sample", {{"update", each.update}, {"prompt", each.prompt}, {"answer", each.answer}, {"expected", each.expected}});
+        }
+      },
       [](const BestSaved& saved) {
         log("best_saved", {{"update", saved.best.update}, {"bytes", saved.written.n}});
       },

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,6 +20,7 @@
 #include "cli/settings.h"
 #include "measure/calibrate.h"
 #include "measure/cuda_machine.h"
+#include "measure/measure_rank_link.h"
 #include "measure/measure_step.h"
 #include "prepare/planning.h"
 #include "prepare/requests.h"
@@ -266,7 +268,13 @@ nlohmann::json machine_json(const MachineRecord& record, const std::vector<Measu
 
 namespace {
 
-int measure(const MachineArguments& arguments) {
+std::string rank_link_line(const RankLink& link) {
+  return fmt::format("between ranks {:.2f} GB/s in each direction, {:.0f} us\n", link.bytes_per_second / 1e9,
+                     1e6 * link.latency_seconds);
+}
+
+// `link`: between the ranks that run this command; none for one process.
+int measure(const MachineArguments& arguments, const std::optional<RankLink>& link) {
   const auto say = [](const std::string& line) { say_line(line); };
   std::optional<Config> config;
   if (!arguments.config.file.empty()) {
@@ -285,6 +293,7 @@ int measure(const MachineArguments& arguments) {
     record = std::move(measured.record);
     micros = std::move(measured.micros);
   }
+  if (link) record.machine.rank_link = *link;
   const Machine& machine = record.machine;
   const MemoryFact available =
       gpu ? MemoryFact{machine.tiers.front().capacity, "the memory of " + machine.name} : available_memory();
@@ -302,6 +311,7 @@ int measure(const MachineArguments& arguments) {
   print_text(fmt::format("matrix products {:.0f} GFLOP/s{}, update pass {:.1f} GB/s, copy {:.1f} GB/s\n",
                          machine.rates.flops_per_second / 1e9, narrow, machine.rates.bytes_per_second / 1e9,
                          record.copy_bytes_per_second / 1e9));
+  if (link) print_text(rank_link_line(*link));
   print_text(sharing_line(record));
   print_text(fmt::format("memory {}, available {} ({})\n", to_text(memory), to_text(available.bytes), available.source));
   print_text(fmt::format("outside the arena: code {}, {} per generated kernel, {} per instruction, threads {}\n",
@@ -316,7 +326,12 @@ int measure(const MachineArguments& arguments) {
 
 int run_machine(const MachineArguments& arguments) {
   const Ranks ranks = Ranks::join();
-  return as_rank(ranks, [&] { return ranks.first_of_host() ? measure(arguments) : 0; });
+  return as_rank(ranks, [&] {
+    const std::optional<RankLink> link = ranks.measure_link();
+    if (!ranks.first_of_host()) return 0;
+    if (link) keep_rank_link(cache_folder(), *link);
+    return measure(arguments, link);
+  });
 }
 
 std::string version_text() {

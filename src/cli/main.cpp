@@ -150,7 +150,7 @@ void plan_options(CLI::App& command, PlanArguments& a) {
   command
       .add_option("--solve", a.solve,
                   "the largest value that fits of context, micro_batch, effective_batch, rank or a size of the model "
-                  "(layers, width, ...), or the least of memory, host_memory or disk")
+                  "(layers, width, ...), or the least of memory, host_memory, disk or ranks")
       ->excludes(frontier)
       ->excludes(instance);
   add_diff(command, a);
@@ -217,6 +217,8 @@ void launch_options(CLI::App& command, LaunchArguments& a) {
 void verify_options(CLI::App& command, VerifyArguments& a) {
   add_config(command, a.config)->required();
   add_device(command, a.config);
+  command.add_option("--ranks", a.ranks, "compare the training of this many processes (plimsoll launch) with that of one")
+      ->check(CLI::Range(2, kMostRanks));
   command.add_option("--folder", a.folder,
                      "keep the test runs and their data here, so that you can repeat the commands that --json prints (default: a "
                      "temporary folder)");

@@ -95,15 +95,18 @@ RemainingTime planned_time(const Config& config, const nlohmann::json& plan) {
   RemainingTime remaining;
   remaining.evaluate_every = evaluation_interval(config);
   remaining.save_every = config.save.every;
-  if (!plan.contains("run")) return remaining;
-  const nlohmann::json& run = plan.at("run");
-  const auto each = [&](const char* seconds, const char* count) {
-    const double times = run.at(count).get<double>();
-    return run.at(seconds).is_null() || times == 0 ? 0 : run.at(seconds).get<double>() / times;
-  };
-  remaining.evaluation_seconds = each("evaluation_seconds", "evaluations");
-  remaining.save_seconds = each("save_seconds", "saves");
+  take_times(remaining, plan);
   return remaining;
+}
+
+void take_times(RemainingTime& remaining, const nlohmann::json& plan) {
+  const nlohmann::json& predicted = plan.at("predicted");
+  const auto seconds = [&](const char* key) {
+    const auto found = predicted.find(key);
+    return found != predicted.end() && found->is_number() ? found->get<double>() : 0;
+  };
+  remaining.evaluation_seconds = seconds("evaluate_seconds");
+  remaining.save_seconds = seconds("save_seconds");
 }
 
 bool PlainPace::due(std::int64_t update, std::int64_t updates) {

@@ -38,8 +38,10 @@ struct RemainingTime {
   double after(std::int64_t update, double update_seconds) const;
 };
 
-// The planned duration of evaluations and saves. A plan that was replayed does not have it.
+// The planned duration of evaluations and saves.
 RemainingTime planned_time(const Config& config, const nlohmann::json& plan);
+// Takes the seconds of an evaluation and of a save from a plan; 0 if it lacks them.
+void take_times(RemainingTime& remaining, const nlohmann::json& plan);
 
 // The pace of a log: the first update, the last one, and at most one per ten seconds and per hundredth of the run.
 class PlainPace {

@@ -23,6 +23,7 @@
 #include "device/machine_facts.h"
 #include "device/process_memory.h"
 #include "formats/atomic_file.h"
+#include "measure/measure_rank_link.h"
 
 namespace plimsoll {
 namespace {
@@ -89,6 +90,7 @@ Ranks Ranks::join() {
   }
   if (peers.rank() != 0) keep_silent();
   spell_for_ranks(peers.count());
+  peers.limit(static_cast<double>(ParallelSettings{}.fail_after), /*patient=*/true);
   peers.reserve(kEvent + 1, 2 * static_cast<std::size_t>(peers.count() - 1));
   ranks.measure(before);
   ranks.share_host();
@@ -147,6 +149,7 @@ void Ranks::tell(const Error& error) const {
 
 void Ranks::compare(const Config& config, const std::string& options) const {
   if (peers_ == nullptr) return;
+  peers_->limit(static_cast<double>(config.parallel.fail_after), /*patient=*/true);
   const MachineFacts facts = machine_facts(config.threads);
   std::string libraries;
   for (const std::string& library : facts.libraries) libraries += (libraries.empty() ? "" : ", ") + library;
@@ -171,6 +174,10 @@ void Ranks::compare(const Config& config, const std::string& options) const {
                          remedies.empty() ? each.remedy : "the same number of threads for every rank", std::move(remedies));
     }
   }
+}
+
+std::optional<RankLink> Ranks::measure_link() const {
+  return peers_ == nullptr ? std::nullopt : std::optional(measure_rank_link(*peers_, kEvent));
 }
 
 void Ranks::check_device(const Config& config) const {

@@ -11,6 +11,7 @@
 #include "collective/peers.h"
 #include "collective/together.h"
 #include "config/config.h"
+#include "plan/machine.h"
 
 namespace plimsoll {
 
@@ -33,7 +34,8 @@ class Ranks {
   // The most memory of messages in one of the ranks.
   Bytes memory() const { return memory_; }
 
-  // E-RANK-MISMATCH (exit 2) on all ranks if they differ in build, libraries, instruction set, threads, or configuration.
+  // E-RANK-MISMATCH (exit 2) on all ranks if they differ in build, libraries, instruction set, threads, or configuration. From
+  // here on, a rank that shows no life for parallel.fail_after is lost.
   void compare(const Config& config, const std::string& options) const;
   // E-RANK-DEVICE (exit 2) for a device other than the processor.
   void check_device(const Config& config) const;
@@ -50,6 +52,8 @@ class Ranks {
     }
     return *std::move(result);
   }
+  // The link between all ranks; none in a process that was started alone.
+  std::optional<RankLink> measure_link() const;
   // Ends all ranks with this error. The first rank reports it; the second one if the first is lost.
   void tell(const Error& error) const;
   // The text of the first rank on all.

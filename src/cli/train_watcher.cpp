@@ -8,6 +8,7 @@
 #include "base/visit.h"
 #include "cli/plan/plan_text.h"
 #include "cli/say.h"
+#include "cli/short_text.h"
 #include "cli/signals.h"
 #include "cli/spelling.h"
 #include "records/best_weights.h"
@@ -48,6 +49,16 @@ void TrainWatcher::show(const Evaluation& evaluation) {
   if (line_) line_->evaluated(evaluation.seconds);
   say(fmt::format("update {}  validation loss {:.4f} nats over {} units{}", evaluation.update, evaluation.loss, evaluation.units,
                   accuracy_text(evaluation.accuracy)));
+}
+
+// The end of each prompt tells most about it.
+void TrainWatcher::show(std::span<const Answer> answers) {
+  constexpr std::size_t kPrompt = 40, kText = 90;
+  for (std::size_t i = 0; i < answers.size(); ++i) {
+    const Answer& each = answers[i];
+    say(fmt::format("  sample {}  {} -> {}\n            expected: {}", i + 1, last_words(each.prompt, kPrompt),
+                    first_words(each.answer, kText), first_words(each.expected, kText)));
+  }
 }
 
 void TrainWatcher::summarise(const Finished& finished) const {
@@ -108,6 +119,7 @@ void TrainWatcher::see(const Event& event) {
         evaluating_->show(evaluating.done, evaluating.samples, [&](const std::string& text) { say(text); });
       },
       [&](const Evaluated& evaluated) { show(evaluated.evaluation); },
+      [&](const Answered& answered) { show(answered.answers); },
       [&](const RateFell& fell) {
         say(fmt::format("update {}: the validation loss is on a plateau: learning rate {:.2e}", fell.update, fell.rate));
       },

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -27,6 +28,7 @@ class TrainWatcher final : public Consumer {
   void show(const Updated& updated);
   void show(const Overflow& overflow);
   void show(const Evaluation& evaluation);
+  void show(std::span<const Answer> answers);
   void summarise(const Finished& finished) const;
 
   std::optional<Patience> patience_{std::in_place, "planning"};

@@ -24,6 +24,7 @@
 #include "formats/temporary_folder.h"
 #include "prepare/data_files.h"
 #include "settings/faults.h"
+#include "verify/verify_ranks.h"
 
 namespace plimsoll {
 namespace {
@@ -91,6 +92,7 @@ class Table {
     if (subject == "batch") return "batch: every split gives the same gradient, loss and schedule (relative difference)";
     if (subject == "bits") return "bits: every plan gives the same weights, state and losses";
     if (subject == "precision") return "precision: compared with fp32 (relative difference)";
+    if (subject == "ranks") return "ranks: several processes train as one does (relative difference; fp32)";
     if (subject == "rounding") return "rounding: noise that adds nothing over time";
     return "controls: wrong on purpose, and noticed by the checks above";
   }
@@ -110,11 +112,16 @@ std::string norm_text(const verification::Verdict& verdict, std::int64_t configu
 
 int run_verify(const VerifyArguments& arguments) {
   const Config config = load_settings(arguments.config);
-  if (config.adapter.active()) {
+  const bool ranks = arguments.ranks > 1;
+  if (config.adapter.active() && !ranks) {
     throw config_error("E-CONFIG-CONFLICT", "adapter.kind",
                        "verify moves all weights of a model, and an adapter is saved without them",
                        "a configuration without an adapter",
                        config.adapter.init.empty() ? Remedies{Change("adapter.kind", "none")} : Remedies{});
+  }
+  if (ranks && config.device != DeviceChoice::cpu) {
+    throw config_error("E-RANK-DEVICE", "machine.device", "several ranks train on processors alone", "--device cpu",
+                       {Change("machine.device", "cpu")});
   }
   tell_unused(arguments.config);
   const std::unique_ptr<DataSet> data = open_training_in_child(config, cache_folder());
@@ -127,13 +134,15 @@ int run_verify(const VerifyArguments& arguments) {
   if (arguments.folder.empty()) temporary.emplace(std::filesystem::temp_directory_path());
   const std::filesystem::path folder = temporary ? temporary->path() : kept_folder(arguments.folder);
   Table table(arguments.json);
-  const verification::Verdict verdict = verification::verify_training(
-      config, *data, folder, [&](const std::string& run) { table.tell(run); }, [&](const Check& check) { table.hear(check); });
+  const auto tell = [&](const std::string& run) { table.tell(run); };
+  const auto hear = [&](const Check& check) { table.hear(check); };
+  const verification::Verdict verdict = ranks ? verification::verify_ranks(config, *data, arguments.ranks, folder, tell, hear)
+                                              : verification::verify_training(config, *data, folder, tell, hear);
   table.end();
-  const std::string size =
-      fmt::format("windows of {}{}, compute {}, weights {}, gradients {}, optimizer state {}",
-                  samples_text(data->kind(), verdict.samples, verdict.context), norm_text(verdict, stat_batch(config)),
-                  verdict.compute, verdict.parameters, verdict.gradients, verdict.optimizer_state);
+  const std::string size = fmt::format(
+      "{}windows of {}{}, compute {}, weights {}, gradients {}, optimizer state {}",
+      ranks ? fmt::format("{} ranks, ", arguments.ranks) : "", samples_text(data->kind(), verdict.samples, verdict.context),
+      norm_text(verdict, stat_batch(config)), verdict.compute, verdict.parameters, verdict.gradients, verdict.optimizer_state);
   if (arguments.json) {
     print_json(verdict.to_json());
   } else {

@@ -28,6 +28,7 @@ class MpiPeers final : public Peers {
   }
   // The end of MPI waits for all ranks, and does not sleep meanwhile: they meet here first.
   ~MpiPeers() override {
+    patient_ = true;
     try {
       if (count() > 1 && !engine_.failed()) Gather(*this, 0, 1).run();
     } catch (const Error&) {  // another rank has reported it
@@ -38,11 +39,14 @@ class MpiPeers final : public Peers {
   int rank() const override { return engine_.rank(); }
   int count() const override { return engine_.count(); }
   std::string host(int rank) const override { return hosts_.empty() ? "" : hosts_[static_cast<std::size_t>(rank)]; }
-  void limit(double seconds) override { seconds_ = seconds; }
+  void limit(double seconds, bool patient) override {
+    seconds_ = seconds;
+    patient_ = patient;
+  }
   void reserve(std::uint32_t events, std::size_t parts) override { engine_.reserve(events, parts); }
   void start(std::uint32_t event, const Exchange& exchange) override { engine_.post(event, exchange); }
   void wait(std::uint32_t event) override {
-    const std::optional<int> silent = engine_.wait(event, seconds_);
+    const std::optional<int> silent = engine_.wait(event, seconds_, patient_);
     if (!silent) return;
     throw Error(ErrorKind::environment, ExitCode::interrupted, "E-RANK-LOST", fmt::format("rank {}", *silent),
                 fmt::format("it has not answered for {:g} s; it runs on {}", seconds_, host(*silent)),
@@ -55,6 +59,7 @@ class MpiPeers final : public Peers {
  private:
   MpiEngine& engine_;
   double seconds_ = 0;
+  bool patient_ = false;
   std::vector<std::string> hosts_;
 };
 

@@ -7,6 +7,7 @@
 #include "base/hash.h"
 #include "config/config_keys.h"
 #include "config/config_rules.h"
+#include "data/data_kinds.h"
 #include "device/cpu/library_gemm.h"
 #include "device/machine_facts.h"
 
@@ -187,6 +188,12 @@ RunLength run_length(const Config& config) { return {config.train.effective_batc
 std::int64_t evaluation_interval(const Config& config) { return in_updates(config.train.evaluate_every, run_length(config)); }
 
 bool has_validation(const Config& config) { return !config.data.validation.empty() || config.data.validation_share > 0; }
+
+std::int64_t shown_samples(const Config& config) {
+  constexpr std::int64_t kUsual = 2;
+  const bool converses = data_kind(config.data.format).renders && has_validation(config);
+  return config.train.show_samples.value_or(converses ? kUsual : 0);
+}
 
 bool keeps_best_weights(const Config& config) {
   return config.save.best_weights && has_validation(config) && evaluation_interval(config) > 0;

@@ -126,7 +126,9 @@ struct TrainSettings {
   double label_smoothing = 0, z_loss = 0;
   Duration evaluate_every;            // between evaluations; 0: at the end only
   std::int64_t evaluate_samples = 0;  // samples of an evaluation; 0: all of data.validation
+  std::optional<std::int64_t> show_samples;  // held-out prompts that each evaluation answers; absent: see shown_samples()
   OnDivergence on_divergence = OnDivergence::stop;
+  std::int64_t noise_every = 0;  // updates between measurements of the gradient noise; 0: none
 
   friend bool operator==(const TrainSettings&, const TrainSettings&) = default;
 };
@@ -248,6 +250,8 @@ RunLength run_length(const Config& config);
 // The updates between evaluations; 0: at the end only.
 std::int64_t evaluation_interval(const Config& config);
 bool has_validation(const Config& config);
+// train.show_samples: 2 for conversations with validation data, else 0, if it is not given.
+std::int64_t shown_samples(const Config& config);
 // True if the run evaluates on the way, and the weights of the best evaluation are kept.
 bool keeps_best_weights(const Config& config);
 // The rate of an update after `samples_before` samples; see Schedule.

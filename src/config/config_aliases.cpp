@@ -179,7 +179,7 @@ void set_sharding(Config& c, const Setting& s) {
   std::ranges::transform(name, name.begin(), [](unsigned char letter) { return static_cast<char>(std::tolower(letter)); });
   constexpr std::pair<std::string_view, int> kStages[] = {{"no_shard", 1}, {"shard_grad_op", 2}, {"full_shard", 3}};
   const auto* found = std::ranges::find(kStages, name, &std::pair<std::string_view, int>::first);
-  if (found == std::end(kStages)) throw foreign_value(s, "parallel.zero = 1, or \"auto\"");
+  if (found == std::end(kStages)) throw foreign_value(s, "parallel.zero = 1 or 2, or \"auto\"");
   c.parallel.zero = found->second;
 }
 

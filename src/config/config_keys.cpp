@@ -26,6 +26,7 @@ namespace {
 constexpr std::int64_t kMaxContext = 1 << 24;
 constexpr std::int64_t kMaxBatch = 1 << 24;
 constexpr std::int64_t kMaxKept = 1 << 12;
+constexpr std::int64_t kMostShown = 64;
 constexpr std::int64_t kMaxTokens = std::int64_t{1} << 36;
 constexpr double kLeastEpochs = 1e-6, kMostEpochs = 1e6;
 constexpr std::int64_t kMaxSeed = std::numeric_limits<std::int64_t>::max();
@@ -268,7 +269,7 @@ const ConfigKey kKeys[] = {
     {"data.template", OnResume::forced, "chat: a file with the chat template, instead of that of the model's folder",
      "\"template.jinja\"", key_at(PLIMSOLL_FIELD(data.chat_template), path)},
     {"data.loss", OnResume::forced, "chat: which turns are trained on: assistant, last (the last of these), all (every token)",
-     "\"assistant\"", name_at(PLIMSOLL_FIELD(data.loss), kTrainedTurns)},
+     "\"assistant\"", name_at(PLIMSOLL_FIELD(data.loss), kTrainedTurns), /*in_loss=*/true},
     {"data.too_long", OnResume::forced,
      "chat: samples longer than model.context: split, cut_begin, cut_end, drop; auto: texts are split, conversations lose the "
      "end",
@@ -333,17 +334,23 @@ const ConfigKey kKeys[] = {
             [](const S& s) { return number(s, number(s, 0, 1e30) > 0 ? kLeastClip : 0, 1e30); })},
     {"train.label_smoothing", OnResume::results,
      "label smoothing as in PyTorch's cross_entropy; not in validation losses; 0: off", "0.1",
-     number_at(PLIMSOLL_FIELD(train.label_smoothing), 0, kBelowOne)},
+     number_at(PLIMSOLL_FIELD(train.label_smoothing), 0, kBelowOne), /*in_loss=*/true},
     {"train.z_loss", OnResume::results,
      "adds z_loss * logsumexp(logits)^2 to the training loss, which keeps logits small; 0: off", "1e-4",
-     number_at(PLIMSOLL_FIELD(train.z_loss), 0, 1)},
+     number_at(PLIMSOLL_FIELD(train.z_loss), 0, 1), /*in_loss=*/true},
     {"train.evaluate_every", OnResume::free,
      "between validation losses: a number of updates, or a length as in \"5%\" or \"4000samples\"; 0: at the end only", "0",
      updates_or_length_at(PLIMSOLL_FIELD(train.evaluate_every))},
     {"train.evaluate_samples", OnResume::free, "samples of a validation loss; 0: all", "0",
      whole_at(PLIMSOLL_FIELD(train.evaluate_samples), 0, kMaxUpdates)},
+    {"train.show_samples", OnResume::free,
+     "held-out prompts that each evaluation answers (samples.jsonl); auto: 2 for conversations with validation data, else 0",
+     "2", whole_or_auto_at(PLIMSOLL_FIELD(train.show_samples), 0, kMostShown)},
     {"train.on_divergence", OnResume::free, "when the loss diverges: stop or continue; a warning is printed in both cases",
      "\"stop\"", name_at(PLIMSOLL_FIELD(train.on_divergence), kOnDivergence)},
+    {"train.noise_every", OnResume::free,
+     "updates between measurements of the gradient noise, in windows of two or more rounds; 0: none", "10",
+     whole_at(PLIMSOLL_FIELD(train.noise_every), 0, kMaxUpdates)},
 
     {"save.every", OnResume::free,
      "between checkpoints: a time (\"90s\", \"10m\", \"2h\") or a number of updates; 0: at the end only", "\"10m\"",
@@ -492,7 +499,8 @@ const ConfigKey kKeys[] = {
      "\"2000updates\"", written_if(is_scaled, length_at(PLIMSOLL_FIELD(precision.loss_scale_growth)))},
 
     {"parallel.zero", OnResume::free,
-     "with several ranks: auto, or the stage of ZeRO: 1 shares the optimizer's state among them; 2 and 3 are not there yet",
+     "with several ranks: auto, or the stage of ZeRO: 1 shares the optimizer's state among them, 2 gradients as well; 3 is not "
+     "there yet",
      "\"auto\"", written_if(waits_unusually, whole_or_auto_at(PLIMSOLL_FIELD(parallel.zero), 1, 3))},
     {"parallel.fail_after", OnResume::free, "with several ranks: the longest wait for the answer of another one", "\"10m\"",
      written_if(waits_unusually, key_at(PLIMSOLL_FIELD(parallel.fail_after), wait_seconds, seconds_text))},

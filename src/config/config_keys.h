@@ -28,6 +28,7 @@ struct ConfigKey {
   std::string_view comment;  // one line for people
   std::string_view example;  // a TOML value, shown where the key is absent
   KeyAccess access;
+  bool in_loss = false;  // changes what the training loss adds up, beside the model and the order of samples
 
   void set(Config& config, const Setting& setting) const { access.set(config, setting); }
   std::string text(const Config& config) const { return access.text(config); }

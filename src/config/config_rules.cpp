@@ -48,12 +48,9 @@ Error conflict(const GivenSettings& given, std::string_view key, std::string wha
 }
 
 void check_ranks(const Config& config, const GivenSettings& given) {
-  const std::int64_t stage = config.parallel.zero.value_or(1);
-  if (stage == 1) return;
-  throw config_error("E-CONFIG-VALUE", given.where("parallel.zero"),
-                     fmt::format("parallel.zero is {}, and ranks cannot share {} yet", stage,
-                                 stage == 2 ? "gradients" : "parameters and gradients"),
-                     "stage 1, in which they share the optimizer's state", {Change("parallel.zero", 1)});
+  if (config.parallel.zero.value_or(1) <= 2) return;
+  throw config_error("E-CONFIG-VALUE", given.where("parallel.zero"), "parallel.zero is 3, and ranks cannot share parameters yet",
+                     "stage 2, in which they share gradients and the optimizer's state", {Change("parallel.zero", 2)});
 }
 
 // A percentage refers to this machine's memory, which says nothing about a GPU's.
@@ -386,6 +383,8 @@ void note_doubtful(Config& config, const GivenSettings& given) {
   note(interval > 0 && !validates, "train.evaluate_every", "train.evaluate_every is not used: data.validation is not given");
   note(train.evaluate_samples > 0 && !validates, "train.evaluate_samples",
        "train.evaluate_samples is not used: data.validation is not given");
+  note(train.show_samples.value_or(0) > 0 && !validates, "train.show_samples",
+       "train.show_samples is not used: data.validation is not given");
   note(interval > train.updates, "train.evaluate_every",
        fmt::format("{} updates between validation losses, and the run has {}: there is one at the end only", interval,
                    train.updates));

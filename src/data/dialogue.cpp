@@ -54,4 +54,16 @@ DialoguePrompt fit_dialogue(ChatEncoder& encoder, std::span<const Turn> turns, s
   }
 }
 
+std::vector<std::int64_t> ends_of_answers(Tokenizer& tokenizer, const ChatTemplates& templates, std::vector<std::int64_t> known) {
+  for (const auto& [name, text] : templates.tokens) {
+    const Token token = name == "eos_token" ? tokenizer.find(text) : Token(-1);
+    if (tokenizer.has(token)) known.push_back(token);
+  }
+  ChatEncoder encoder(tokenizer, &templates, {});
+  if (const std::optional<Token> end = encoder.end_of_turn()) known.push_back(*end);
+  std::ranges::sort(known);
+  known.erase(std::ranges::unique(known).begin(), known.end());
+  return known;
+}
+
 }  // namespace plimsoll

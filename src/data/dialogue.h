@@ -2,11 +2,14 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "data/chat_encoder.h"
+#include "formats/chat_template.h"
+#include "formats/tokenizer/tokenizer.h"
 
 namespace plimsoll {
 
@@ -24,5 +27,9 @@ struct DialoguePrompt {
 // the answer to it, then the next one, until the rest fits. System turns at the beginning stay. E-CHAT-CONTEXT: these and the
 // last turn alone take more than `most` tokens. Other errors: see ChatEncoder::encode_prompt(); "chat:3" is the third turn.
 DialoguePrompt fit_dialogue(ChatEncoder& encoder, std::span<const Turn> turns, std::size_t room, std::size_t most);
+
+// The tokens that end an answer, sorted: `known`, the tokenizer's end token, and the token that the template writes after an
+// answer.
+std::vector<std::int64_t> ends_of_answers(Tokenizer& tokenizer, const ChatTemplates& templates, std::vector<std::int64_t> known);
 
 }  // namespace plimsoll

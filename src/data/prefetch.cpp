@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/memory_limit.h"
 
 namespace plimsoll {
 Prefetcher::Prefetcher(const SampleSource& source, std::string name, std::int64_t rows,
@@ -45,6 +46,7 @@ void Prefetcher::start_thread() {
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   pthread_attr_destroy(&attributes);
   if (error != 0) {
+    if (MemoryLimit::holds()) throw MemoryLimit::passed();  // the limit counts stacks
     throw data_error("E-DATA-THREAD", name_, fmt::format("no thread to read it could be started: {}", std::strerror(error)));
   }
 }

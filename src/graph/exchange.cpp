@@ -29,6 +29,15 @@ std::vector<ValueType> infer_in_place(const Attributes& any, TypeSpan inputs) {
 
 constexpr const char *kSumName = "sum_shards", *kGatherName = "gather_shards";
 
+std::vector<ValueType> infer_reduced(const Attributes& any, TypeSpan inputs) {
+  const auto& a = any.as<ExchangeAttributes>();
+  require_cuts(a, inputs[0].shape.elements(), "reduce_shards");
+  const std::int64_t held = std::max<std::int64_t>(1, a.elements(a.rank));
+  const bool fits = inputs.size() == 2 && inputs[1].shape.elements() == held && inputs[1].dtype == inputs[0].dtype;
+  if (!fits) fail("reduce_shards", fmt::format("its sum is not one of {} elements", held));
+  return {inputs[1]};
+}
+
 std::vector<ValueType> infer_values(const Attributes& any, TypeSpan inputs) {
   const auto& a = any.as<ExchangeAttributes>();
   require_cuts(a, a.cuts.back(), "gather_values");
@@ -103,6 +112,7 @@ Cost cost_of_squares(const Attributes&, TypeSpan inputs, TypeSpan) {
   return {2 * static_cast<double>(inputs[0].shape.elements()), bytes_of(inputs[0])};
 }
 
+std::vector<Alias> second_sums(const Attributes&) { return {{1, 0, AliasKind::accumulates}}; }
 std::vector<Alias> first_in_place(const Attributes&) { return {{0, 0, AliasKind::updates}}; }
 std::vector<Alias> view_of_first(const Attributes&) { return {{0, 0, AliasKind::view}}; }
 
@@ -115,6 +125,13 @@ const OpDef kSumShards{.name = kSumName,
                        .aliases = first_in_place,
                        .exchange = Exchange::sum_shards,
                        .replayable = false};
+const OpDef kReduceShards{.name = "reduce_shards",
+                          .infer = infer_reduced,
+                          .cost = cost_of_sum,
+                          .not_differentiable = kAfterGradients,
+                          .aliases = second_sums,
+                          .exchange = Exchange::sum_shards,
+                          .replayable = false};
 const OpDef kGatherShards{.name = kGatherName,
                           .infer = infer_in_place<&kGatherName>,
                           .cost = no_cost,
@@ -162,6 +179,13 @@ Bytes chunk_bytes(const ExchangeAttributes& a, DType dtype) {
 
 std::int64_t staged_chunks(const ExchangeAttributes& a) {
   return std::min<std::int64_t>(2, ceil_div(a.elements(a.rank), kExchangeChunk));
+}
+
+bool exchanges_in_rounds(const Graph& graph) {
+  return std::ranges::any_of(graph.order, [&](NodeId id) {
+    const Node& node = graph.nodes[id];
+    return node.section == Section::micro && node.op->exchange != Exchange::none;
+  });
 }
 
 Bytes sent_bytes(const OpDef& op, const Attributes& any, TypeSpan inputs, TypeSpan outputs) {

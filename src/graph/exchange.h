@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/bytes.h"
-#include "graph/op.h"
+#include "graph/graph.h"
 
 namespace plimsoll {
 
@@ -49,14 +49,15 @@ struct NothingAttributes {
 };
 
 // sum_shards: (x) -> x, with the sum over all ranks in the own shard; the others hold no result.
-// gather_shards: (x, after) -> x, complete on all ranks. `after`: a value that is ready on all ranks before the own shard may be.
-// gather_values: (f64[..]...) -> f64[all]: the concatenation of the inputs lies at the own shard; zeros up to its end.
-// sum_all: (x f64) -> x, the sum over all ranks, on every rank.
-// shard, whole: views of a part, and of the tensor around a part.
-// tile_squares: (x) -> f64[tiles]: the sum of squares of each kNormTile elements.
-// add_parts: (x f64) -> f64[1].
-// nothing: () -> zeros f64, or no output: in place of a node of another rank, so that nodes have the same number on all ranks.
-extern const OpDef kSumShards, kGatherShards, kGatherValues, kSumAll, kShard, kWhole, kTileSquares, kAddParts, kNothing;
+// reduce_shards: (x, sum) -> sum: adds the sum over all ranks of the own shard of x to `sum`, once a round. A rank without a
+// shard holds one number, a zero, so that the exchange has a place in the order of its nodes, too. gather_shards: (x, after) ->
+// x, complete on all ranks. `after`: a value that is ready on all ranks before the own shard may be. gather_values: (f64[..]...)
+// -> f64[all]: the concatenation of the inputs lies at the own shard; zeros up to its end. sum_all: (x f64) -> x, the sum over
+// all ranks, on every rank. shard, whole: views of a part, and of the tensor around a part. tile_squares: (x) -> f64[tiles]: the
+// sum of squares of each kNormTile elements. add_parts: (x f64) -> f64[1]. nothing: () -> zeros f64, or no output: in place of a
+// node of another rank, so that nodes have the same number on all ranks.
+extern const OpDef kSumShards, kReduceShards, kGatherShards, kGatherValues, kSumAll, kShard, kWhole, kTileSquares, kAddParts,
+    kNothing;
 
 // Elements of a sum of shards that are in flight at once; a multiple of kNormTile.
 inline constexpr std::int64_t kExchangeChunk = 1 << 16;
@@ -64,6 +65,8 @@ inline constexpr std::int64_t kExchangeChunk = 1 << 16;
 Bytes chunk_bytes(const ExchangeAttributes& attributes, DType dtype);
 // Chunks of the staging of a sum of shards: one is received while the other is added.
 std::int64_t staged_chunks(const ExchangeAttributes& attributes);
+// True if ranks exchange numbers in every round of a window.
+bool exchanges_in_rounds(const Graph& graph);
 // Bytes that a node sends.
 Bytes sent_bytes(const OpDef& op, const Attributes& attributes, TypeSpan inputs, TypeSpan outputs);
 

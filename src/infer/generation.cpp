@@ -124,14 +124,26 @@ Bytes chat_heap(std::int64_t context, const GenerationRequest& request) {
 
 namespace {
 
+class PassesOfRun final : public CachedPasses {
+ public:
+  explicit PassesOfRun(InferenceRun& run) : run_(run) {}
+  const Graph& graph() const override { return run_.graph().model.graph; }
+  const Pass& pass(std::string_view name) const override { return run_.graph().model.pass(name); }
+  Executor& executor() override { return run_.executor(); }
+  void run(const Pass& pass, const std::function<void()>& feed) override { run_.run(pass, feed); }
+
+ private:
+  InferenceRun& run_;
+};
+
 // The rows of a generation, up to the present token.
 class Sequences {
  public:
-  Sequences(InferenceRun& run, const GenerationRequest& request, const std::function<void(std::size_t, std::int32_t)>& on_token)
+  Sequences(CachedPasses& run, const GenerationRequest& request, const std::function<void(std::size_t, std::int32_t)>& on_token)
       : run_(run),
         request_(request),
         on_token_(on_token),
-        decode_(run.graph().model.pass("decode")),
+        decode_(run.pass("decode")),
         rows_(request.prompts.size()),
         order_(request.sampling.sorts() ? static_cast<std::size_t>(request.vocabulary) : 0) {
     for (const auto& prompt : request.prompts) {
@@ -143,14 +155,14 @@ class Sequences {
 
   // Runs all prompts at once into empty caches.
   void prefill() {
-    const Pass& pass = run_.graph().model.pass("prefill");
+    const Pass& pass = run_.pass("prefill");
     run_.run(pass, [&] { feed_prompts(pass); });
     take(pass, 0);
   }
 
   // Runs the rest of the one prompt that the caches do not hold. Returns the number of reused tokens.
   std::size_t extend(std::vector<std::int32_t>& held) {
-    const Pass& pass = run_.graph().model.pass("extend");
+    const Pass& pass = run_.pass("extend");
     const std::vector<std::int32_t>& prompt = request_.prompts.front();
     std::size_t begin = static_cast<std::size_t>(std::ranges::mismatch(prompt, held).in1 - prompt.begin());
     begin = std::min(begin, prompt.size() - 1);  // the last token is computed for its logits
@@ -228,7 +240,7 @@ class Sequences {
   // The fewest slots of a cache: the smallest sliding window.
   std::int64_t least_slots() const {
     std::int64_t least = request_.context;
-    for (const Value& value : run_.graph().model.graph.values) {
+    for (const Value& value : run_.graph().values) {
       if (value.role == Role::cache) least = std::min(least, value.type.shape[1]);
     }
     return least;
@@ -278,7 +290,7 @@ class Sequences {
     return true;
   }
 
-  InferenceRun& run_;
+  CachedPasses& run_;
   const GenerationRequest& request_;
   const std::function<void(std::size_t, std::int32_t)>& on_token_;
   const Pass& decode_;
@@ -291,14 +303,21 @@ class Sequences {
 
 std::vector<GeneratedRow> generate(InferenceRun& run, const GenerationRequest& request,
                                    const std::function<void(std::size_t, std::int32_t)>& on_token) {
-  Sequences sequences(run, request, on_token);
+  PassesOfRun passes(run);
+  Sequences sequences(passes, request, on_token);
   sequences.prefill();
   return sequences.decode(nullptr);
 }
 
 ChatRow continue_chat(InferenceRun& run, const GenerationRequest& request, std::vector<std::int32_t>& held,
                       const std::function<void(std::size_t, std::int32_t)>& on_token) {
-  Sequences sequences(run, request, on_token);
+  PassesOfRun passes(run);
+  return continue_chat(passes, request, held, on_token);
+}
+
+ChatRow continue_chat(CachedPasses& passes, const GenerationRequest& request, std::vector<std::int32_t>& held,
+                      const std::function<void(std::size_t, std::int32_t)>& on_token) {
+  Sequences sequences(passes, request, on_token);
   ChatRow result;
   result.reused = sequences.extend(held);
   result.row = std::move(sequences.decode(&held).front());

@@ -47,6 +47,17 @@ GenerationShape chat_shape(std::int64_t context);
 Bytes generation_heap(const GenerationRequest& request);
 Bytes chat_heap(std::int64_t context, const GenerationRequest& request);
 
+// The passes of a graph that keep earlier tokens in caches, and their run.
+class CachedPasses {
+ public:
+  virtual ~CachedPasses() = default;
+  virtual const Graph& graph() const = 0;
+  virtual const Pass& pass(std::string_view name) const = 0;
+  virtual Executor& executor() = 0;
+  // Runs a pass; `feed` writes its inputs.
+  virtual void run(const Pass& pass, const std::function<void()>& feed) = 0;
+};
+
 struct GeneratedRow {
   std::vector<std::int32_t> tokens;  // after the prompt, without an end token
   Stopped stopped = Stopped::no;
@@ -61,6 +72,8 @@ struct ChatRow {
   std::size_t reused = 0;  // tokens of the prompt found in the caches
 };
 ChatRow continue_chat(InferenceRun& run, const GenerationRequest& request, std::vector<std::int32_t>& held,
+                      const std::function<void(std::size_t, std::int32_t)>& on_token);
+ChatRow continue_chat(CachedPasses& passes, const GenerationRequest& request, std::vector<std::int32_t>& held,
                       const std::function<void(std::size_t, std::int32_t)>& on_token);
 
 // Draws one token. `order` has logits.size() elements if the sampling sorts, else it may be empty.

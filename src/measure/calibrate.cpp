@@ -199,7 +199,7 @@ void settle_process() {
 ReserveModel calibrate_reserve(const Machine& machine, const std::filesystem::path& parent, const Probe& probe) {
   const TemporaryFolder folder(parent);
   const auto probed = [&](const ProbeShape& shape) { return probe(shape, machine, folder.path()); };
-  const ProbeResult shallow = probed({2, 64, 256}), deep = probed({14, 64, 256}), wide = probed({2, 192, 5000});
+  const ProbeResult shallow = probed({2, 64, 256}), deep = probed({14, 64, 256}), wide = probed({2, 192, 2500});
 
   ReserveModel model;
   const Bytes primitive = measure_primitive(machine.threads);

@@ -102,21 +102,23 @@ json to_json(const Machine& machine) {
     links.push_back(to_json(link));
     links.back().update({{"from", machine.tiers[link.from].name}, {"to", machine.tiers[link.to].name}});
   }
-  return {{"name", machine.name},
-          {"instruction_set", machine.instruction_set},
-          {"libraries", machine.libraries},
-          {"threads", machine.threads},
-          {"tiers", std::move(tiers)},
-          {"links", std::move(links)},
-          {"rates",
-           {{"flops_per_second", machine.rates.flops_per_second},
-            {"bf16_flops_per_second", machine.rates.bf16_flops_per_second},
-            {"fp16_flops_per_second", machine.rates.fp16_flops_per_second},
-            {"bytes_per_second", machine.rates.bytes_per_second},
-            {"step_seconds", machine.rates.step_seconds}}},
-          {"reserve", to_json(machine.reserve)},
-          {"host_reserve", to_json(machine.host_reserve)},
-          {"hash", machine.hash}};
+  json object = {{"name", machine.name},
+                 {"instruction_set", machine.instruction_set},
+                 {"libraries", machine.libraries},
+                 {"threads", machine.threads},
+                 {"tiers", std::move(tiers)},
+                 {"links", std::move(links)},
+                 {"rates",
+                  {{"flops_per_second", machine.rates.flops_per_second},
+                   {"bf16_flops_per_second", machine.rates.bf16_flops_per_second},
+                   {"fp16_flops_per_second", machine.rates.fp16_flops_per_second},
+                   {"bytes_per_second", machine.rates.bytes_per_second},
+                   {"step_seconds", machine.rates.step_seconds}}},
+                 {"reserve", to_json(machine.reserve)},
+                 {"host_reserve", to_json(machine.host_reserve)},
+                 {"hash", machine.hash}};
+  if (!machine.rank_link.assumed) object["rank_link"] = to_json(machine.rank_link);
+  return object;
 }
 
 // Files name the types of the program: a backend by its instruction set, the kind of a tier by the tier's name.
@@ -173,6 +175,7 @@ Machine machine_of(const json& object) {
                    .step_seconds = positive(rates, "step_seconds", kMostSeconds)};
   machine.reserve = reserve_of(object.at("reserve"));
   if (object.contains("host_reserve")) machine.host_reserve = reserve_of(object.at("host_reserve"));
+  if (object.contains("rank_link")) machine.rank_link = rank_link_from(object.at("rank_link"));
   machine.hash = machine_hash(machine);
   return machine;
 }
@@ -230,6 +233,8 @@ std::string machine_hash(const Machine& machine) {
                            link.tail_seconds_per_byte));
     if (link.alone_latency() < link.latency_seconds) hasher.add(fmt::format("alone {}", link.alone_latency()));
   }
+  const RankLink& ranks = machine.rank_link;
+  if (!ranks.assumed) hasher.add(fmt::format("ranks {} {}", ranks.bytes_per_second, ranks.latency_seconds));
   return hasher.hex();
 }
 
@@ -257,6 +262,17 @@ Link link_from(const json& object) {
           .kernel_seconds_per_piece = positive_if_given(object, "kernel_seconds_per_piece", kMostSeconds),
           .tail_seconds = positive_if_given(object, "tail_seconds", kMostSeconds),
           .tail_seconds_per_byte = positive_if_given(object, "tail_seconds_per_byte", kMostSeconds)};
+}
+
+json to_json(const RankLink& link) {
+  return {{"bytes_per_second", link.bytes_per_second}, {"latency_seconds", link.latency_seconds}};
+}
+
+RankLink rank_link_from(const json& object) {
+  const RankLink link{positive(object, "bytes_per_second", kMostRate), positive(object, "latency_seconds", kMostSeconds),
+                      /*assumed=*/false};
+  if (link.bytes_per_second < 1) refuse("bytes_per_second of rank_link is less than 1");
+  return link;
 }
 
 std::string machine_text(const Machine& machine) { return to_json(machine).dump(); }

@@ -40,6 +40,10 @@ Machine machine_from(const std::string& text);
 nlohmann::json to_json(const Link& link);
 Link link_from(const nlohmann::json& object);
 
+// Likewise; it was measured, or described.
+nlohmann::json to_json(const RankLink& link);
+RankLink rank_link_from(const nlohmann::json& object);
+
 // folder/machine-<hash of the facts>.json.
 std::filesystem::path machine_file_path(const std::filesystem::path& folder, const MachineFacts& facts);
 

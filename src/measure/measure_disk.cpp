@@ -61,6 +61,14 @@ std::filesystem::path existing_folder(const std::filesystem::path& folder) {
   return absolute.has_filename() ? absolute.parent_path() : absolute.parent_path().parent_path();  // "pages", "pages/"
 }
 
+std::optional<double> known_disk_rate(const std::filesystem::path& folder, int threads, const std::filesystem::path& cache) {
+  for (const TransferEngine engine : {TransferEngine::io_uring, TransferEngine::threads}) {
+    const std::optional<Link> known = known_store_link(store_of({folder, {}}, engine), threads, cache);
+    if (known) return known->bytes_per_second;
+  }
+  return {};
+}
+
 bool add_known_disk_tier(Machine& machine, const DiskBudget& disk, TransferPolicy policy, const std::filesystem::path& cache) {
   if (disk_of(machine) > 0) {
     add_disk_tier(machine, disk, policy, cache, nullptr);

@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "device/disk/disk_budget.h"
@@ -20,6 +21,9 @@ void add_disk_tier(Machine& machine, const DiskBudget& disk, TransferPolicy poli
 // Adds the tier without measuring: with rates from the cache, else kAssumedDiskRate each way. Returns true for measured rates.
 bool add_known_disk_tier(Machine& machine, const DiskBudget& disk, TransferPolicy policy, const std::filesystem::path& cache);
 inline constexpr double kAssumedDiskRate = 500e6, kAssumedDiskLatency = 100e-6;  // of a modest solid-state disk
+
+// The measured bytes per second of writing to the folder's disk, by the engine that has them in the cache.
+std::optional<double> known_disk_rate(const std::filesystem::path& folder, int threads, const std::filesystem::path& cache);
 
 // The folder, or its parent while it does not exist, on the same disk.
 std::filesystem::path existing_folder(const std::filesystem::path& folder);

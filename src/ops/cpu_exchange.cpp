@@ -15,9 +15,16 @@ constexpr std::int64_t kPiece = 1 << 12;
 
 ExchangeAttributes attributes_of(const KernelRequest& request) { return request.attributes->as<ExchangeAttributes>(); }
 
+// The place of sums, and whether they are added to its numbers.
+template <class T>
+struct Into {
+  T* sums;
+  bool adds;
+};
+
 // One number of each rank, in the order of ranks; `received` has those of the others.
 template <class T>
-void add_ranks(const ExchangeAttributes& a, std::int64_t n, const std::byte* received, Bytes step, T* own) {
+void add_ranks(const ExchangeAttributes& a, std::int64_t n, const std::byte* received, Bytes step, const T* own, Into<T> into) {
   cpu::parallel_for(ceil_div(n, kPiece), [&](std::int64_t piece) {
     const std::int64_t begin = piece * kPiece, end = std::min(n, begin + kPiece);
     T sums[kPiece];
@@ -30,7 +37,11 @@ void add_ranks(const ExchangeAttributes& a, std::int64_t n, const std::byte* rec
         for (std::int64_t i = begin; i < end; ++i) sums[i - begin] += of[i];
       }
     }
-    std::copy(sums, sums + (end - begin), own + begin);
+    if (!into.adds) {
+      std::copy(sums, sums + (end - begin), into.sums + begin);
+      return;
+    }
+    for (std::int64_t i = begin; i < end; ++i) into.sums[i] += sums[i - begin];
   });
 }
 
@@ -39,13 +50,33 @@ KernelChoice choose_sum_shards(const KernelRequest& request) {
   return own_kernel(chunk_bytes(a, request.inputs[0].dtype) * staged_chunks(a));
 }
 
+// The received numbers of the chunk of a range.
+const std::byte* received_in(const KernelCall& call, Bytes chunk) {
+  return call.scratch + (call.range.begin / kExchangeChunk % 2) * chunk.n;
+}
+
 std::unique_ptr<Kernel> bind_sum_shards(const KernelRequest& request) {
   ensure(request.inputs[0].dtype == DType::f32, "sum_shards", "the gradients are not fp32");
   const ExchangeAttributes a = attributes_of(request);
   const Bytes all = chunk_bytes(a, DType::f32);
   return make_kernel([a, all](const KernelCall& call) {
-    const std::byte* received = call.scratch + (call.range.begin / kExchangeChunk % 2) * all.n;
-    add_ranks(a, call.range.elements, received, Bytes{all.n / (a.ranks() - 1)}, call.out(0));
+    float* const own = call.out(0);
+    add_ranks(a, call.range.elements, received_in(call, all), Bytes{all.n / (a.ranks() - 1)}, own, Into<float>{own, false});
+  });
+}
+
+std::unique_ptr<Kernel> bind_reduce_shards(const KernelRequest& request) {
+  ensure(request.inputs[0].dtype == DType::f32, "reduce_shards", "the gradients are not fp32");
+  const ExchangeAttributes a = attributes_of(request);
+  const Bytes all = chunk_bytes(a, DType::f32);
+  return make_kernel([a, all, adds = !request.overwrite](const KernelCall& call) {
+    if (a.elements(a.rank) == 0) {
+      *call.out(0) = 0;
+      return;
+    }
+    const float* const own = call.in(0) + a.begin(a.rank) + call.range.begin;
+    const Into<float> sum{call.out(0), adds};
+    add_ranks(a, call.range.elements, received_in(call, all), Bytes{all.n / (a.ranks() - 1)}, own, sum);
   });
 }
 
@@ -58,7 +89,8 @@ std::unique_ptr<Kernel> bind_sum_all(const KernelRequest& request) {
   const std::int64_t n = request.inputs[0].shape.elements();
   const Bytes step = align_up(Bytes{n * size_of(DType::f64)}, kAlignment);
   return make_kernel([a = attributes_of(request), n, step](const KernelCall& call) {
-    add_ranks(a, n, call.scratch, step, call.out<double>(0));
+    double* const own = call.out<double>(0);
+    add_ranks(a, n, call.scratch, step, own, Into<double>{own, false});
   });
 }
 
@@ -99,6 +131,7 @@ std::unique_ptr<Kernel> bind_nothing(const KernelRequest& request) {
 
 CpuKernels exchange_cpu_kernels() {
   return {{&kSumShards, choose_sum_shards, bind_sum_shards},
+          {&kReduceShards, choose_sum_shards, bind_reduce_shards},
           {&kSumAll, choose_sum_all, bind_sum_all},
           {&kGatherValues, nullptr, bind_gather_values},
           {&kGatherShards, nullptr, bind_gather_shards},

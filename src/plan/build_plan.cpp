@@ -43,7 +43,7 @@ layout::Problem layout_problem(const Lifetimes& lifetimes, const Timeline& timel
   };
   pin([](const Buffer& buffer) { return buffer.persistent; });
   pin([&](const Buffer& buffer) {
-    return timeline.rounds > 1 && buffer.begin == timeline.micro.begin && buffer.owner == name(Role::accumulator);
+    return timeline.rounds > 1 && buffer.begin == timeline.window && buffer.owner == name(Role::accumulator);
   });
   for (std::size_t i = 0; i < pinned.size(); ++i) {
     const Buffer& buffer = lifetimes.buffers[BufferId{i}];
@@ -188,7 +188,8 @@ void count_reserves(Plan& plan, const Simulation& simulation, const Machine& mac
   const Launches launches = kept_launches(plan, simulation, machine);
   ReserveCounts counts{.primitives = count_primitives(simulation, plan.decisions.loss_chunks, machine.threads),
                        .steps = static_cast<std::int64_t>(simulation.timeline.steps.size()),
-                       .launches = launches.kernels};  // a copy takes almost no memory of a GPU
+                       .launches = launches.kernels,  // a copy takes almost no memory of a GPU
+                       .answers = plan.decisions.answers.heap};
   const bool host = has_host(machine);
   const Bytes reading = simulation.graph.section_order(Section::micro).empty() ? Bytes{} : kReadBack;
   if (!host) counts.encoding = encoding_bytes(simulation.graph), counts.reading = reading;
@@ -243,6 +244,10 @@ Plan build_plan(const Graph& graph, const std::vector<Unit>& units, const PlanDe
   for (std::size_t i = 0; i < find_ways(machine).links.size(); ++i) {
     plan.lanes.in[i] = micro_steps * costs.micro_lanes.in[i] + costs.update_lanes.in[i];
     plan.lanes.out[i] = micro_steps * costs.micro_lanes.out[i] + costs.update_lanes.out[i];
+  }
+  for (PhasePlan& phase : plan.phases) {
+    if (phase.phase < Phase::forward || phase.phase == Phase::save) continue;
+    phase.seconds = seconds_of(simulation, decisions.residency, machine, simulation.timeline.of(phase.phase));
   }
   plan.micro_seconds = costs.micro + costs.micro_stall;
   plan.update_seconds = micro_steps * costs.micro + costs.update + plan.stall_seconds;

@@ -15,7 +15,12 @@ bool updated_in(const Graph& graph, ValueId value, Section section) {
                      [&](const Value& version) { return version.version_of == value && version.section == section; });
 }
 
-// Accumulators of a window live from its first micro-step to its update; other persistent values live through the run.
+bool trains(const Graph& graph) {
+  return std::ranges::any_of(graph.nodes, [](const Node& node) { return node.section == Section::micro; });
+}
+
+// Accumulators of a window live from its first micro-step to its update, and the caches of a training through the passes that
+// answer; other persistent values live through the run.
 bool lives_through_window(const Graph& graph, ValueId value) {
   const Role role = graph.values[value].role;
   return role == Role::accumulator || (role == Role::output && updated_in(graph, value, Section::micro));
@@ -64,16 +69,41 @@ class Analysis {
     }
   }
 
+  // The steps of all passes that read a cache.
+  StepRange answering_steps() const {
+    StepRange range;
+    for (std::size_t pass = 0; pass < timeline_.forward.size(); ++pass) {
+      if (!reads_cache(forward_section(pass))) continue;
+      if (range.empty()) range.begin = timeline_.forward[pass].begin;
+      range.end = timeline_.forward[pass].end;
+    }
+    return range;
+  }
+
+  bool reads_cache(Section section) const {
+    return std::ranges::any_of(graph_.nodes, [&](const Node& node) {
+      return node.section == section && std::ranges::any_of(node.inputs, [&](ValueId input) {
+               return graph_.values[origin_of(graph_, input)].role == Role::cache;
+             });
+    });
+  }
+
   void add_persistent() {
+    const StepRange answering = trains(graph_) ? answering_steps() : StepRange{};
     for (std::size_t i = 0; i < graph_.values.size(); ++i) {
       const ValueId id{i};
-      if (!graph_.values[id].persistent() || graph_.values[id].tier != 0) continue;
+      const bool of_round = is_of_round(graph_.values[id]);
+      if ((!graph_.values[id].persistent() && !of_round) || graph_.values[id].tier != 0) continue;
       Buffer buffer = buffer_for(id);
-      buffer.persistent = !lives_through_window(graph_, id);
-      if (buffer.persistent) {
+      const bool of_answers = graph_.values[id].role == Role::cache && !answering.empty();
+      buffer.persistent = !of_answers && !lives_through_window(graph_, id);
+      if (of_answers) {
+        buffer.begin = buffer.first_begin = answering.begin;
+        buffer.end = answering.end;
+      } else if (buffer.persistent) {
         buffer.end = static_cast<int>(timeline_.steps.size());
       } else {
-        buffer.begin = timeline_.rounds == 1 ? std::numeric_limits<int>::max() : timeline_.micro.begin;
+          buffer.begin = timeline_.rounds == 1 || of_round ? std::numeric_limits<int>::max() : timeline_.window;
         buffer.first_begin = std::numeric_limits<int>::max();
       }
       result_.buffer_of[id] = result_.buffers.push_back(std::move(buffer));
@@ -105,6 +135,7 @@ class Analysis {
       touch(value, together);
     }
     for (const ValueId value : access_.writes) touch(value, together);
+    if (step < timeline_.micro.begin && step >= timeline_.window) return add_scratch(step, together);  // no step of `first`
     if (what.kind == Step::Kind::node && differs_at_start(graph_, graph_.nodes[what.node]))
       find_access(graph_, what, /*window_start=*/true, access_);
     for (const auto* values : {&access_.reads, &access_.writes}) {
@@ -210,9 +241,14 @@ bool brings_what_is_written(const Graph& graph, const Node& node) {
   return graph.values[origin_of(graph, node.inputs[0])].role == Role::accumulator;
 }
 
+bool is_of_round(const Value& value) {
+  return value.role == Role::accumulator && value.section == Section::micro && !value.producer.valid();
+}
+
 bool comes_from_before(const Graph& graph, ValueId value) {
   const NodeId producer = graph.values[value].producer;
-  return graph.values[value].persistent() || (producer.valid() && graph.nodes[producer].op->transfer == Transfer::fetched);
+  return graph.values[value].persistent() || is_of_round(graph.values[value]) ||
+         (producer.valid() && graph.nodes[producer].op->transfer == Transfer::fetched);
 }
 
 bool starts_window(const Graph& graph, const Node& node) {
@@ -221,6 +257,12 @@ bool starts_window(const Graph& graph, const Node& node) {
   return std::ranges::any_of(aliases_of(*node.op, node.attributes), [&](const Alias& alias) {
     return alias.kind == AliasKind::accumulates && comes_from_before(graph, node.inputs[alias.input]);
   });
+}
+
+bool starts_round(const Graph& graph, const Node& node) {
+  return starts_window(graph, node) && std::ranges::any_of(aliases_of(*node.op, node.attributes), [&](const Alias& alias) {
+           return alias.kind == AliasKind::accumulates && is_of_round(graph.values[node.inputs[alias.input]]);
+         });
 }
 
 StepAccess access_of(const Graph& graph, const Step& step, bool window_start) {
@@ -237,8 +279,9 @@ void find_access(const Graph& graph, const Step& step, bool window_start, StepAc
       if (wanted(ValueId{i}, graph.values[ValueId{i}])) into.push_back(ValueId{i});
     }
   };
+  const auto of_answers = [&](const Value& value) { return value.role == Role::cache && trains(graph); };
   const auto state = [&](ValueId id, const Value& value) {
-    return value.persistent() && value.tier == 0 && !lives_through_window(graph, id);
+    return value.persistent() && value.tier == 0 && !lives_through_window(graph, id) && !of_answers(value);
   };
   switch (step.kind) {
     case Step::Kind::load: each_value(state, access.writes); break;
@@ -264,7 +307,7 @@ void find_access(const Graph& graph, const Step& step, bool window_start, StepAc
       std::copy_if(node.inputs.begin(), node.inputs.end(), std::back_inserter(access.reads), here);
       std::copy_if(node.outputs.begin(), node.outputs.end(), std::back_inserter(access.writes), here);
       if (node.pages.valid()) access.reads.push_back(node.pages);
-      if (!window_start || !starts_window(graph, node)) break;
+      if (!starts_window(graph, node) || (!window_start && !starts_round(graph, node))) break;
       for (const NodeAlias& alias : aliases_of(graph, node)) {
         if (alias.kind == AliasKind::accumulates) std::erase(access.reads, alias.input);
       }
@@ -276,7 +319,9 @@ void find_access(const Graph& graph, const Step& step, bool window_start, StepAc
 bool lives(const Buffer& buffer, int step, Phase phase) { return buffer.begin_in(phase) <= step && step < buffer.end; }
 
 bool is_accumulator(const Graph& graph, const Buffer& buffer) {
-  return buffer.value.valid() && graph.values[buffer.value].role == Role::accumulator;
+  if (!buffer.value.valid()) return false;
+  const Value& value = graph.values[buffer.value];
+  return value.role == Role::accumulator && !is_of_round(value);
 }
 
 LiveProfile live_profile(const Lifetimes& lifetimes, const Timeline& timeline, Phase phase) {

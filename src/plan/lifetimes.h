@@ -25,7 +25,7 @@ struct Buffer {
 
   int begin_in(Phase phase) const { return phase == Phase::first ? first_begin : begin; }
 };
-// True if the buffer holds an accumulator.
+// True if the buffer holds an accumulator of a window.
 bool is_accumulator(const Graph& graph, const Buffer& buffer);
 // The size of a value's buffer.
 inline Bytes aligned_bytes(const Value& value) { return align_up(value.bytes(), kAlignment); }
@@ -63,12 +63,18 @@ StepAccess access_of(const Graph& graph, const Step& step, bool window_start);
 // The same, into existing lists.
 void find_access(const Graph& graph, const Step& step, bool window_start, StepAccess& access);
 
-// True if nothing has changed the value in this section yet: it is persistent, or an unchanged copy from another tier.
+// True for the accumulator of one round: its first writer writes it in every round, and its last reader ends it.
+bool is_of_round(const Value& value);
+
+// True if nothing has changed the value in this section yet: it is persistent, an accumulator of one round, or an unchanged copy
+// from another tier.
 bool comes_from_before(const Graph& graph, ValueId value);
 
 // True if the node is the first of its micro-step to add to an accumulator. In the first micro-step of a window it writes
 // instead.
 bool starts_window(const Graph& graph, const Node& node);
+// True if it writes in every round.
+bool starts_round(const Graph& graph, const Node& node);
 // True if the node fetches a copy that others then add to. The first micro-step of a window does not need it.
 bool brings_what_is_written(const Graph& graph, const Node& node);
 

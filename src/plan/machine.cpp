@@ -13,7 +13,8 @@ std::vector<ReserveItem> reserve_items(const ReserveModel& model, const ReserveC
                                  {"counter slack", model.slack, "bound"}};
   if (counts.encoding.n > 0) items.push_back({"scales while encoding", counts.encoding, "counted"});
   if (counts.reading.n > 0) items.push_back({"reading checkpoints back", counts.reading, "counted"});
-  if (model.peers.n > 0) items.push_back({"messages between ranks", model.peers, "measured"});
+  if (counts.answers.n > 0) items.push_back({"prompts and vocabulary", counts.answers, "bound"});
+  if (model.peers.n > 0) items.push_back({"messages between ranks", model.peers, model.peers_assumed ? "assumed" : "measured"});
   if (model.per_launch.n > 0) items.push_back({"graphs of the GPU", model.per_launch * counts.launches, "bound"});
   return items;
 }

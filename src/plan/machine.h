@@ -53,6 +53,12 @@ struct Link {
   double alone_latency() const { return std::min(latency_seconds, alone_latency_seconds.value_or(latency_seconds)); }
 };
 
+// The link between ranks that train together: the rate of one of them, in each direction.
+struct RankLink {
+  double bytes_per_second = 1e9, latency_seconds = 5e-5;
+  bool assumed = true;  // not measured
+};
+
 // Bytes of a tier outside the arena, as a linear model whose terms are measured on the machine.
 struct ReserveModel {
   Bytes code;           // executable, libraries and their data after every instruction has run once
@@ -61,13 +67,14 @@ struct ReserveModel {
   Bytes threads;        // stacks and per-thread state of the team and the data thread
   Bytes slack;          // error of resident bytes: the system adds up its counters per processor late
   Bytes peers;          // messages between ranks; 0 in a process that trains alone
+  bool peers_assumed = false;
   Bytes per_launch;     // one kernel in a graph that a GPU keeps; on its host also one copy
 };
 
 struct ReserveItem {
   std::string name;
   Bytes bytes;
-  std::string source;  // "measured", "counted", "bound"
+  std::string source;  // "measured", "counted", "bound", "assumed"
 };
 
 struct Machine {
@@ -81,7 +88,8 @@ struct Machine {
   Roofline rates;
   ReserveModel reserve;       // of the tier that computes
   ReserveModel host_reserve;  // of the host process of a device; all zero if not measured
-  std::string hash;           // of all above without the capacities
+  RankLink rank_link;
+  std::string hash;  // of all above without the capacities
 };
 
 // The buffer that reads new checkpoints back.
@@ -92,6 +100,7 @@ struct ReserveCounts {
   std::int64_t primitives = 0, steps = 0, launches = 0;
   Bytes encoding = {};  // of frozen matrices, while they are loaded
   Bytes reading = {};   // of the buffer that reads checkpoints back
+  Bytes answers = {};   // of the prompts, texts and vocabulary of answers
 };
 // The bytes that such a program needs outside its arena.
 std::vector<ReserveItem> reserve_items(const ReserveModel& model, const ReserveCounts& counts, Bytes arena);

@@ -46,9 +46,11 @@ bool NodeKernels::take_ranges(const Graph& graph) const {
 
 StepKernel NodeKernels::choose(const Graph& graph, const Node& node, int loss_chunks) {
   StepKernel kernel;
-  kernel.add = catalogue_.choose(request_for(graph, node, threads_, loss_chunks, false).request);
-  kernel.write =
-      starts_window(graph, node) ? catalogue_.choose(request_for(graph, node, threads_, loss_chunks, true).request) : kernel.add;
+  const auto chosen = [&](bool overwrite) {
+    return catalogue_.choose(request_for(graph, node, threads_, loss_chunks, overwrite).request);
+  };
+  kernel.add = chosen(starts_round(graph, node));
+  kernel.write = starts_window(graph, node) ? chosen(true) : kernel.add;
   return kernel;
 }
 

@@ -34,6 +34,16 @@ struct PhasePlan {
   Bytes arena;                     // end of the highest buffer that lives in it
   Bytes live;                      // the most that is live at one step
   std::vector<OwnerBytes> owners;  // at that step, largest first; they add up to `live`
+  double seconds = 0;              // of forward passes: one run, with the transfers for which its kernels wait
+};
+
+// The passes of a training that answer prompts from a cache.
+struct AnswerDecision {
+  std::int64_t slots = 0;  // tokens of the cache; 0: there are no such passes
+  std::int64_t chunk = 0;  // tokens of a prompt in one run
+  Bytes heap;              // of prompts, texts and vocabulary
+
+  bool active() const { return slots > 0; }
 };
 
 struct PlanDecisions {
@@ -43,6 +53,7 @@ struct PlanDecisions {
   int loss_chunks = 1;
   Residency residency;
   std::vector<NodeReplay> replays;
+  AnswerDecision answers;
 
   WindowOrder window() const { return {accumulation, group}; }
 };

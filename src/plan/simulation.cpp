@@ -51,7 +51,8 @@ int count_primitives(const Simulation& simulation, int loss_chunks, int threads,
     if (node.op->chunked && !loss) continue;
     const bool always_first = simulation.timeline.rounds == 1 && node.section == Section::micro;
     for (const bool overwrite : {false, true}) {
-      if (!overwrite && always_first && starts_window(simulation.graph, node)) continue;
+      const bool only_writes = starts_round(simulation.graph, node) || (always_first && starts_window(simulation.graph, node));
+      if (!overwrite && only_writes) continue;
       const NodeRequest request = request_for(simulation.graph, node, threads, loss_chunks, overwrite);
       distinct[kernel_key(request.request)] = overwrite ? kernel.write.primitives : kernel.add.primitives;
     }

@@ -64,14 +64,13 @@ class Builder {
 
   Timeline run(bool saves) {
     fill(timeline_.load, [&] { add({Step::Kind::load, Section::micro, {}}); });
+    timeline_.window = static_cast<int>(timeline_.steps.size());
+    timeline_.forward.resize(graph_.forward.size());
+    add_passes(/*within_window=*/true);
     std::vector<NodeId> updates = graph_.section_order(Section::update);
     fill(timeline_.micro, [&] { updates = add_micro(updates); });
     fill(timeline_.update, [&] { add_section(Section::update, updates); });
-    timeline_.forward.resize(graph_.forward.size());
-    for (std::size_t pass = 0; pass < timeline_.forward.size(); ++pass) {
-      const Section section = forward_section(pass);
-      fill(timeline_.forward[pass], [&] { add_section(section, graph_.section_order(section)); });
-    }
+    add_passes(/*within_window=*/false);
     fill(timeline_.save, [&] {
       if (saves) add({Step::Kind::save, Section::update, {}});
     });
@@ -89,6 +88,15 @@ class Builder {
   void add(Step step) { timeline_.steps.push_back(step); }
   void add_node(Section section, NodeId node) {
     if (!graph_.nodes[node].op->view) add({Step::Kind::node, section, node});
+  }
+
+  void add_passes(bool within_window) {
+    for (std::size_t pass = 0; pass < timeline_.forward.size(); ++pass) {
+      const Section section = forward_section(pass);
+      if (reads_window(graph_, section) != within_window) continue;
+      const bool runs = !within_window || timeline_.rounds > 1;
+      fill(timeline_.forward[pass], [&] { add_section(section, runs ? graph_.section_order(section) : std::vector<NodeId>()); });
+    }
   }
 
   void add_section(Section section, const std::vector<NodeId>& nodes) {
@@ -139,6 +147,17 @@ Phase phase_of(Section section) {
   ensure(section >= Section::forward, "timeline", "no forward pass");
   return static_cast<Phase>(static_cast<std::size_t>(Phase::forward) + static_cast<std::size_t>(section) -
                             static_cast<std::size_t>(Section::forward));
+}
+
+bool reads_window(const Graph& graph, Section section) {
+  const auto sums = [&](ValueId input) { return graph.values[input].persistent() && graph.values[input].role == Role::accumulator; };
+  return section >= Section::forward && std::ranges::any_of(graph.nodes, [&](const Node& node) {
+    return node.section == section && std::ranges::any_of(node.inputs, sums);
+  });
+}
+
+bool reads_window(const Graph& graph, Phase phase) {
+  return phase >= Phase::forward && phase != Phase::save && reads_window(graph, section_of(phase));
 }
 
 std::string_view name(const Graph& graph, Phase phase) {

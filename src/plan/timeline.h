@@ -4,6 +4,9 @@
 //   steps    load | feed, nodes of the micro-step | nodes of the update, fetch | feed, nodes, fetch | ... | save
 //   phases   load | first ........................|                            | forward            | ... | save
 //                 | steady ....................................................|
+//
+// A forward pass that reads accumulators runs within windows, after the first micro-step. Its steps precede those of the
+// micro-step, so that all phases are ranges, and accumulators live in a range.
 #pragma once
 
 #include <string_view>
@@ -41,11 +44,17 @@ struct StepRange {
   bool empty() const { return begin == end; }
 };
 
+// True for a forward pass that reads accumulators. It has no steps if a window has one round.
+bool reads_window(const Graph& graph, Section section);
+// The same for the phase of the pass; false for all other phases.
+bool reads_window(const Graph& graph, Phase phase);
+
 struct Timeline {
   std::vector<Step> steps;
   StepRange load, micro, update, save;
   std::vector<StepRange> forward;  // one per forward pass of the graph
   std::int64_t rounds = 1;         // runs of the range `micro` per window
+  int window = 0;                  // the first step in which accumulators live
   bool early_updates = false;      // the range `micro` changes parameters
 
   bool trains() const { return !micro.empty(); }

@@ -24,6 +24,7 @@
 #include "config/image_rules.h"
 #include "measure/measure_disk.h"
 #include "prepare/model_changes.h"
+#include "prepare/rank_plans.h"
 #include "prepare/requests.h"
 
 namespace plimsoll {
@@ -81,6 +82,18 @@ std::vector<Alternative> automatic_choices(const PlanRequest& request) {
   if (request.loss_chunks) list.push_back({"let the planner choose the loss chunks", {{"plan.loss_chunks", "auto"}}});
   if (request.group) {
     list.push_back({"let the planner choose how many micro-batches go together", {{"plan.group", "auto"}}});
+  }
+  return list;
+}
+
+// More processes that train together, each with the budget and its share of the optimizer's state.
+std::vector<Alternative> more_ranks(const PlanningInput& input) {
+  std::vector<Alternative> list;
+  constexpr int kMost = 8;
+  const std::int64_t micro_batches = input.request.effective_batch / input.request.micro_batch.value_or(1);
+  for (int ranks = 2 * input.facts.share.ranks; input.other_ranks && ranks <= std::min<std::int64_t>(kMost, micro_batches);
+       ranks *= 2) {
+    list.push_back({fmt::format("{} ranks, each with this budget", ranks), {{kRanks, ranks}}});
   }
   return list;
 }
@@ -206,10 +219,20 @@ Outcome outcome_of(const Plan& plan) { return {plan.process, plan.update_seconds
 std::optional<Outcome> outcome_of(const ChangedConfig& changed, const PlanningInput& input, const Machine& machine,
                                   const std::vector<Budget>& budgets, double& work) {
   OpCatalogue catalogue = catalogue_of(input.machine);
-  PlanSpace space(source_of(changed.config, changed.facts), changed.request, machine, catalogue);
-  work += space.effort().work;
-  for (const Budget& budget : budgets) {
-    if (const Plan* plan = space.fastest(budget)) return outcome_of(*plan);
+  MachineRecord record = input.machine;
+  record.machine = machine;
+  record = machine_for_ranks(std::move(record), changed.facts.share.ranks);
+  const int ranks = changed.facts.share.ranks;
+  for (const std::int64_t stage : stages_of(changed.config, ranks)) {
+    const Config config = with_stage(changed.config, ranks, stage);
+    PlanSpace space(source_of(config, changed.facts), changed.request, record.machine, catalogue);
+    work += space.effort().work;
+    const PlanningInput of_ranks{.request = changed.request, .machine = record, .facts = changed.facts};
+    const Bytes least = ranks > 1 ? floor_of_ranks(config, of_ranks, space) : Bytes{0};
+    for (const Budget& budget : budgets) {
+      if (budget.memory && *budget.memory < least) continue;
+      if (const Plan* plan = space.fastest(budget)) return outcome_of(*plan);
+    }
   }
   return {};
 }
@@ -455,6 +478,7 @@ void add_remedies(json& object, const Config& config, const PlanningInput& input
                                 {automatic_batch(config, input.request), true},
                                 {rooms_beyond_memory(config, input, leaving_of(config, input))},
                                 {{more_memory(input, floor, knee)}},
+                                {more_ranks(input)},
                                 {narrower_numbers(config)},
                                 {other_bases(config)},
                                 {other_ranks(config)},

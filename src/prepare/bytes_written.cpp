@@ -59,6 +59,12 @@ Saves saves_of(const Config& config, const Plan& plan) {
   return {checkpoints, sum(weights, checkpoint_bytes(plan.graph), checkpoints)};
 }
 
+Bytes read_by_noise(const Plan& plan) {
+  const std::optional<Section> section = plan.graph.find_forward("noise");
+  const std::size_t disk = tier_of(plan.tiers, TierKind::disk);
+  return section && plan.stored[disk].n > 0 ? read_by(lower(plan).of(*section), disk) : Bytes{};
+}
+
 nlohmann::json run_folder_json(const Config& config, const Plan& plan) {
   return to_json(room_of_run(plan.graph, config, layout_of(config, plan.graph)),
                  plan.stored[tier_of(plan.tiers, TierKind::disk)]);

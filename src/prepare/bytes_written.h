@@ -17,6 +17,9 @@ struct Saves {
 };
 Saves saves_of(const Config& config, const Plan& plan);
 
+// The bytes that one measurement of the gradient noise reads from a disk of the plan, in whole blocks.
+Bytes read_by_noise(const Plan& plan);
+
 // The object `written` of plimsoll.plan/1: {load_bytes, update_bytes, run_bytes, save_bytes}. The first three count the blocks of
 // the page file, as its store does; they apply to a new run. `save_bytes` covers checkpoints and the final weights; checkpoints
 // that are saved by the clock are counted by the seconds of the updates.

@@ -9,6 +9,7 @@
 #include "config/config_keys.h"
 #include "config/image_rules.h"
 #include "prepare/data_files.h"
+#include "prepare/rank_plans.h"
 #include "prepare/requests.h"
 
 namespace plimsoll {
@@ -56,18 +57,30 @@ DataFacts facts_of(const Config& config, const PlanningInput& input) {
 ChangedConfig with_changes(const PlanningInput& input, const Changes& changes) {
   ensure(input.source.has_value(), "planning", "the settings of the configuration are missing");
   RunSettings settings = input.source->settings;
-  std::ranges::move(typed_settings(changes), std::back_inserter(settings.typed));
+  Changes of_keys = changes;
+  int ranks = input.facts.share.ranks;
+  std::erase_if(of_keys, [&](const Change& change) {
+    if (change.key != kRanks) return false;
+    ranks = std::stoi(change.value);
+    return true;
+  });
+  std::ranges::move(typed_settings(of_keys), std::back_inserter(settings.typed));
   ChangedConfig changed{load_config(settings, input.source->bf16), {}, {}, {}, {}};
   const bool splits = std::ranges::find(changes, "train.micro_batch", &Change::key) != changes.end();
   // The micro-batch of a resumed run is fixed.
   if (!splits && !changed.config.train.micro_batch) changed.config.train.micro_batch = input.request.micro_batch;
   changed.facts = facts_of(changed.config, input);
   changed.request = plan_request(changed.config, changed.facts.ragged);
-  changed.request.ranks = input.request.ranks;
+  if (ranks != input.facts.share.ranks) changed.facts.share = {0, ranks};
+  request_for_ranks(changed.request, changed.config, ranks);
   changed.budget = plan_budget(changed.config);
   if (!changed.budget.memory) changed.budget.memory = input.budget.memory;
   changed.request.beyond = rooms_beyond(changed.budget, has_host(input.machine.machine));
   changed.settings = std::move(settings);
+  if (ranks != input.facts.share.ranks) {
+    PlanningInput other{.request = changed.request, .machine = input.machine, .facts = changed.facts};
+    changed.facts.share.rank = fullest_rank(changed.config, other);
+  }
   return changed;
 }
 

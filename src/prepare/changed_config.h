@@ -16,6 +16,9 @@ Changes same_groups(const Config& config);
 // A size of a budget: whole GiB, else whole MiB, else all bytes.
 std::string budget_text(Bytes size);
 
+// The number of ranks, which is an input of commands and no key.
+inline constexpr const char* kRanks = "command.ranks";
+
 struct ChangedConfig {
   Config config;
   PlanRequest request;
@@ -24,7 +27,8 @@ struct ChangedConfig {
   DataFacts facts;
 };
 
-// Requires `input.source`. Throws config_error if the configuration refuses the changes.
+// Requires `input.source`. Other ranks are planned for their fullest one. Throws config_error if the configuration refuses the
+// changes.
 ChangedConfig with_changes(const PlanningInput& input, const Changes& changes);
 
 }  // namespace plimsoll

@@ -363,6 +363,29 @@ json to_json(const std::vector<FrontierPoint>& frontier) {
   return list;
 }
 
+namespace {
+
+json answers_json(const AnswerDecision& answers) {
+  if (!answers.active()) return nullptr;
+  return {{"slots", answers.slots}, {"chunk", answers.chunk}, {"heap_bytes", answers.heap.n}};
+}
+
+// Absent in plans of earlier versions.
+AnswerDecision answers_from(const json& record) {
+  constexpr std::int64_t kMostSlots = 1 << 24, kMostHeap = std::int64_t{1} << 32;
+  const json object = record.value("answers", json());
+  if (object.is_null()) return {};
+  const AnswerDecision answers{object.at("slots"), object.at("chunk"), Bytes{object.at("heap_bytes")}};
+  const bool possible = answers.slots > 0 && answers.slots <= kMostSlots && answers.chunk > 0 && answers.chunk <= answers.slots &&
+                        answers.heap.n >= 0 && answers.heap.n <= kMostHeap;
+  if (possible) return answers;
+  throw config_error("E-PLAN-FILE", "plan",
+                     fmt::format("answers have {} slots, chunks of {} and {} bytes", answers.slots, answers.chunk, answers.heap.n),
+                     fmt::format("up to {} slots and {} bytes", kMostSlots, kMostHeap));
+}
+
+}  // namespace
+
 PlanRecord record_of(const Plan& plan) { return {plan.decisions, plan.offsets, plan.graph_hash, plan.plan_hash}; }
 
 json to_json(const PlanRecord& record) {
@@ -374,6 +397,7 @@ json to_json(const PlanRecord& record) {
           {"loss_chunks", record.decisions.loss_chunks},
           {"replays", replays_json(record.decisions.replays)},
           {"paging", paging_json(record.decisions.residency)},
+          {"answers", answers_json(record.decisions.answers)},
           {"offsets", offsets},
           {"graph_hash", record.graph_hash},
           {"plan_hash", record.plan_hash}};
@@ -404,6 +428,7 @@ PlanRecord record_from_json(const json& object) {
     record.decisions.loss_chunks = static_cast<int>(count("loss_chunks"));
     record.decisions.replays = replays_from(object.at("replays"));
     record.decisions.residency = paging_from(object.at("paging"));
+    record.decisions.answers = answers_from(object);
     for (const std::int64_t offset : object.at("offsets").get<std::vector<std::int64_t>>()) {
       if (offset < 0 || offset > kFarthest) {
         throw config_error("E-PLAN-FILE", "plan", fmt::format("an offset is {}", offset), fmt::format("0 to {}", kFarthest));

@@ -20,14 +20,17 @@
 #include "formats/tokenizer/tokenizer.h"
 #include "measure/cuda_machine.h"
 #include "measure/measure_disk.h"
+#include "measure/measure_rank_link.h"
 #include "measure/simulated_machine.h"
 #include "models/family.h"
 #include "models/model_graph.h"
 #include "ops/op_catalogue.h"
 #include "plan/build_plan.h"
 #include "plan/node_kernels.h"
+#include "plan/search/candidates.h"
 #include "plan/search/resting.h"
 #include "prepare/alternatives.h"
+#include "prepare/answers.h"
 #include "prepare/bytes_written.h"
 #include "prepare/rank_plans.h"
 #include "prepare/requests.h"
@@ -252,22 +255,6 @@ std::optional<Bytes> planning_memory(const Config& config, const PlanningPlace& 
 
 namespace {
 
-// Ranks hold parts of the averages, and none of them could write these as weights. Parameters and gradients leave for other ranks
-// from memory.
-void check_ranks(const Config& config, RankShare share) {
-  if (share.ranks == 1) return;
-  for (const auto& [policy, key] :
-       {std::pair{config.plan.parameters, "plan.parameters"}, {config.plan.gradients, "plan.gradients"}}) {
-    if (policy != RestPolicy::disk) continue;
-    throw config_error("E-CONFIG-CONFLICT", key, fmt::format("it is \"disk\" with {} ranks", share.ranks),
-                       "memory; the optimizer's state and activations may leave it", {Change(key, "auto")});
-  }
-  if (!config.optimizer.ema_half_life) return;
-  throw config_error("E-CONFIG-CONFLICT", "optimizer.ema_half_life",
-                     fmt::format("averages of weights with {} ranks", share.ranks), "one process, or no averages",
-                     {Change("optimizer.ema_half_life", "none")});
-}
-
 // A model of a folder has as many classes as the data, unless its head is new. The reader refuses labels past the classes.
 void check_classes(const Config& config, const DataSet& data) {
   const ModelFacts facts = facts_of(config.model.config);
@@ -284,10 +271,10 @@ void check_classes(const Config& config, const DataSet& data) {
 PlanningInput planning_input(const Config& config, const std::filesystem::path& cache,
                              const std::function<void(const std::string&)>& say, const PlanningPlace& place) {
   PlanningInput input;
-  check_ranks(config, place.share);
   if (place.begins) check_model_files(config);
   tell_other_vocabulary(config, say);
   input.request = plan_request(config);
+  request_for_ranks(input.request, config, place.share.ranks);
   input.budget = plan_budget(config);
   if (!place.runs_now) {
     input.assumed = assume_missing_data(config);
@@ -316,8 +303,6 @@ PlanningInput planning_input(const Config& config, const std::filesystem::path& 
   }
   input.facts.share = place.share;
   input.request.ragged = input.facts.ragged;
-  input.request.ranks = place.share.ranks;
-  if (place.share.ranks > 1) input.request.parameters = input.request.gradients = RestPolicy::memory;
   input.cache = cache;
   input.machine = place.machine ? *place.machine : calibrated_machine(config.threads, cache, place.probe, say, place.repeat);
   if (!place.machine && config.device == DeviceChoice::cuda) input.machine = cuda_machine(input.machine, cache, say);
@@ -327,10 +312,10 @@ PlanningInput planning_input(const Config& config, const std::filesystem::path& 
     add_disk_tier(input.machine.machine, *config.memory.disk, transfers_for(config), cache, say);
   }
   if (simulated) limit_links(input.machine.machine, config.links);
-  if (place.peers.n > 0) {
-    input.machine.machine.reserve.peers = place.peers;
-    input.machine.machine.hash = machine_hash(input.machine.machine);
+  if (place.share.ranks > 1 && !place.machine) {
+    if (const std::optional<RankLink> link = kept_rank_link(cache)) input.machine.machine.rank_link = *link;
   }
+  input.machine = machine_for_ranks(std::move(input.machine), place.share.ranks, place.peers);
   input.request.beyond = rooms_beyond(input.budget, has_host(input.machine.machine));
   check_host_memory(input, say);
   const bool elsewhere = place.machine || config.device == DeviceChoice::cuda;
@@ -358,23 +343,74 @@ std::string plan_in_child(const std::function<std::string(bool floors_alone)>& w
   return run_in_child([&] { return work(true); }, stopped);
 }
 
-PlanningResult plan_with_extras(const Config& config, const PlanningInput& input, const PlanExtras& extras) {
+namespace {
+
+// The plans of a stage of ZeRO.
+struct StagePlans {
+  std::unique_ptr<Config> config;  // with the stage
+  std::unique_ptr<PlanSpace> space;
+  RankPlans plans;
+
+  StagePlans(const Config& of, const PlanningInput& input, std::int64_t stage, KernelCatalogue& catalogue)
+      : config(std::make_unique<Config>(with_stage(of, input.facts.share.ranks, stage))) {
+    space = std::make_unique<PlanSpace>(source_of(*config, input.facts), input.request, input.machine.machine, catalogue);
+    plans = best_for_ranks(*config, input, *space);
+  }
+};
+
+// True if `plans` are better than those of an earlier stage: fewer seconds or, if neither fits, a smaller floor.
+bool better(const RankPlans& plans, const RankPlans& than) {
+  const Plan *own = std::get_if<Plan>(&plans.best), *other = std::get_if<Plan>(&than.best);
+  if (own != nullptr && other != nullptr) return own->update_seconds < (1 - kLeastGain) * other->update_seconds;
+  if (own != nullptr || other != nullptr) return own != nullptr;
+  return std::get<Infeasible>(plans.best).floor < std::get<Infeasible>(than.best).floor;
+}
+
+Bytes& floor_of(RankPlans& plans) {
+  if (Plan* plan = std::get_if<Plan>(&plans.best)) return plan->floor;
+  return std::get<Infeasible>(plans.best).floor;
+}
+
+// The plans of the configuration's stage, or else of the fastest one that fits. The floor is that of the stage with the least.
+StagePlans best_stage(const Config& config, const PlanningInput& input, KernelCatalogue& catalogue) {
+  std::optional<StagePlans> best;
+  Bytes least;
+  for (const std::int64_t stage : stages_of(config, input.facts.share.ranks)) {
+    StagePlans plans(config, input, stage, catalogue);
+    least = best ? std::min(least, floor_of(plans.plans)) : floor_of(plans.plans);
+    if (!best || better(plans.plans, best->plans)) best = std::move(plans);
+  }
+  floor_of(best->plans) = least;
+  return std::move(*best);
+}
+
+}  // namespace
+
+PlanningResult plan_with_extras(const Config& given, const PlanningInput& input, const PlanExtras& extras) {
   keep_freed_memory();
   const double start = seconds_now();
   const Bytes resident = anonymous_resident();
   OpCatalogue catalogue = catalogue_of(input.machine);
-  auto space = std::make_unique<PlanSpace>(source_of(config, input.facts), input.request, input.machine.machine, catalogue);
-  RankPlans plans = best_for_ranks(config, input, *space);
-  auto& best = plans.best;
+  StagePlans stage = best_stage(given, input, catalogue);
+  const Config& config = *stage.config;
+  std::unique_ptr<PlanSpace>& space = stage.space;
+  auto& best = stage.plans.best;
   const Spent spent{extras.work, space->effort().work, anonymous_resident() - resident};
-  const PlanContext context{input.budget,          config_hash(config), precision_names(config),
-                            seconds_now() - start, stat_batch(config),  pixels_of(config)};
+  const PlanContext context{input.budget,          config_hash(given), precision_names(config),
+                            seconds_now() - start, stat_batch(config), pixels_of(config)};
   PlanningResult result;
+  result.zero = config.parallel.zero.value_or(1);
   json object;
   if (Plan* plan = std::get_if<Plan>(&best)) {
+    PlannedAnswers answers = plan_answers(config, input, *plan, catalogue);
+    if (answers.plan) *plan = *std::move(answers.plan);
+    result.prompts = std::move(answers.prompts);
     object = to_json(*plan, context, extras.values);
-    add_ranks(object, plans.ranks, *plan);
+    if (answers.plan) object["samples"] = samples_json(*plan, result.prompts);
+    if (!answers.left_out.empty()) object["samples"] = samples_left_out(answers.left_out);
+    add_ranks(object, stage.plans.ranks, *plan, result.zero, input.machine.machine.rank_link);
     object["run"] = run_json(config, input, *plan);
+    add_times(object, config, input, *plan);
     if (input.epoch) object["epoch"] = epoch_json(*input.epoch, *input.data.train, config.model.context);
     if (const auto& recurring = input.recurring) {
       object["validation"] = {{"samples", recurring->samples}, {"recurring", recurring->recurring}};
@@ -406,7 +442,9 @@ PlanningResult plan_with_extras(const Config& config, const PlanningInput& input
 
 PlanningResult replay_plan(const Config& config, const PlanningInput& input, const PlanRecord& record) {
   const double start = seconds_now();
-  const Graph graph = build_training_graph(config, input.facts, record.decisions.micro_batch).graph;
+  DataFacts facts = input.facts;
+  facts.answers = shape_of(record.decisions.answers);
+  const Graph graph = build_training_graph(config, facts, record.decisions.micro_batch).graph;
   const std::vector<Unit> units = find_units(graph);
   check_replayed_batch(input, record);
   if (record.decisions.residency.active() && input.request.beyond.empty()) {
@@ -454,11 +492,18 @@ PlanningResult replay_plan(const Config& config, const PlanningInput& input, con
   const PlanContext context{input.budget,          config_hash(config), precision_names(config),
                             seconds_now() - start, stat_batch(config),  pixels_of(config)};
   json object = to_json(*result.plan, context, false);
+  add_times(object, config, input, *result.plan);
   add_words(object, config);
   if (input.epoch) object["epoch"] = epoch_json(*input.epoch, *input.data.train, config.model.context);
   object["written"] = written_json(config, *result.plan);
   object["run_folder"] = run_folder_json(config, *result.plan);
   object["machine"] = machine_json(input.machine, *result.plan);
+  if (record.decisions.answers.active()) {
+    result.prompts = find_prompts(config, input.data.validation.get());
+    object["samples"] = samples_json(*result.plan, result.prompts);
+  } else if (shown_samples(config) > 0) {
+    object["samples"] = samples_left_out("the plan file has none");
+  }
   result.text = object.dump(1);
   return result;
 }

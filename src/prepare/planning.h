@@ -18,6 +18,7 @@
 #include "ops/op_catalogue.h"
 #include "prepare/data_files.h"
 #include "prepare/epochs.h"
+#include "prepare/held_out_prompts.h"
 #include "prepare/plan_json.h"
 #include "prepare/training_graph.h"
 
@@ -41,6 +42,7 @@ struct PlanningInput {
   std::filesystem::path cache;
   std::filesystem::path runs = ".";         // parent of the run folders: a disk is proposed there
   std::optional<ConfigSource> source = {};  // absent: no levers or remedies
+  bool other_ranks = false;                 // remedies may add ranks
 };
 
 // The machine of a plan, and the circumstances of planning.
@@ -91,6 +93,8 @@ struct PlanExtras {
 struct PlanningResult {
   std::string text;          // the JSON object plimsoll.plan/1
   std::optional<Plan> plan;  // absent: infeasible
+  std::int64_t zero = 1;     // the stage of ZeRO of the plan
+  HeldOutPrompts prompts;    // of a plan with answers
 };
 
 // Runs `work` in a child. If the memory limit has no room for it, another child runs it with the smallest plans alone.

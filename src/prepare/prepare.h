@@ -15,6 +15,7 @@
 #include "measure/calibrate.h"
 #include "measure/machine_file.h"
 #include "prepare/data_files.h"
+#include "prepare/held_out_prompts.h"
 #include "prepare/plan_json.h"
 #include "prepare/training_graph.h"
 
@@ -31,7 +32,9 @@ struct Prepared {
   std::optional<RaggedWindows> ragged;
   std::string plan_text;  // the plan's JSON
   Budget budget;          // the budget of the plan: the request, or the memory of the machine
-  RankShare share;        // the rank that the plan is for
+  RankShare share;          // the rank that the plan is for
+  std::int64_t zero = 1;    // the stage of ZeRO of the plan
+  HeldOutPrompts prompts;   // to answer at each evaluation
 };
 
 // A plan that does not fit, as JSON with remedies.

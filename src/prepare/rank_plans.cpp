@@ -6,6 +6,7 @@
 #include <set>
 #include <utility>
 
+#include "graph/exchange.h"
 #include "ops/update/update.h"
 #include "plan/build_plan.h"
 
@@ -39,7 +40,11 @@ Bytes summed_bytes(const Graph& graph, int ranks) {
 }
 
 RankBytes bytes_of(const Plan& plan, int rank, int ranks) {
-  RankBytes bytes{.rank = rank, .process = plan.process, .arena = plan.arena, .live = plan.live, .sent = traffic_of(plan.graph)};
+  RankBytes bytes{.rank = rank,
+                  .process = plan.process,
+                  .arena = plan.arena,
+                  .live = plan.live,
+                  .sent = traffic_of(plan.graph, plan.decisions.window().rounds())};
   bytes.parameters = held(plan.graph, Role::parameter);
   bytes.gradients = held(plan.graph, Role::accumulator);
   bytes.state = held(plan.graph, Role::optimizer_state);
@@ -56,6 +61,16 @@ Plan plan_of_rank(const Config& config, const PlanningInput& input, const PlanDe
 }
 
 }  // namespace
+
+MachineRecord machine_for_ranks(MachineRecord record, int ranks, Bytes measured) {
+  constexpr Bytes kAssumed{16 * kMiB.n};  // Open MPI 4.1 with shared memory
+  ReserveModel& reserve = record.machine.reserve;
+  if ((ranks > 1) == (reserve.peers.n > 0)) return record;
+  reserve.peers = ranks == 1 ? Bytes{0} : measured.n > 0 ? measured : kAssumed;
+  reserve.peers_assumed = ranks > 1 && measured.n == 0;
+  record.machine.hash = machine_hash(record.machine);
+  return record;
+}
 
 int fullest_rank(const Config& config, const PlanningInput& input) {
   const std::int64_t rows = input.request.micro_batch.value_or(input.request.row_step);
@@ -80,6 +95,29 @@ std::vector<RankBytes> bytes_of_ranks(const Config& config, const PlanningInput&
     ranks.push_back(bytes_of(plan_of_rank(config, input, own.decisions, rank), rank, share.ranks));
   }
   return ranks;
+}
+
+std::vector<std::int64_t> stages_of(const Config& config, int ranks) {
+  if (ranks == 1 || config.parallel.zero) return {config.parallel.zero.value_or(1)};
+  std::vector<std::int64_t> stages;
+  for (std::int64_t stage = 1; stage <= kLastStage; ++stage) stages.push_back(stage);
+  return stages;
+}
+
+Config with_stage(Config config, int ranks, std::int64_t stage) {
+  if (ranks > 1) config.parallel.zero = stage;
+  return config;
+}
+
+Bytes floor_of_ranks(const Config& config, const PlanningInput& input, PlanSpace& space) {
+  Budget smallest = input.budget;
+  smallest.memory = space.floor();
+  Bytes most = *smallest.memory;
+  const auto best = space.best(smallest);
+  if (const Plan* plan = std::get_if<Plan>(&best)) {
+    for (const RankBytes& each : bytes_of_ranks(config, input, *plan)) most = std::max(most, each.process);
+  }
+  return most;
 }
 
 // Ranks differ by a few tiles. If another one exceeds the budget, the plan is sought for a budget that is smaller by that, down
@@ -123,10 +161,12 @@ RankPlans best_for_ranks(const Config& config, const PlanningInput& input, PlanS
   return plans;
 }
 
-void add_ranks(json& object, const std::vector<RankBytes>& ranks, const Plan& own) {
+void add_ranks(json& object, const std::vector<RankBytes>& ranks, const Plan& own, std::int64_t zero, const RankLink& link) {
   if (ranks.empty()) return;
-  // Sums over a rank's micro-batches, then over ranks in their order, once a window.
-  object["reduction_tree"] = "window";
+  object["zero"] = zero;
+  // Sums over a rank's micro-batches, then over ranks in their order: once a window, or once a round.
+  const bool by_round = exchanges_in_rounds(own.graph) && own.decisions.window().rounds() > 1;
+  object["reduction_tree"] = by_round ? "round" : "window";
   json list = json::array();
   for (const RankBytes& each : ranks) {
     list.push_back(
@@ -139,8 +179,7 @@ void add_ranks(json& object, const std::vector<RankBytes>& ranks, const Plan& ow
           {{"parameters", each.sent.parameters.n}, {"gradients", each.sent.gradients.n}, {"control", each.sent.control.n}}}});
   }
   object["ranks"] = std::move(list);
-  const RankLink link;
-  object["predicted"]["lanes"]["ranks"] = exchange_seconds(own.graph, link);
+  object["predicted"]["lanes"]["ranks"] = exchange_seconds(own.graph, own.decisions.window().rounds(), link);
   object["predicted"]["link"] = {{"bytes_per_second", link.bytes_per_second},
                                  {"latency_seconds", link.latency_seconds},
                                  {"source", link.assumed ? "assumed" : "measured"}};

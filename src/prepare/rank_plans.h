@@ -15,6 +15,9 @@ namespace plimsoll {
 // Bytes of the state that ranks exchange after each update (session/session_ranks.cpp).
 inline constexpr std::int64_t kRankStateBytes = 32;
 
+// The last stage of ZeRO that the planner tries.
+inline constexpr std::int64_t kLastStage = 2;
+
 // The bytes of a rank's plan.
 struct RankBytes {
   int rank = 0;
@@ -22,6 +25,9 @@ struct RankBytes {
   Bytes parameters, gradients, state;  // that the rank holds
   RankTraffic sent;                    // in an update
 };
+
+// The machine with the memory of messages between ranks, if there are several: as measured when they started, else assumed.
+MachineRecord machine_for_ranks(MachineRecord machine, int ranks, Bytes measured = {});
 
 // The rank whose plan has the most bytes, by plans that keep everything; 0 for one process.
 int fullest_rank(const Config& config, const PlanningInput& input);
@@ -32,9 +38,15 @@ struct RankPlans {
 };
 // The fastest plan of the space whose decisions fit the budget on every rank.
 RankPlans best_for_ranks(const Config& config, const PlanningInput& input, PlanSpace& space);
+// The stages of ZeRO that the configuration allows, the one that sends the least first; one stage for one process.
+std::vector<std::int64_t> stages_of(const Config& config, int ranks);
+Config with_stage(Config config, int ranks, std::int64_t stage);
+// The least budget that every rank fits.
+Bytes floor_of_ranks(const Config& config, const PlanningInput& input, PlanSpace& space);
 // The bytes of all ranks under these decisions; `own` is the plan of the facts' rank.
 std::vector<RankBytes> bytes_of_ranks(const Config& config, const PlanningInput& input, const Plan& own);
-// Adds "reduction_tree", "ranks" and the lane of exchanges to a plan's JSON.
-void add_ranks(nlohmann::json& object, const std::vector<RankBytes>& ranks, const Plan& own);
+// Adds the stage "zero", "reduction_tree", "ranks" and the lane of exchanges to a plan's JSON.
+void add_ranks(nlohmann::json& object, const std::vector<RankBytes>& ranks, const Plan& own, std::int64_t zero,
+               const RankLink& link);
 
 }  // namespace plimsoll

@@ -1,9 +1,13 @@
 #include "prepare/requests.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <utility>
 
+#include "base/error.h"
 #include "config/image_rules.h"
 #include "run/place.h"
 
@@ -53,6 +57,24 @@ PlanRequest plan_request(const Config& config, const std::optional<RaggedWindows
   request.beyond = rooms_beyond(plan_budget(config), /*host=*/false);
   request.units_per_sample = config.model.context;
   return request;
+}
+
+// Ranks hold parts of the averages, and none of them could write these as weights. Parameters and gradients leave for other ranks
+// from memory.
+void request_for_ranks(PlanRequest& request, const Config& config, int ranks) {
+  request.ranks = ranks;
+  if (ranks == 1) return;
+  for (const auto& [policy, key] :
+       {std::pair{config.plan.parameters, "plan.parameters"}, {config.plan.gradients, "plan.gradients"}}) {
+    if (policy != RestPolicy::disk) continue;
+    throw config_error("E-CONFIG-CONFLICT", key, fmt::format("it is \"disk\" with {} ranks", ranks),
+                       "memory; the optimizer's state and activations may leave it", {Change(key, "auto")});
+  }
+  if (config.optimizer.ema_half_life) {
+    throw config_error("E-CONFIG-CONFLICT", "optimizer.ema_half_life", fmt::format("averages of weights with {} ranks", ranks),
+                       "one process, or no averages", {Change("optimizer.ema_half_life", "none")});
+  }
+  request.parameters = request.gradients = RestPolicy::memory;
 }
 
 std::vector<Bytes> rooms_beyond(const Budget& budget, bool host) {

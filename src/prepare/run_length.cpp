@@ -3,11 +3,14 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <string_view>
 
+#include "base/ceil_div.h"
 #include "data/token_place.h"
-#include "graph/transfer.h"
 #include "measure/measure_disk.h"
+#include "prepare/answers.h"
 #include "prepare/bytes_written.h"
+#include "weights/checkpoint.h"
 
 namespace plimsoll {
 namespace {
@@ -16,36 +19,35 @@ using nlohmann::json;
 
 json or_null(std::optional<std::int64_t> number) { return number ? json(*number) : json(nullptr); }
 
-// The seconds of one micro-batch of the pass: its kernels, or the transfers for which they wait.
-double evaluation_seconds(const Plan& plan, const Machine& machine) {
-  const auto pass = std::ranges::find_if(plan.phases, [](const PhasePlan& phase) { return phase.name == "evaluate"; });
-  if (pass == plan.phases.end()) return 0;
-  const StepRange steps = plan.timeline.of(pass->phase);
-  double kernels = 0, bytes = 0;
-  for (int i = steps.begin; i < steps.end; ++i) {
-    const Step& step = plan.timeline.steps[static_cast<std::size_t>(i)];
-    if (step.kind != Step::Kind::node) continue;
-    kernels += plan.kernels[static_cast<std::size_t>(i)].of(false).seconds;
-    const Node& node = plan.graph.nodes[step.node];
-    if (node.op == &kFetch) bytes += static_cast<double>(plan.graph.values[node.outputs.front()].bytes().n);
-  }
-  const auto in = std::ranges::find(machine.links, 0U, &Link::to);
-  return in == machine.links.end() ? kernels : std::max(kernels, bytes / in->bytes_per_second);
+const PhasePlan* find_phase(const Plan& plan, std::string_view name) {
+  const auto found = std::ranges::find(plan.phases, name, &PhasePlan::name);
+  return found == plan.phases.end() ? nullptr : &*found;
 }
 
-struct Evaluations {
-  std::int64_t count = 0;
-  std::optional<double> seconds;  // seconds of all evaluations; absent if the data are missing
-};
+// The seconds of one evaluation with its answers; absent if the data are missing. The ranks take its batches in turn.
+std::optional<double> evaluate_seconds(const Config& config, const PlanningInput& input, const Plan& plan) {
+  const PhasePlan* pass = find_phase(plan, "evaluate");
+  if (pass == nullptr) return 0;
+  if (!input.data.validation) return {};
+  const std::int64_t batches = evaluation_batches(config, *input.data.validation, plan.decisions.micro_batch);
+  return static_cast<double>(ceil_div(batches, std::int64_t{input.facts.share.ranks})) * pass->seconds + answer_seconds(config, plan);
+}
 
 // The last evaluation always follows the last update.
-Evaluations evaluations_of(const Config& config, const PlanningInput& input, const Plan& plan) {
-  if (!input.facts.validation) return {0, 0};
+std::int64_t evaluations_of(const Config& config, const PlanningInput& input) {
+  if (!input.facts.validation) return 0;
   const std::int64_t every = evaluation_interval(config), before = config.train.updates - 1;
-  const std::int64_t count = (every > 0 ? before / every : 0) + 1;
-  if (!input.data.validation) return {count, {}};
-  const std::int64_t batches = evaluation_batches(config, *input.data.validation, plan.decisions.micro_batch);
-  return {count, static_cast<double>(count * batches) * evaluation_seconds(plan, input.machine.machine)};
+  return (every > 0 ? before / every : 0) + 1;
+}
+
+// Bytes per second into the folder of runs.
+double save_rate(const PlanningInput& input) {
+  return known_disk_rate(input.runs, input.machine.machine.threads, input.cache).value_or(kAssumedDiskRate);
+}
+
+double noise_seconds(const Plan& plan) {
+  const PhasePlan* pass = find_phase(plan, "noise");
+  return pass == nullptr ? 0 : pass->seconds;
 }
 
 // If the data are missing, samples fill their rows, unless they have lengths of their own, which are unknown.
@@ -64,9 +66,13 @@ json run_json(const Config& config, const PlanningInput& input, const Plan& plan
   if (there) epochs = counts.epochs;
   if (config.train.epochs && config.train.open) epochs = *config.train.epochs;
   const double seconds = static_cast<double>(config.train.updates) * plan.update_seconds;
-  const Evaluations evaluations = evaluations_of(config, input, plan);
+  const std::int64_t evaluations = evaluations_of(config, input);
+  const std::optional<double> evaluate = evaluate_seconds(config, input, plan);
+  const double evaluation_seconds = static_cast<double>(evaluations) * evaluate.value_or(0);
   const Saves saves = saves_of(config, plan);
-  const double save_seconds = static_cast<double>(saves.bytes.n) / kAssumedDiskRate;
+  const double save_seconds = static_cast<double>(saves.bytes.n) / save_rate(input);
+  const std::int64_t every = config.train.noise_every;
+  const double noise = every > 0 ? static_cast<double>(config.train.updates / every) * noise_seconds(plan) : 0;
   return {{"parameters", parameter_count(plan.graph)},
           {"updates", config.train.updates},
           {"samples", counts.samples},
@@ -74,12 +80,26 @@ json run_json(const Config& config, const PlanningInput& input, const Plan& plan
           {"tokens", counts.positions},
           {"trained_units", or_null(units_known ? std::optional(counts.units) : std::nullopt)},
           {"seconds", seconds},
-          {"evaluations", evaluations.count},
-          {"evaluation_seconds", evaluations.seconds ? json(*evaluations.seconds) : json(nullptr)},
+          {"evaluations", evaluations},
+          {"evaluation_seconds", evaluate ? json(evaluation_seconds) : json(nullptr)},
           {"saves", saves.checkpoints},
           {"save_seconds", save_seconds},
-          {"total_seconds", seconds + evaluations.seconds.value_or(0) + save_seconds},
+          {"noise_seconds", noise},
+          {"total_seconds", seconds + evaluation_seconds + save_seconds + noise},
           {"micro_batch_chosen", !input.request.micro_batch && config.train.effective_batch > 1}};
+}
+
+void add_times(json& plan_json, const Config& config, const PlanningInput& input, const Plan& plan) {
+  const std::optional<double> evaluate = evaluate_seconds(config, input, plan);
+  json& predicted = plan_json["predicted"];
+  predicted["evaluate_seconds"] = evaluate ? json(*evaluate) : json(nullptr);
+  predicted["save_seconds"] = static_cast<double>(checkpoint_bytes(plan.graph).n) / save_rate(input);
+  if (config.train.noise_every == 0) return;
+  const bool measures = find_phase(plan, "noise") != nullptr;
+  plan_json["noise"] = {{"every", config.train.noise_every},
+                        {"measured", measures},
+                        {"seconds", noise_seconds(plan)},
+                        {"read_bytes", measures ? read_by_noise(plan).n : 0}};
 }
 
 json epoch_json(const EpochFacts& epoch, const DataSet& train, std::int64_t context) {

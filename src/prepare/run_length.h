@@ -9,10 +9,15 @@
 namespace plimsoll {
 
 // {parameters, updates, samples, epochs, tokens, trained_units, seconds, evaluations, evaluation_seconds, saves, save_seconds,
-// total_seconds, micro_batch_chosen}. `seconds` counts the updates alone. `samples`, `tokens` and `trained_units` are counted in
-// the windows that training cuts; null if the data are missing and the numbers do not follow from the context. Saves count with
-// kAssumedDiskRate, since planning measures no disk.
+// noise_seconds, total_seconds, micro_batch_chosen}. `seconds` counts the updates alone. `samples`, `tokens` and `trained_units`
+// are counted in the windows that training cuts; null if the data are missing and the numbers do not follow from the context.
+// Evaluations and saves count with the seconds of add_times; the final weights are a part of the saves.
 nlohmann::json run_json(const Config& config, const PlanningInput& input, const Plan& plan);
+
+// Adds to the plan's JSON the seconds of one evaluation and of one checkpoint: predicted.evaluate_seconds, null if the data are
+// missing, and predicted.save_seconds, from its bytes and the rate of the disk: the measured one, else kAssumedDiskRate. With
+// train.noise_every also the object `noise` {every, measured, seconds, read_bytes}, of one measurement.
+void add_times(nlohmann::json& plan_json, const Config& config, const PlanningInput& input, const Plan& plan);
 
 // {samples, tokens, trained_units, updates, rows, fill, data}: an epoch of samples of their own lengths. `fill` is the share of
 // row positions that samples take.

@@ -10,7 +10,7 @@ namespace plimsoll {
 namespace {
 
 // Lines of metrics.jsonl, eval.jsonl and events.jsonl, and the other records.
-constexpr Bytes kUpdateLine{512}, kEvaluationLine{256}, kRecords{512 << 10};
+constexpr Bytes kUpdateLine{512}, kNoise{160}, kEvaluationLine{256}, kRecords{512 << 10};
 
 // A divergence, or a loss scale at its floor, ends the run and keeps its state.
 bool keeps_diverged(const Config& config) {
@@ -38,11 +38,12 @@ RunRoom room_of_run(const Graph& graph, const Config& config, const WeightLayout
   const WeightsBytes means = averages ? weights_bytes(graph, model, layout, /*averages=*/true) : WeightsBytes{};
   const std::int64_t updates = config.train.updates, interval = evaluation_interval(config);
   const std::int64_t evaluations = interval > 0 ? updates / interval : 0;
+  const std::int64_t measured = config.train.noise_every > 0 ? updates / config.train.noise_every : 0;
   return {.checkpoint = checkpoint_bytes(graph),
           .weights = weights.all,
           .averages = means.all,
           .best = keeps_best_weights(config) ? weights.all : Bytes{},
-          .records = kRecords + metrics_bytes(updates) + kEvaluationLine * evaluations,
+          .records = kRecords + metrics_bytes(updates) + kNoise * measured + kEvaluationLine * evaluations,
           .checkpoints = retention_of(config).most(updates),
           .largest_file = std::max(weights.largest, means.largest),
           .diverged = keeps_diverged(config) ? checkpoint_bytes(graph) : Bytes{}};

@@ -19,6 +19,7 @@
 #include "prepare/alternatives.h"
 #include "prepare/boundary.h"
 #include "prepare/changed_config.h"
+#include "prepare/rank_plans.h"
 #include "prepare/requests.h"
 #include "prepare/solve_keys.h"
 
@@ -48,11 +49,9 @@ class Solver {
       : config_(config), input_(std::move(input)), key_(std::move(key)) {}
 
   PlanningResult run(const PlanExtras& extras) {
-    const std::optional<std::int64_t> found = key_.budget == SolvedBudget::memory ? least_memory()
-                                              : key_.budget == SolvedBudget::none ? largest()
-                                                                                  : least_room();
+    const std::optional<std::int64_t> found = found_value();
     // If no value fits, the answer is the outcome of the most favourable one: the smallest size, or the largest room.
-    const std::int64_t value = found.value_or(key_.budget == SolvedBudget::none ? key_.value_of(0) : most_room());
+    const std::int64_t value = found.value_or(most_favourable());
     if (!found && trials_.at(value).refused) throw *trials_.at(value).refused;
     PlanExtras told = extras;
     told.work = work_;
@@ -71,6 +70,22 @@ class Solver {
   }
 
  private:
+  std::optional<std::int64_t> found_value() {
+    switch (key_.budget) {
+      case SolvedBudget::none: return largest();
+      case SolvedBudget::memory: return least_memory();
+      case SolvedBudget::ranks: return fewest_ranks();
+      default: return least_room();
+    }
+  }
+  std::int64_t most_favourable() {
+    switch (key_.budget) {
+      case SolvedBudget::none: return key_.value_of(0);
+      case SolvedBudget::ranks: return most_ranks();
+      default: return most_room();
+    }
+  }
+
   // The changes precede the changes of the plan's levers and remedies.
   PlanningResult whole_plan(const Changes& changes, const PlanExtras& extras) {
     ChangedConfig changed = with_changes(input_, changes);
@@ -81,6 +96,7 @@ class Solver {
     input_.request = std::move(changed.request);
     input_.budget = changed.budget;
     input_.facts = changed.facts;
+    input_.machine = machine_for_ranks(std::move(input_.machine), changed.facts.share.ranks);
     renew_data(changed);
     input_.source->settings = std::move(changed.settings);
     return plan_with_extras(changed.config, input_, extras);
@@ -120,13 +136,26 @@ class Solver {
       ChangedConfig changed = with_changes(input_, key_.with(value));
       changed.request.floor_only = floors_alone_;
       trial.memory = changed.budget.memory.value_or(Bytes{});
-      OpCatalogue catalogue = catalogue_of(input_.machine);
+      const MachineRecord record = machine_for_ranks(input_.machine, changed.facts.share.ranks);
+      OpCatalogue catalogue = catalogue_of(record);
       ++plans_;
-      PlanSpace space(source_of(changed.config, changed.facts), changed.request, input_.machine.machine, catalogue);
-      work_ += space.effort().work;
-      trial.floor = space.floor();
-      if (key_.budget == SolvedBudget::none || !trial.fits()) return trial;
-      if (const Plan* plan = space.fastest(changed.budget)) trial.used = used_of(key_.budget, *plan, input_.machine.machine);
+      const int ranks = changed.facts.share.ranks;
+      for (const std::int64_t stage : stages_of(changed.config, ranks)) {
+        const Config config = with_stage(changed.config, ranks, stage);
+        PlanSpace space(source_of(config, changed.facts), changed.request, record.machine, catalogue);
+        work_ += space.effort().work;
+        Bytes floor = space.floor();
+        if (ranks > 1) {
+          const PlanningInput of_ranks{
+              .request = changed.request, .budget = changed.budget, .machine = record, .facts = changed.facts};
+          floor = floor_of_ranks(config, of_ranks, space);
+        }
+        trial.floor = std::min(trial.floor.value_or(floor), floor);
+        const bool room = key_.budget == SolvedBudget::disk || key_.budget == SolvedBudget::host_memory;
+        if (!room || !trial.fits()) continue;
+        const Plan* plan = space.fastest(changed.budget);
+        if (plan != nullptr) trial.used = used_of(key_.budget, *plan, input_.machine.machine);
+      }
     } catch (const Error& error) {
       if (error.kind == ErrorKind::internal) throw;
       trial.refused = error;
@@ -182,6 +211,28 @@ class Solver {
     if (!first) return {};
     if (*first > 0) next_ = key_.value_of(*first - 1);
     return key_.value_of(*first);
+  }
+
+  // More ranks than micro-batches share no more work.
+  std::int64_t most_ranks() const {
+    constexpr std::int64_t kMost = 64;
+    return std::max(key_.now, std::min(kMost, input_.request.effective_batch / input_.request.micro_batch.value_or(1)));
+  }
+
+  // Doubles the ranks until a rank's plan fits, then halves the gap.
+  std::optional<std::int64_t> fewest_ranks() {
+    const std::int64_t most = most_ranks();
+    std::int64_t below = 0, fits = 1;
+    while (!trial(fits).fits()) {
+      if (fits == most) return {};
+      below = std::exchange(fits, std::min(most, fits * 2));
+    }
+    while (fits - below > 1) {
+      const std::int64_t middle = (below + fits) / 2;
+      (trial(middle).fits() ? fits : below) = middle;
+    }
+    if (below > 0) next_ = below;
+    return fits;
   }
 
   json next_json() {

@@ -100,6 +100,12 @@ SolveKey disk_key(const Config& config, const PlanningInput&) {
           }};
 }
 
+SolveKey ranks_key(const Config&, const PlanningInput& input) {
+  return {.name = "ranks", .budget = SolvedBudget::ranks, .now = input.facts.share.ranks, .with = [](std::int64_t value) {
+            return Changes{{kRanks, value}};
+          }};
+}
+
 struct Entry {
   std::string name;
   std::function<SolveKey(const Config&, const PlanningInput&)> make;
@@ -117,7 +123,7 @@ std::vector<Entry> entries(const Config& config) {
   for (const ModelKey& key : model.family().keys()) {
     if (key.step != nullptr) list.push_back(size(fmt::format("model.{}", key.name), key.step(model)));
   }
-  list.insert(list.end(), {{"memory", memory_key}, {"host_memory", host_memory_key}, {"disk", disk_key}});
+  list.insert(list.end(), {{"memory", memory_key}, {"host_memory", host_memory_key}, {"disk", disk_key}, {"ranks", ranks_key}});
   return list;
 }
 

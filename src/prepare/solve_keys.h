@@ -11,7 +11,7 @@
 
 namespace plimsoll {
 
-enum class SolvedBudget : std::uint8_t { none, memory, host_memory, disk };
+enum class SolvedBudget : std::uint8_t { none, memory, host_memory, disk, ranks };
 
 struct SolveKey {
   std::string name;                           // "model.context"; for a budget "memory"

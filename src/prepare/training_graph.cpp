@@ -106,6 +106,7 @@ TrainingGraph build_training_graph(const Config& config, DataFacts data, std::in
   const BatchShape shape{.micro = micro_batch,
                          .evaluate = data.validation ? micro_batch : 0,
                          .tokens = config.model.context,
+                         .generate = data.answers,
                          .packed = data.packed,
                          .image_size = data.row.image_size};
   const BuildOptions options{
@@ -122,11 +123,15 @@ TrainingGraph train_graph(const Config& config, ModelGraph model, DataFacts data
   if (store_base(model.graph, base) == 0 && base.format != BaseFormat::none) throw nothing_stored(config);
   result.micro = model.pass("train");
   if (const Pass* evaluate = model.find("evaluate")) result.evaluate = *evaluate;
+  if (data.answers.rows > 0) result.answers = {model.pass("extend"), model.pass("decode")};
   result.graph = std::move(model.graph);
   result.training = train_on(result.graph, result.micro, optimizer_settings(config), data.most_steps(config, micro_batch));
   result.underflow = apply_precision(result.graph, config.precision.compute, config.precision.parameters);
+  if (config.train.noise_every > 0) result.noise = add_noise_pass(result.graph);
+  // No kernel for few rows reads 16 bits.
+  if (config.precision.compute == DType::f32) ops::take_few_rows(result.graph);
   result.staging = add_staging(result.graph, micro_batch, config.model.context, data);
-  if (data.share.ranks > 1) result.shards = shard_update(result.graph, data.share);
+  if (data.share.ranks > 1) result.shards = shard_update(result.graph, data.share, config.parallel.zero.value_or(1));
   return result;
 }
 

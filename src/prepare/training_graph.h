@@ -10,6 +10,7 @@
 
 #include "adapters/settings.h"
 #include "autodiff/frozen_base.h"
+#include "autodiff/noise.h"
 #include "autodiff/precision.h"
 #include "autodiff/sharding.h"
 #include "autodiff/training.h"
@@ -27,6 +28,7 @@ struct DataFacts {
   bool packed = false;                  // rows hold several samples
   std::optional<RaggedWindows> ragged;  // windows have different numbers of rows
   RankShare share = {};                 // the rank that trains
+  GenerationShape answers = {};         // of answers to held-out prompts (prepare/answers.h); no rows: none
 
   // The maximum number of micro-steps of a window, on one rank.
   std::int64_t most_steps(const Config& config, std::int64_t micro_batch) const;
@@ -37,8 +39,10 @@ struct TrainingGraph {
   // Feeds and losses. The totals of `micro` are sums over a window.
   Pass micro;
   std::optional<Pass> evaluate;
+  std::vector<Pass> answers;  // "extend" and "decode" if the training answers prompts
   TrainingValues training;
   std::optional<UnderflowMeter> underflow;  // for fp16
+  std::optional<NoisePass> noise;           // with train.noise_every
   std::array<ValueId, 2> staging;           // raw bytes of a micro-batch; one is filled while the other is unpacked
   std::vector<ShardedParameter> shards;     // with several ranks
 };

@@ -55,18 +55,26 @@ class Exchanges {
     }
   }
 
+  // The sum that a round is added to begins with the window's first addition.
+  std::vector<Operand> held() const {
+    return node_.op->exchange == Exchange::sum_shards ? std::vector{whole_.inputs.front()} : whole_.inputs;
+  }
+
   StartExchange begin(std::int64_t number) const {
     StartExchange start;
     start.node = whole_.node;
     start.event = static_cast<std::uint32_t>(number % 2);
-    start.holds = whole_.inputs;
+    start.holds = held();
     start.room = whole_.scratch;
     start.begins = number == 0;
     return start;
   }
   void wait(std::int64_t number) {
-    to_.push_back(WaitExchange{whole_.node, static_cast<std::uint32_t>(number % 2), whole_.inputs, whole_.scratch});
+    to_.push_back(WaitExchange{whole_.node, static_cast<std::uint32_t>(number % 2), held(), whole_.scratch});
   }
+
+  // True if the sum has a place of its own, which holds the own shard.
+  bool reduces() const { return whole_.inputs.size() == 2; }
 
   // The place of the numbers of another rank in a chunk's staging.
   std::int64_t slot(std::int64_t rank) const { return rank < a_.rank ? rank : rank - 1; }
@@ -108,11 +116,16 @@ class Exchanges {
       const auto [from, to] = chunk(a_.rank, number - 1);
       if (from == to) continue;
       RunKernel run = whole_;
-      run.inputs[0] = elements_of(whole_.inputs[0], from, to);
-      run.outputs[0] = elements_of(whole_.outputs[0], from, to);
+      if (reduces()) {  // all of x is held until the last addition
+        const std::int64_t own = a_.begin(a_.rank);
+        run.inputs[1] = run.outputs[0] = elements_of(whole_.outputs[0], from - own, to - own);
+      } else {
+        run.inputs[0] = run.outputs[0] = elements_of(whole_.inputs[0], from, to);
+      }
       run.range = {from - a_.begin(a_.rank), to - from, 0};
       to_.push_back(std::move(run));
     }
+    if (reduces() && a_.elements(a_.rank) == 0) to_.push_back(whole_);
   }
 
   // The own shard of x goes to all, theirs come in.

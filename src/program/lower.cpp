@@ -44,8 +44,8 @@ class Lowering {
       if (!buffer.valid()) continue;
       program_.operands[id] = {0, 0, plan_.offsets[buffer.index] + offset_in_origin(graph_, id), value.bytes(), origin(id)};
       if (!value.persistent()) continue;
-      const bool always = plan_.lifetimes.buffers[buffer].persistent;
-      (always ? program_.persistent : program_.window).push_back(program_.operands[id]);
+      const bool always = plan_.lifetimes.buffers[buffer].persistent, cached = value.role == Role::cache;
+      (always ? program_.persistent : cached ? program_.caches : program_.window).push_back(program_.operands[id]);
     }
   }
 
@@ -177,6 +177,7 @@ class Lowering {
   void give_window(RunKernel& run) const {
     const Node& node = graph_.nodes[run.node];
     run.starts_window = starts_window(graph_, node);
+    run.starts_round = starts_round(graph_, node);
     for (const Alias& alias : aliases_of(*node.op, node.attributes)) {
       const bool written_first = alias.kind == AliasKind::accumulates && run.starts_window;
       if (!written_first || !comes_from_before(graph_, node.inputs[alias.input])) continue;

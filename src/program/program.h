@@ -25,6 +25,7 @@ struct RunKernel {
   std::vector<Operand> inputs, outputs;
   Operand scratch;                        // bytes 0: none
   bool starts_window = false;             // writes on the first micro-step of a window, adds later
+  bool starts_round = false;              // writes on every micro-step
   std::vector<std::size_t> accumulators;  // inputs not read on that micro-step
   bool foreign_scratch = false;           // the scratch of a library, which need not write all of it
   NodeRange range;                        // of a node on ranges: the range of its range operands
@@ -90,6 +91,7 @@ struct Program {
   std::vector<std::vector<Instruction>> forward;  // by forward pass of the graph
   std::vector<Operand> persistent;                // parameters, optimizer state, staging: never poisoned
   std::vector<Operand> window;                    // accumulators and the loss total: live from the first micro-step to the update
+  std::vector<Operand> caches;                    // of a training: live through the passes that answer
   std::int64_t rounds = 1;                        // runs of `micro` per window
   PerValue<Operand> operands;                     // of every value with bytes
 

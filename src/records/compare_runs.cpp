@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "config/config_keys.h"
 #include "formats/bounded_json.h"
 #include "records/checkpoints.h"
 #include "weights/checkpoint.h"
@@ -132,9 +133,8 @@ Comparable comparable_validation(std::span<const Run> runs) {
 Comparable comparable_training(std::span<const Run> runs, std::span<const RunDifference> differences) {
   std::string why = difference("data_hash", runs, [](const Run& run) { return run.data.hash; });
   for (const RunDifference& each : differences) {
-    const bool in_loss = each.key == "data.loss" || each.key.find("smoothing") != std::string::npos ||
-                         each.key.find("z_loss") != std::string::npos;
-    if (why.empty() && in_loss) why = each.key + " differs";
+    const auto key = std::ranges::find(config_keys(), each.key, &ConfigKey::name);
+    if (why.empty() && key != config_keys().end() && key->in_loss) why = each.key + " differs";
   }
   return {why.empty(), why};
 }

@@ -21,7 +21,8 @@ namespace {
 
 constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 
-// The numbers and flags of an object, without those of inner objects and lists. Reused from line to line: no tree is built.
+// The numbers and flags of an object, and of its inner objects as "outer.inner", without those of lists and deeper objects. Reused
+// from line to line: no tree is built.
 class FlatObject final : public JsonEvents {
  public:
   // False for a line that is no JSON object.
@@ -55,15 +56,20 @@ class FlatObject final : public JsonEvents {
   bool number_float(double value, const std::string&) override { return put(value, {}); }
   bool string(std::string&) override { return true; }
   bool key(std::string& text) override {
-    if (depth_ == 1) key_.swap(text);
+    if (depth_ == 1) {
+      key_.swap(text);
+    } else if (depth_ == 2) {
+      inner_.swap(text);
+    }
     return true;
   }
   bool start_object() override {
     if (depth_++ == 0) object_ = true;
+    if (depth_ == 2) inside_ = true;
     return true;
   }
   bool end_object() override {
-    --depth_;
+    if (--depth_ == 1) inside_ = false;
     return true;
   }
   bool start_array() override {
@@ -84,6 +90,7 @@ class FlatObject final : public JsonEvents {
 
   bool put(double number, std::optional<std::int64_t> whole) {
     if (depth_ == 1 && object_) fields_.push_back({key_, number, whole});
+    if (depth_ == 2 && object_ && inside_) fields_.push_back({key_ + "." + inner_, number, whole});
     return true;
   }
   // The last value of a repeated key counts.
@@ -93,9 +100,9 @@ class FlatObject final : public JsonEvents {
   }
 
   std::vector<Field> fields_;
-  std::string key_;
+  std::string key_, inner_;  // of the object and of an inner object
   int depth_ = 0;
-  bool object_ = false;
+  bool object_ = false, inside_ = false;
 };
 
 std::optional<std::int64_t> update_of(const FlatObject& object) {
@@ -122,6 +129,9 @@ std::optional<Metrics> metrics_of(const FlatObject& object) {
   metrics.update_ratio = object.number("update_ratio").value_or(kUnknown);
   metrics.underflow = object.number("underflow");
   metrics.spike = object.number("spike").value_or(0) != 0;
+  const auto noise = [&](const char* key) { return object.number(std::string("noise.") + key); };
+  const auto first = noise("first"), window = noise("window"), few = noise("samples_first"), all = noise("samples_window");
+  if (first && window && few && all) metrics.noise = {*first, *window, *few, *all};
   metrics.wait_seconds = object.number("wait_seconds");
   metrics.time = object.number("time").value_or(0);
   metrics.vm_hwm = Bytes{object.whole("vm_hwm_bytes").value_or(0)};
@@ -218,22 +228,45 @@ LeftOut read_evaluations(const std::filesystem::path& folder, const std::functio
   return read_ascending<Evaluation>(folder / kEvaluationsFile, evaluation_of, see);
 }
 
-LeftOut read_events(const std::filesystem::path& folder, const std::function<void(const nlohmann::json&)>& see) {
+namespace {
+
+// Several lines may have one update. `see(update, object)` returns false for an object that lacks something.
+LeftOut read_objects(const std::filesystem::path& path, const std::function<bool(std::int64_t, const nlohmann::json&)>& see) {
   std::int64_t last = -1;
-  return visit_lines(folder / kEventsFile, [&](std::string_view line, LeftOut& left_out) {
+  return visit_lines(path, [&](std::string_view line, LeftOut& left_out) {
     std::string fault;
-    const nlohmann::json event = parse_json(line, kLineLimits, fault);
-    const auto has = [&](const char* key, auto is) { return event.contains(key) && (event[key].*is)(); };
-    if (!event.is_object() || !has("event", &nlohmann::json::is_string) || !has("update", &nlohmann::json::is_number_integer)) {
-      return false;
-    }
-    const std::int64_t update = event["update"].get<std::int64_t>();
-    if (update >= last) {
-      last = update;
-      see(event);
-    } else {
+    const nlohmann::json object = parse_json(line, kLineLimits, fault);
+    if (!object.is_object() || !object.contains("update") || !object["update"].is_number_integer()) return false;
+    const std::int64_t update = object["update"].get<std::int64_t>();
+    if (update < last) {
       ++left_out.out_of_order;
+      return true;
     }
+    if (!see(update, object)) return false;
+    last = update;
+    return true;
+  });
+}
+
+bool has_text(const nlohmann::json& object, const char* key) { return object.contains(key) && object[key].is_string(); }
+
+}  // namespace
+
+LeftOut read_events(const std::filesystem::path& folder, const std::function<void(const nlohmann::json&)>& see) {
+  return read_objects(folder / kEventsFile, [&](std::int64_t, const nlohmann::json& event) {
+    if (!has_text(event, "event")) return false;
+    see(event);
+    return true;
+  });
+}
+
+LeftOut read_answers(const std::filesystem::path& folder, const std::function<void(const Answer&)>& see) {
+  return read_objects(folder / kAnswersFile, [&](std::int64_t update, const nlohmann::json& object) {
+    for (const char* key : {"prompt", "answer", "expected"}) {
+      if (!has_text(object, key)) return false;
+    }
+    if (update < 0) return false;
+    see({update, object["prompt"], object["answer"], object["expected"]});
     return true;
   });
 }

@@ -1,5 +1,5 @@
-// The lines of a run's files: metrics.jsonl, eval.jsonl, events.jsonl. Lines are read one by one. A line without its end is being
-// written, or was torn by a kill; it is left out, as are lines that are broken or not after the one before.
+// The lines of a run's files: metrics.jsonl, eval.jsonl, samples.jsonl, events.jsonl. Lines are read one by one. A line without
+// its end is being written, or was torn by a kill; it is left out, as are lines that are broken or not after the one before.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,8 @@ namespace plimsoll {
 
 class File;
 
-inline constexpr const char *kMetricsFile = "metrics.jsonl", *kEvaluationsFile = "eval.jsonl", *kEventsFile = "events.jsonl";
+inline constexpr const char *kMetricsFile = "metrics.jsonl", *kEvaluationsFile = "eval.jsonl", *kEventsFile = "events.jsonl",
+                            *kAnswersFile = "samples.jsonl";
 
 // Lines that were left out.
 struct LeftOut {
@@ -32,6 +33,8 @@ std::optional<Evaluation> evaluation_of_line(std::string_view line);
 // Calls `see` for each update, in ascending order, from the files in `folder`: a run or a part of it in abandoned/.
 LeftOut read_metrics(const std::filesystem::path& folder, const std::function<void(const Metrics&)>& see);
 LeftOut read_evaluations(const std::filesystem::path& folder, const std::function<void(const Evaluation&)>& see);
+// Several answers may be of one update.
+LeftOut read_answers(const std::filesystem::path& folder, const std::function<void(const Answer&)>& see);
 // Objects with the texts and numbers of an event; "event" is its name and "update" its update. Several may have one update.
 LeftOut read_events(const std::filesystem::path& folder, const std::function<void(const nlohmann::json&)>& see);
 

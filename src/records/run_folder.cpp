@@ -32,7 +32,8 @@
 namespace plimsoll {
 namespace {
 
-constexpr const char *kMetrics = kMetricsFile, *kEvaluations = kEvaluationsFile, *kEvents = kEventsFile;
+constexpr const char *kMetrics = kMetricsFile, *kEvaluations = kEvaluationsFile, *kEvents = kEventsFile,
+                     *kAnswers = kAnswersFile;
 
 Error cannot_write(const std::filesystem::path& path, const std::string& why) {
   return data_error("E-IO-WRITE", path.string(), "it cannot be written: " + why, "a folder that exists or can be created");
@@ -245,7 +246,7 @@ void RunFolder::mark_interrupted() {
 // Links under the run's file names must not redirect its bytes.
 void RunFolder::refuse_links() const {
   for (const char* name : {"run.json", "settings.json", "config.resolved.toml", "plan.json", "stored.json", kMetrics,
-                           kEvaluations, kEvents, "checkpoint.safetensors", "diverged.safetensors"}) {
+                           kEvaluations, kEvents, kAnswers, "checkpoint.safetensors", "diverged.safetensors"}) {
     const std::filesystem::path path = path_ / name;
     if (const auto what = other_than_file(path)) throw not_of_run(path, *what);
   }
@@ -286,7 +287,7 @@ RunFolder::~RunFolder() {
   struct stat status {};
   if (reserved_ && metrics_ >= 0 && ::fstat(metrics_, &status) == 0) [[maybe_unused]]
     const int given_back = ::ftruncate(metrics_, status.st_size);
-  for (const int fd : {metrics_, evaluations_, events_}) {
+  for (const int fd : {metrics_, evaluations_, events_, answers_}) {
     if (fd >= 0) close(fd);
   }
   if (!begun_ && !created_.empty() && is_here()) abandon();
@@ -300,9 +301,11 @@ RunFolder::RunFolder(RunFolder&& other) noexcept
       begins_anew_(other.begins_anew_),
       ended_process_(other.ended_process_),
       evaluated_(other.evaluated_),
+      answered_(other.answered_),
       metrics_(std::exchange(other.metrics_, -1)),
       evaluations_(std::exchange(other.evaluations_, -1)),
       events_(std::exchange(other.events_, -1)),
+      answers_(std::exchange(other.answers_, -1)),
       reserved_(other.reserved_),
       lock_(std::exchange(other.lock_, -1)) {}
 
@@ -314,7 +317,7 @@ void RunFolder::abandon() const noexcept {
     for (const std::string_view name : names) std::filesystem::remove(path_ / "weights" / name, ignored);
   }
   for (const char* file : {"weights/config.json", "weights/adapter_config.json", "config.resolved.toml", "settings.json",
-                           "plan.json", "stored.json", "metrics.jsonl", "eval.jsonl", "events.jsonl", "weights"}) {
+                           "plan.json", "stored.json", "metrics.jsonl", "eval.jsonl", "events.jsonl", kAnswers, "weights"}) {
     std::filesystem::remove(path_ / file, ignored);
   }
   for (const std::filesystem::path& folder : created_) std::filesystem::remove(folder, ignored);
@@ -394,6 +397,28 @@ void RunFolder::append(const Evaluation& evaluation) {
   evaluated_ = evaluation.update;
 }
 
+void RunFolder::open_answers(std::int64_t updates) {
+  cut_lines(path_ / kAnswers, updates, PerUpdate::any);
+  plimsoll::read_answers(path_, [&](const Answer& answer) { answered_ = answer.update; });
+}
+
+void RunFolder::append(std::span<const Answer> answers) {
+  if (answers.empty()) return;
+  if (answered_ >= answers.front().update) {
+    if (answers_ >= 0) close(std::exchange(answers_, -1));  // the file may be replaced
+    follow();
+    cut_lines(path_ / kAnswers, answers.front().update - 1, PerUpdate::any);
+  }
+  std::string lines;
+  for (const Answer& each : answers) {
+    const nlohmann::json line = {
+        {"update", each.update}, {"prompt", each.prompt}, {"answer", each.answer}, {"expected", each.expected}};
+    lines += line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+  }
+  append_line(answers_, kAnswers, lines);
+  answered_ = answers.front().update;
+}
+
 void RunFolder::read_evaluations(const std::function<void(const Evaluation&)>& see) const {
   plimsoll::read_evaluations(path_, see);
 }
@@ -405,7 +430,7 @@ std::filesystem::path RunFolder::set_aside(std::int64_t updates) {
   for (int i = 1; place.empty() || is_there(place); ++i) place = path_ / "abandoned" / std::to_string(i);
   create_folder(place);
   aside_ = place;
-  for (const char* name : {kMetrics, kEvaluations, kEvents}) copy_lines_after(path_ / name, updates, place / name);
+  for (const char* name : {kMetrics, kEvaluations, kEvents, kAnswers}) copy_lines_after(path_ / name, updates, place / name);
   const auto move = [&](const fs::path& from, const fs::path& to) {
     std::error_code error;
     fs::rename(from, to, error);
@@ -446,12 +471,12 @@ void RunFolder::reserve_lines(Bytes metrics) {
 }
 
 void RunFolder::sync() const {
-  for (const char* name : {kMetrics, kEvaluations, kEvents}) sync_file(lock_, path_ / name);
+  for (const char* name : {kMetrics, kEvaluations, kEvents, kAnswers}) sync_file(lock_, path_ / name);
 }
 
 void RunFolder::append(const Metrics& metrics) {
   std::array<char, 32> loss, grad_norm, ratio;
-  std::array<char, 800> line;
+  std::array<char, 1000> line;
   char* end = line.data();
   const auto add = [&]<class... A>(fmt::format_string<A...> text, A&&... values) {
     end = fmt::format_to_n(end, static_cast<std::size_t>(line.end() - end), text, std::forward<A>(values)...).out;
@@ -468,6 +493,10 @@ void RunFolder::append(const Metrics& metrics) {
   add("\"update_ratio\":{},", number_text(metrics.update_ratio, ratio));
   if (metrics.underflow) add("\"underflow\":{:.4g},", *metrics.underflow);
   if (metrics.spike) add("\"spike\":true,");
+  if (const auto& noise = metrics.noise) {
+    add("\"noise\":{{\"first\":{},\"window\":{},\"samples_first\":{},\"samples_window\":{}}},", noise->first, noise->window,
+        noise->samples_first, noise->samples_window);
+  }
   if (metrics.wait_seconds) add("\"wait_seconds\":{:.6f},", *metrics.wait_seconds);
   add("\"time\":{:.3f},", metrics.time);
   add("\"seconds\":{},\"tokens_per_second\":{},\"vm_hwm_bytes\":{}}}\n", metrics.seconds,

@@ -1,7 +1,7 @@
 // The folder of a run. It holds run.json (written at the start, replaced at the end), metrics.jsonl (a line per update),
-// eval.jsonl (a line per evaluation) and events.jsonl, and the resolved configuration, the plan, the weights and the checkpoint.
-// A folder without a run is removed again. A run writes only files and folders of its own, no links. It follows its folder if
-// that is moved, and leaves alone anything at the old path.
+// eval.jsonl (a line per evaluation), samples.jsonl (a line per answer to a held-out prompt) and events.jsonl, and the resolved
+// configuration, the plan, the weights and the checkpoint. A folder without a run is removed again. A run writes only files and
+// folders of its own, no links. It follows its folder if that is moved, and leaves alone anything at the old path.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +9,7 @@
 #include <functional>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -80,6 +81,9 @@ class RunFolder {
   void append(const Evaluation& evaluation);
   // Reads each readable line, in order.
   void read_evaluations(const std::function<void(const Evaluation&)>& see) const;
+  // Opens samples.jsonl and drops answers after `updates`. Answers at an update replace earlier ones there.
+  void open_answers(std::int64_t updates);
+  void append(std::span<const Answer> answers);
   // Makes a folder of that name in this one. E-IO-WRITE.
   void make_folder(const char* name) const;
   // Moves the best weights to the folder of this process's set_aside(), or without one to abandoned/weights_best, in the place of
@@ -109,8 +113,9 @@ class RunFolder {
   std::vector<std::filesystem::path> created_;  // the new folders, innermost first
   bool begun_ = false, begins_anew_ = false;
   std::optional<std::int64_t> ended_process_;
-  std::int64_t evaluated_ = -1;                        // the last update in eval.jsonl
-  int metrics_ = -1, evaluations_ = -1, events_ = -1;  // open for appending, after the first line
+  std::int64_t evaluated_ = -1, answered_ = -1;  // the last updates in eval.jsonl and samples.jsonl
+  // Open for appending, after the first line.
+  int metrics_ = -1, evaluations_ = -1, events_ = -1, answers_ = -1;
   bool reserved_ = false;                              // metrics.jsonl has room past its end
   int lock_ = -1;                                      // the folder; -1 if it cannot be opened
 };

@@ -3,9 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <string_view>
 
 #include "base/text.h"
+#include "records/noise_scale.h"
 #include "report/figure.h"
 #include "report/html.h"
 
@@ -61,6 +64,12 @@ LineChart loss_chart(const ReportedRun& reported) {
   LineChart chart;
   chart.id = "loss", chart.title = "Loss", chart.y_name = "nats", chart.x_name = x_name(reported), chart.height = 320;
   chart.may_be_logarithmic = true;
+  // Below the others, which the run still has.
+  for (std::size_t i = 0; i < history.abandoned.size(); ++i) {
+    const AbandonedPart& part = history.abandoned[i];
+    chart.lines.push_back({"abandoned", 7, Line::Kind::dashed, part.smooth.points(), i == 0});
+    chart.lines.push_back({"abandoned, validation", 7, Line::Kind::dotted, part.validation.points(), false});
+  }
   chart.lines.push_back({"training, each update", 0, Line::Kind::thin, history.loss.points()});
   chart.lines.push_back({"training, smoothed", 0, Line::Kind::line, history.smooth.points()});
   chart.lines.push_back({"validation", 1, Line::Kind::with_dots, validation_points(reported)});
@@ -74,6 +83,14 @@ LineChart loss_chart(const ReportedRun& reported) {
       fmt::format("Smoothed with a half-life of {:.0f} updates; the thin line keeps the least and the greatest "
                   "loss of each stretch.",
                   history.half_life));
+  if (history.abandoned_count > 0) {
+    const AbandonedPart& last = history.abandoned.back();
+    const std::string which = history.abandoned_count == 1 ? "The dim lines are updates" : "The last time, these were updates";
+    chart.notes.push_back(fmt::format(
+        "The run went back to an earlier checkpoint {}. {} {} to {}, which lie in abandoned/; sums and tables are without them.",
+        history.abandoned_count == 1 ? "once" : fmt::format("{} times", history.abandoned_count), which, grouped(last.after + 1),
+        grouped(last.until)));
+  }
   const auto differs = [&](const char* key) { return reported.number(key).value_or(0) != 0; };
   if (differs("train.label_smoothing") || differs("train.z_loss")) {
     chart.notes.push_back("The training loss includes label smoothing and z-loss; the validation loss is cross-entropy alone.");
@@ -176,6 +193,22 @@ std::string curves_html(const ReportedRun& reported) {
   return out + html_of(rate) + evaluations_html(reported);
 }
 
+namespace {
+
+// Empty for a run without measurements.
+std::string noise_html(const ReportedRun& reported) {
+  const RunNoise noise = noise_of_run(reported.run.path);
+  if (noise.windows.empty()) return "";
+  std::string text;
+  constexpr std::array<std::string_view, 3> kThirds{"first", "second", "last"};
+  for (std::size_t i = 0; i < kThirds.size(); ++i) {
+    text += fmt::format("{}{} in the {} third", i == 0 ? "" : "; ", noise_text(noise_scale(noise.thirds[i])), kThirds[i]);
+  }
+  return fmt::format("<p>Noise scale of the gradient: {}. With an interval of 90 %: {}.</p>\n", escaped(text), kNoiseAdvice);
+}
+
+}  // namespace
+
 std::string stability_html(const ReportedRun& reported) {
   const RunHistory& history = reported.history;
   if (history.updates == 0) return "";
@@ -194,7 +227,7 @@ std::string stability_html(const ReportedRun& reported) {
   ratio.may_be_logarithmic = true;
   LineChart scale = strip(reported, "scale", "Loss scale", history.scale, 4);
   scale.may_be_logarithmic = true;
-  return html_of(norm) + html_of(ratio) + html_of(scale);
+  return html_of(norm) + noise_html(reported) + html_of(ratio) + html_of(scale);
 }
 
 std::string overlaid_html(std::span<const ReportedRun> runs, const std::string& why) {

@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <utility>
 
+#include "records/run_parts.h"
 #include "report/html.h"
 
 namespace plimsoll {
@@ -78,6 +80,60 @@ void read_events_of(const Run& run, RunHistory& history) {
   });
 }
 
+// Every n-th answer to a prompt stays, and the last one.
+void read_prompts(const Run& run, RunHistory& history) {
+  constexpr std::size_t kMostPrompts = 64, kMostAnswers = 32;
+  struct Reading {
+    AnsweredPrompt prompt;
+    std::int64_t every = 1;
+    Answer last;
+  };
+  std::vector<Reading> prompts;
+  read_answers(run.path, [&](const Answer& answer) {
+    auto found = std::ranges::find_if(prompts, [&](const Reading& each) {
+      return each.prompt.prompt == answer.prompt && each.prompt.expected == answer.expected;
+    });
+    if (found != prompts.end() && found->last.update == answer.update) return;  // the same prompt, and so the same answer
+    if (found == prompts.end()) {
+      if (prompts.size() == kMostPrompts) return;
+      found = prompts.insert(found, {{answer.prompt, answer.expected, {}, 0}, 1, {}});
+    }
+    found->last = answer;
+    auto& kept = found->prompt.answers;
+    if (found->prompt.count++ % found->every != 0) return;
+    kept.emplace_back(answer.update, answer.answer);
+    if (kept.size() < kMostAnswers) return;
+    for (std::size_t i = 0; 2 * i < kept.size(); ++i) kept[i] = kept[2 * i];
+    kept.resize(kMostAnswers / 2);
+    found->every *= 2;
+  });
+  for (Reading& each : prompts) {
+    auto& kept = each.prompt.answers;
+    if (kept.back().first != each.last.update) kept.emplace_back(each.last.update, each.last.answer);
+    history.prompts.push_back(std::move(each.prompt));
+  }
+}
+
+void read_abandoned(const Run& run, RunHistory& history) {
+  constexpr std::size_t kMostParts = 8;  // the latest are drawn
+  const std::vector<RunPart> parts = parts_of_run(run.path);
+  history.abandoned_count = std::ssize(parts) - 1;
+  const std::size_t count = parts.size() - 1, first = count > kMostParts ? count - kMostParts : 0;
+  for (std::size_t i = first; i < count; ++i) {
+    const PartLines& lines = parts[i].lines.back();
+    AbandonedPart& part = history.abandoned.emplace_back();
+    part.after = part.until = lines.after;
+    Smoothed smoothed(history.half_life);
+    read_metrics(lines.folder, [&](const Metrics& metrics) {
+      part.until = metrics.update;
+      if (std::isfinite(metrics.loss)) part.smooth.add(static_cast<double>(metrics.update), smoothed.add(metrics.loss));
+    });
+    read_evaluations(lines.folder, [&](const Evaluation& evaluation) {
+      part.validation.add(static_cast<double>(evaluation.update), evaluation.loss);
+    });
+  }
+}
+
 }  // namespace
 
 RunHistory read_history(const Run& run, double clip) {
@@ -124,6 +180,8 @@ RunHistory read_history(const Run& run, double clip) {
   });
   history.median_seconds = seconds.quantile(0.5), history.slow_seconds = seconds.quantile(0.95);
   read_events_of(run, history);
+  read_prompts(run, history);
+  read_abandoned(run, history);
   return history;
 }
 

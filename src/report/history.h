@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "records/line_reader.h"
@@ -26,12 +27,28 @@ struct ToldEvent {
   std::string text;                             // of the last one
 };
 
+// The answers to one held-out prompt, thinned out; the first and the last stay.
+struct AnsweredPrompt {
+  std::string prompt, expected;
+  std::vector<std::pair<std::int64_t, std::string>> answers;  // by update
+  std::int64_t count = 0;                                     // of all answers
+};
+
+// Updates that the run went back behind.
+struct AbandonedPart {
+  std::int64_t after = 0, until = 0;  // updates
+  Thinned smooth{200}, validation{200};
+};
+
 struct RunHistory {
   Thinned loss, smooth, rate, norm, ratio, scale, seconds, wait;
   Thinned spikes{60};
   std::int64_t spike_count = 0, clipped = 0, updates = 0;  // updates: lines
   std::vector<EvaluatedThen> evaluations;
   std::map<std::string, ToldEvent> events;
+  std::vector<AnsweredPrompt> prompts;
+  std::vector<AbandonedPart> abandoned;  // oldest first; those that are drawn
+  std::int64_t abandoned_count = 0;
   LeftOut left_out;
   double half_life = 1;  // of the smoothing, in updates
   double update_seconds = 0, wait_seconds = 0, evaluation_seconds = 0, evaluated_count = 0;

@@ -13,6 +13,7 @@
 #include "report/html.h"
 #include "report/memory.h"
 #include "report/reported_run.h"
+#include "report/samples.h"
 #include "report/style.h"
 #include "report/summary.h"
 
@@ -57,11 +58,16 @@ std::string footer() {
 std::string page_of(const ReportedRun& reported) {
   std::string body = head_of(reported) + summary_html(reported);
   body +=
-      "<nav aria-label=\"Sections\"><a href=\"#curves\">Curves</a><a href=\"#memory\">Memory</a><a href=\"#time\">Time</a>"
+      "<nav aria-label=\"Sections\"><a href=\"#curves\">Curves</a>";
+  const std::string samples = samples_html(reported);
+  if (!samples.empty()) body += "<a href=\"#samples\">Samples</a>";
+  body +=
+      "<a href=\"#memory\">Memory</a><a href=\"#time\">Time</a>"
       "<a href=\"#stability\">Stability</a><a href=\"#data\">Data</a><a href=\"#settings\">Settings</a>"
       "<a href=\"#checkpoints\">Checkpoints</a><a href=\"#machine\">Machine</a><a href=\"#command\">Command</a></nav>\n";
   body += "<main>\n";
-  body += section("curves", "Learning curves", curves_html(reported)) + section("memory", "Memory", memory_html(reported)) +
+  body += section("curves", "Learning curves", curves_html(reported)) + section("samples", "Samples", samples) +
+          section("memory", "Memory", memory_html(reported)) +
           section("time", "Time", time_html(reported)) +
           section("stability", "Stability",
                   reported.history.updates > 0 ? stability_html(reported) : "<p class=\"dim\">No update has been made.</p>\n") +

@@ -68,7 +68,17 @@ void Audit::enter(Phase phase) {
   poison();
 }
 
-// Poisons all bytes without state. State is persistent values and, in a later micro-step of a window, its accumulators.
+// True after the first micro-step of a window, whose accumulators are then state.
+bool Audit::within_window() const { return phase_ == Phase::steady || reads_window(graph_, phase_); }
+
+// A pass of a training that answers from caches: its runs do not add up.
+bool Audit::answers() const {
+  if (program_.caches.empty() || phase_ < Phase::forward || phase_ == Phase::save || reads_window(graph_, phase_)) return false;
+  return !graph_.sums(forward_section(static_cast<std::size_t>(phase_) - static_cast<std::size_t>(Phase::forward)));
+}
+
+// Poisons all bytes without state. State is persistent values and, in a later micro-step of a window, its accumulators, and in a
+// pass that answers the caches.
 void Audit::poison() {
   std::vector<std::pair<std::int64_t, std::int64_t>> kept;
   const auto keep = [&](const std::vector<Operand>& operands) {
@@ -76,7 +86,8 @@ void Audit::poison() {
       kept.emplace_back(operand.offset.n, align_up(operand.offset + operand.bytes, kAlignment).n);
   };
   if (phase_ != Phase::load) keep(program_.persistent);
-  if (phase_ == Phase::steady) keep(program_.window);
+  if (within_window()) keep(program_.window);
+  if (answers()) keep(program_.caches);
   std::sort(kept.begin(), kept.end());
   const std::int64_t end = mapped_.n;
   std::int64_t at = 0;
@@ -97,7 +108,8 @@ void Audit::poison() {
 // State, which was not poisoned, counts as changed.
 Bytes Audit::changed_height() const {
   std::int64_t state = phase_ == Phase::load ? 0 : top_of(program_.persistent);
-  if (phase_ == Phase::steady) state = std::max(state, top_of(program_.window));
+  if (within_window()) state = std::max(state, top_of(program_.window));
+  if (answers()) state = std::max(state, top_of(program_.caches));
   std::int64_t height = state, begin = state;
   device_.read(bytes_between(state, mapped_.n), [&](std::span<const std::byte> part) {
     if (const std::int64_t end = changed_end(part, begin); end > begin) height = align_up(Bytes{end}, kAlignment).n;
@@ -127,7 +139,9 @@ std::vector<std::int64_t> Audit::live_bytes() const {
     }
   };
   hold(program_.persistent, 0);
+  if (answers()) hold(program_.caches, 0);
   if (phase_ == Phase::first && program_.rounds > 1) hold(program_.window, -1);
+  if (reads_window(graph_, phase_)) hold(program_.window, 0);
   std::stable_sort(accesses.begin(), accesses.end(), [](const Access& a, const Access& b) { return a.time < b.time; });
   for (const Access& access : accesses) {
     cuts.push_back(access.begin);
@@ -245,7 +259,7 @@ void Audit::before(const Instruction& instruction, bool window_start) {
   match(
       instruction,
       [&](const RunKernel& kernel) {
-        const bool starts = window_start && kernel.starts_window;
+        const bool starts = kernel.starts_round || (window_start && kernel.starts_window);
         for (std::size_t i = 0; i < kernel.inputs.size(); ++i) {
           const bool unread =
               starts && std::find(kernel.accumulators.begin(), kernel.accumulators.end(), i) != kernel.accumulators.end();
@@ -258,6 +272,8 @@ void Audit::before(const Instruction& instruction, bool window_start) {
         }
         const bool received = graph_.nodes[kernel.node].op->exchange != Exchange::none;
         if (!kernel.range.first() || received) record(kernel.scratch, false);
+        const ValueId pages = graph_.nodes[kernel.node].pages;
+        if (pages.valid()) hold(program_.operands[pages]);
         if (kernel.scratch.bytes.n > 0) plant_sentinel(kernel);
       },
       [&](const StartCopy& copy) {

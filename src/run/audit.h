@@ -46,7 +46,9 @@ class Audit : public RunObserver {
     bool write;
   };
 
+  bool answers() const;
   void close_phase();
+  bool within_window() const;
   void poison();
   Bytes changed_height() const;
   // The live bytes at each instruction since the phase began.

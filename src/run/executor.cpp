@@ -98,7 +98,7 @@ std::vector<Executor::Bound> Executor::bind(const std::vector<Instruction>& sect
     if (run == nullptr) continue;
     const Node& node = graph_.nodes[run->node];
     // With one micro-step per window the adding kernel never runs.
-    const bool always_starts = program_.rounds == 1 && node.section == Section::micro;
+    const bool always_starts = run->starts_round || (program_.rounds == 1 && node.section == Section::micro);
     bound[i].write = kernel_for(*run, run->starts_window);
     bound[i].add = run->starts_window && !always_starts ? kernel_for(*run, false) : bound[i].write;
     bound[i].keep = gives_numbers(graph_, node) ? bound[i].add : bound[i].write;
@@ -224,6 +224,14 @@ void Executor::run(const std::vector<Instruction>& instructions, const std::func
 
 void Executor::load(const std::function<void()>& work) { run(program_.load, work); }
 void Executor::save(const std::function<void()>& work) { run(program_.save, work); }
+
+void Executor::clear_caches() {
+  run({LoadState{program_.caches}}, [&] {
+    for (const Operand& cache : program_.caches) {
+      device_.write(cache, [](std::span<std::byte> part) { std::ranges::fill(part, std::byte{0}); });
+    }
+  });
+}
 
 TensorView Executor::view(ValueId value) const {
   const Operand& operand = program_.operands[value];

@@ -41,6 +41,8 @@ class Executor {
   // Calls the observers for a load or save; the caller's `work` runs in between.
   void load(const std::function<void()>& work);
   void save(const std::function<void()>& work);
+  // Fills the caches of a training with zeros, before its first answer after other passes.
+  void clear_caches();
 
   // The persistent values: parameters, optimizer state, staging.
   const std::vector<Operand>& state() const { return program_.persistent; }

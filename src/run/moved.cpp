@@ -22,8 +22,18 @@ Moved moved_by(const Program& program, std::size_t tier) {
   return moved;
 }
 
+static Bytes blocks(Bytes piece) { return align_up(piece, TierStore::kPieceAlignment); }
+
+Bytes read_by(const std::vector<Instruction>& section, std::size_t tier) {
+  Bytes read;
+  for (const Instruction& instruction : section) {
+    const auto* copy = std::get_if<StartCopy>(&instruction);
+    if (copy != nullptr && copy->from.tier == tier) read += blocks(copy->from.bytes);
+  }
+  return read;
+}
+
 Written written_by(const Program& program, const Graph& graph, std::size_t tier) {
-  const auto blocks = [](Bytes piece) { return align_up(piece, TierStore::kPieceAlignment); };
   Written written;
   const std::vector<TierStore::Piece> pieces = moved_by(program, tier).pieces;
   for (const ValueId id : graph.parameters()) {

@@ -21,6 +21,8 @@ struct Written {
   Bytes load;    // the tier's parameters, each once; state begins as zeros without a write
   Bytes update;  // a window and its update
 };
+// The bytes that instructions read from a tier, in whole blocks.
+Bytes read_by(const std::vector<Instruction>& section, std::size_t tier);
 Written written_by(const Program& program, const Graph& graph, std::size_t tier);
 
 }  // namespace plimsoll

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -109,6 +110,10 @@ struct Evaluated {
   const Evaluation& evaluation;
   const std::optional<Evaluation>& best;  // so far
 };
+// The answers to held-out prompts, right after the evaluation.
+struct Answered {
+  std::span<const Answer> answers;
+};
 // The weights of the best evaluation so far are saved.
 struct BestSaved {
   const Evaluation& best;
@@ -157,7 +162,7 @@ struct Failed {
 };
 
 using Event = std::variant<Said, Planned, Begins, Continues, Begun, Placed, Loaded, MadeWrong, LoopBegins, Updated, Overflowed,
-                           Warned, Unstable, Diverging, ValidationRises, Evaluating, Evaluated, BestSaved, RateFell, NotSaved,
+                           Warned, Unstable, Diverging, ValidationRises, Evaluating, Evaluated, Answered, BestSaved, RateFell, NotSaved,
                            Saving, Saved, LoopEnded, Finished, Ended, Failed>;
 
 class Consumer {

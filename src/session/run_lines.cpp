@@ -61,6 +61,7 @@ void RunLines::see(const Event& event) {
         folder_.open_metrics(continues.updates);
         folder_.open_evaluations(continues.updates);
         folder_.open_events(continues.updates);
+        folder_.open_answers(continues.updates);
         if (continues.updates == 0) append_data();
       },
       [&](const Updated& updated) { folder_.append(updated.metrics); },
@@ -69,7 +70,8 @@ void RunLines::see(const Event& event) {
       [&](const RateFell& fell) {
         folder_.append_event({{"event", "PLATEAU"}, {"update", fell.update}, {"learning_rate", fell.rate}});
       },
-      [&](const Evaluated& evaluated) { folder_.append(evaluated.evaluation); }, [&](const Saving&) { folder_.sync(); },
+      [&](const Evaluated& evaluated) { folder_.append(evaluated.evaluation); },
+      [&](const Answered& answered) { folder_.append(answered.answers); }, [&](const Saving&) { folder_.sync(); },
       [](const auto&) {});
 }
 

@@ -1,4 +1,4 @@
-// The files of a run with a line per event: metrics.jsonl, eval.jsonl and events.jsonl.
+// The files of a run with a line per event: metrics.jsonl, eval.jsonl, samples.jsonl and events.jsonl.
 #pragma once
 
 #include "session/events.h"

@@ -58,7 +58,7 @@ void RunSaves::save(Trainer& trainer) {
     folder_.make_folder("checkpoints");
   });
   const std::filesystem::path checkpoint = checkpoint_path(folder_.path(), trainer.progress().updates);
-  trainer.save_checkpoint_to(checkpoint);
+  ranks_.patiently([&] { trainer.save_checkpoint_to(checkpoint); });
   ranks_.on_first([&] {
     try {
       read_back(checkpoint);
@@ -166,7 +166,7 @@ std::string RunSaves::keep_diverged(Trainer& trainer) {
       follow_folder();
       folder_.make_folder("diverged");
     });
-    trainer.save_checkpoint_to(folder_.path() / "diverged");
+    ranks_.patiently([&] { trainer.save_checkpoint_to(folder_.path() / "diverged"); });
     return fmt::format("; the state is in {}", (folder_.path() / "diverged").string());
   } catch (const Error& error) {
     return fmt::format("; the state could not be saved ({})", error.message);

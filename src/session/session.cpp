@@ -26,6 +26,7 @@
 #include "formats/weight_files.h"
 #include "models/family.h"
 #include "models/gguf.h"
+#include "prepare/answers.h"
 #include "prepare/epochs.h"
 #include "prepare/requests.h"
 #include "records/best_weights.h"
@@ -211,7 +212,10 @@ void Session::train() {
   const DataFiles& data = prepared_.data;
   DataFacts facts = facts_of(config_, data, prepared_.ragged);
   facts.share = ranks_.share();
-  TrainingGraph model = build_training_graph(config_, facts, prepared_.record.decisions.micro_batch);
+  facts.answers = shape_of(prepared_.record.decisions.answers);
+  Config planned = config_;
+  planned.parallel.zero = prepared_.zero;
+  TrainingGraph model = build_training_graph(planned, facts, prepared_.record.decisions.micro_batch);
   Plan plan = rebuild_plan(config_, model, prepared_);
   groups_.emplace(group_watch(plan.graph, model.training, model.underflow, warmup_updates(config_)));
   model.graph = {};  // the plan has its own graph
@@ -239,6 +243,7 @@ void Session::train() {
   PlaceRequest where = place_request(config_);
   where.pace = config_.gpu_graphs ? unchecked : CudaPace::checked;
   if (request_.audit) where.beyond = kAuditBeyond;
+  if (!model.answers.empty()) answers_.emplace(config_, std::exchange(prepared_.prompts, {}), model, plan.graph);
   Place place(program, plan, where);
   emit(Placed{place.base()});
   Executor executor(plan.graph, program, place.device(), plan.threads, plan.decisions.loss_chunks, ranks_.peers());
@@ -255,7 +260,9 @@ void Session::train() {
   }
   make_wrong(trainer);
   try {
-    ranks_.together([&] { trainer.load(resumed_ ? &resumed_->path : parent_ ? &request_.from : nullptr); });
+    ranks_.patiently([&] {
+      ranks_.together([&] { trainer.load(resumed_ ? &resumed_->path : parent_ ? &request_.from : nullptr); });
+    });
   } catch (Error& error) {
     if (resumed_) offer_older(error, resumed_->path, folder_, remedies_);
     if (parent_) offer_older_parent(error, request_.from);
@@ -465,6 +472,7 @@ void Session::evaluate(Trainer& trainer) {
     const EvaluationResult result = trainer.evaluate_now([&](std::int64_t done, std::int64_t samples) {
       emit(Evaluating{done, samples});
     });
+    const std::vector<Answer> answers = answers_ ? answers_->answer(trainer, [&] { return !request_.stopped_by().empty(); }) : std::vector<Answer>{};
     const Evaluation evaluation{
         trainer.progress().updates, trainer.progress().samples, result.loss, result.units, seconds_now() - start, result.accuracy,
         utc_seconds_now()};
@@ -472,6 +480,7 @@ void Session::evaluate(Trainer& trainer) {
     const double factor = improvement_.rate_factor();
     const bool better = improvement_.see(evaluation);
     emit(Evaluated{evaluation, improvement_.best()});
+    if (!answers.empty()) emit(Answered{answers});
     if (better) saves_.save_best(trainer);
     saves_.keep_ranked(trainer);
     trainer.scale_rate(improvement_.rate_factor());

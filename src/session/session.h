@@ -14,6 +14,7 @@
 #include "prepare/prepare.h"
 #include "session/events.h"
 #include "session/find_checkpoint.h"
+#include "session/run_answers.h"
 #include "session/run_remedies.h"
 #include "session/run_saves.h"
 #include "session/session_ranks.h"
@@ -111,6 +112,7 @@ class Session {
   std::string stopped_by_;           // the signal after which the loop ends; empty: none
   std::optional<Error> unrecorded_;  // with several ranks: the error of a record, until all know it
   std::optional<GroupWatch> groups_;
+  std::optional<RunAnswers> answers_;  // absent if the plan has no answers
   bool told_unstable_ = false, told_divergence_ = false;
 };
 

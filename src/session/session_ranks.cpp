@@ -35,7 +35,8 @@ void SessionRanks::reserve(const Program& program, double seconds) {
                   std::max(demand.parts, 2 * static_cast<std::size_t>(peers_->count() - 1)));
   event_ = std::max(demand.events, std::uint32_t{1}) - 1;
   seconds_ = seconds;
-  peers_->limit(seconds);
+  sent_ = peers_->sent();
+  peers_->limit(seconds, /*patient=*/false);
 }
 
 void SessionRanks::together(const std::function<void()>& work) const {
@@ -44,17 +45,22 @@ void SessionRanks::together(const std::function<void()>& work) const {
 
 void SessionRanks::on_first(const std::function<void()>& work) const {
   if (alone()) return work();
-  peers_->limit(0);
   const auto run = [&] {
     if (first()) work();
   };
+  patiently([&] { plimsoll::together(*peers_, event_, run); });
+}
+
+void SessionRanks::patiently(const std::function<void()>& work) const {
+  if (alone()) return work();
+  peers_->limit(seconds_, /*patient=*/true);
   try {
-    plimsoll::together(*peers_, event_, run);
+    work();
   } catch (...) {
-    peers_->limit(seconds_);
+    peers_->limit(seconds_, /*patient=*/false);
     throw;
   }
-  peers_->limit(seconds_);
+  peers_->limit(seconds_, /*patient=*/false);
 }
 
 SessionRanks::State SessionRanks::agree(const State& mine) {
@@ -88,7 +94,7 @@ std::vector<RankReport> SessionRanks::reports(Bytes arena) const {
     std::int64_t pid, process_hwm, arena, sent;
   };
   std::vector<RankReport> reports;
-  const Record mine{::getpid(), peak_resident().n, arena.n, peers_->sent().n};
+  const Record mine{::getpid(), peak_resident().n, arena.n, (peers_->sent() - sent_).n};
   for (const Record& each : gather(*peers_, event_, mine)) {
     const auto rank = static_cast<int>(reports.size());
     reports.push_back({rank, peers_->host(rank), each.pid, Bytes{each.process_hwm}, Bytes{each.arena}, Bytes{each.sent}});

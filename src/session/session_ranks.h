@@ -32,13 +32,16 @@ class SessionRanks {
 
   // The preparation of all: the first rank plans, the first of each host makes the files of data there.
   std::variant<Prepared, Refused> prepare(const Config& config, PrepareOptions options, bool first_of_host, const Say& say) const;
-  // Makes room for the exchanges of the program. From here on, a wait beyond these seconds is E-RANK-LOST.
+  // Makes room for the exchanges of the program. From here on, a wait beyond these seconds is E-RANK-LOST, and no longer one as
+  // long as the other ranks live.
   void reserve(const Program& program, double seconds);
 
   // Runs the work on all ranks; all throw the error of one.
   void together(const std::function<void()>& work) const;
-  // Runs the work on the first rank, for whose end the others wait as long as it takes.
+  // Runs the work on the first rank, for whose end the others wait as long as it lives.
   void on_first(const std::function<void()>& work) const;
+  // Runs work of all ranks, some of which may take long.
+  void patiently(const std::function<void()>& work) const;
 
   // The state of a rank after an update, and the decisions of all.
   struct State {
@@ -55,13 +58,14 @@ class SessionRanks {
   // The event of Peers for exchanges between the updates.
   std::uint32_t event() const { return event_; }
 
-  // The measurements of all ranks; empty in a process that trains alone.
+  // The measurements of all ranks, with the bytes sent since reserve(); empty in a process that trains alone.
   std::vector<RankReport> reports(Bytes arena) const;
 
  private:
   Peers* peers_;
   std::uint32_t event_ = 0;
   double seconds_ = 0;
+  Bytes sent_;  // until the room for exchanges was made
 };
 
 }  // namespace plimsoll

@@ -17,7 +17,7 @@ enum class StatisticsFault : std::uint8_t {
 };
 
 struct Faults {
-  std::vector<double> weights;  // weight of each micro-step's gradient in a window; empty: 1
+  std::vector<double> weights;  // weight of each micro-batch's gradient in a window, whichever rank has it; empty: 1
   bool keep_gradients = false;  // each window adds to the gradients of the last one
   // The gradient of micro-step `micro` (from 0) of an update is infinite, `times` times.
   struct Overflow {
@@ -25,7 +25,7 @@ struct Faults {
   } overflow;
   StatisticsFault statistics = StatisticsFault::none;
 
-  // The factor on the gradient of a micro-step. Counts down the times of the overflow.
+  // The factor on the gradient of a micro-batch of the window. Counts down the times of the overflow.
   double weight(std::int64_t update, std::int64_t micro);
 };
 

@@ -11,6 +11,13 @@
 
 namespace plimsoll {
 
+// Squared norms of two mean gradients of a window, without loss scale and clip: of its first round and of all of it. The numbers
+// of samples are Kish's effective ones, (sum of n)^2 / sum of n^2 over the units n of the samples.
+struct NoiseSums {
+  double first = 0, window = 0;
+  double samples_first = 0, samples_window = 0;
+};
+
 struct Metrics {
   std::int64_t update = 0;
   std::int64_t samples = 0;    // cumulative
@@ -24,6 +31,7 @@ struct Metrics {
   double update_ratio = 0;             // root mean square of all changes of parameters over that of the parameters
   std::optional<double> underflow;     // of fp16: largest share of a gradient's nonzero numbers that lost digits
   bool spike = false;                  // see DivergenceWatch
+  std::optional<NoiseSums> noise;      // of windows in which it is measured
   std::optional<double> wait_seconds;  // for data; absent in records of earlier versions
   double time = 0;                     // UTC seconds at its end; 0 in records of earlier versions
   Bytes vm_hwm;
@@ -50,6 +58,12 @@ struct Evaluation {
   double seconds = 0;        // duration
   std::optional<Accuracy> accuracy;
   double time = 0;  // UTC seconds at its end; 0 in records of earlier versions
+};
+
+// The answer to a held-out prompt at an evaluation. Texts are UTF-8.
+struct Answer {
+  std::int64_t update = 0;
+  std::string prompt, answer, expected;
 };
 
 // A window that changed nothing because its gradient was not finite.

@@ -14,6 +14,7 @@
 #include "ops/update/update.h"
 #include "prepare/epochs.h"
 #include "train/group_watch.h"
+#include "train/noise_samples.h"
 #include "weights/adapter_weights.h"
 
 namespace plimsoll {
@@ -143,10 +144,13 @@ std::string accuracy_text(const std::optional<Accuracy>& accuracy) {
 Trainer::~Trainer() = default;
 
 void Trainer::make_wrong(const Faults& faults) {
-  const auto micros = static_cast<std::size_t>(plan_.decisions.accumulation);
-  if (!faults.weights.empty() && faults.weights.size() != micros) {
-    throw config_error("E-USAGE", "fault", fmt::format("it has {} weights", faults.weights.size()),
-                       fmt::format("one for each of the {} micro-steps", micros));
+  // All ranks have as many micro-steps, some of them without a sample.
+  const std::int64_t most = plan_.decisions.accumulation * share_.ranks, count = std::ssize(faults.weights);
+  if (count > 0 && (count > most || count <= most - share_.ranks)) {
+    throw config_error("E-USAGE", "fault", fmt::format("it has {} weights", count),
+                       share_.ranks == 1
+                           ? fmt::format("one for each of the {} micro-steps", most)
+                           : fmt::format("one for each micro-batch of the window, {} to {}", most - share_.ranks + 1, most));
   }
   if (faults.statistics != StatisticsFault::none) {
     wrong_statistics_.emplace(faults.statistics, plan_.graph, plan_.decisions.window().rounds(), executor_);
@@ -250,7 +254,7 @@ void Trainer::feed_micro(double scale) {
     });
     if (on_reading_) on_reading_(prefetcher_->reading());
     if (faults_.statistics == StatisticsFault::rows) count_absent_rows(fed.fields);
-    const double weight = faults_.weight(progress_.updates + 1, micro_in_window_++);
+    const double weight = faults_.weight(progress_.updates + 1, micro_in_window_++ * share_.ranks + share_.rank);
     for (std::size_t i = 0; i < factors_.size(); ++i) {
       *executor_.view(fed.scales[i]).as_pointer<float>() = static_cast<float>(factors_[i] * scale * weight);
     }
@@ -315,9 +319,13 @@ bool Trainer::finite_so_far() const {
 bool Trainer::run_window() {
   const double scale = scale_ ? scale_->scale() : 1;
   const std::int64_t update = progress_.optimizer_updates + 1;
-  const auto feed = [&](Section section) { section == Section::micro ? feed_micro(scale) : feed_update(update); };
+  const auto feed = [&](Section section) {
+    if (section == Section::micro) feed_micro(scale);
+    if (section == Section::update) feed_update(update);
+  };
   enter(Phase::first);
   micro_in_window_ = 0;
+  first_norm_.reset();
   const std::int64_t rounds = ahead_.batches_of(window_) / plan_.decisions.group;
   for (std::int64_t micro = 0; micro < rounds; ++micro) {
     if (micro == 1) enter(Phase::steady);
@@ -326,11 +334,37 @@ bool Trainer::run_window() {
     if (after_warmup_) std::exchange(after_warmup_, nullptr)();
     // Ranks leave a window together, at its end.
     if (scale_ && !ranks_ && !finite_so_far()) return false;
+    if (micro == 0 && measures_noise(rounds)) {
+      enter(phase_of(model_.noise->section));
+      executor_.run(model_.noise->section, false, feed);
+      first_norm_ = number_of(executor_, model_.noise->norm) / scale;
+    }
   }
   if (wrong_statistics_) wrong_statistics_->before_update();
   executor_.run(Section::update, false, feed);
   sum_over_ranks();
   return std::isfinite(loss_of_window()) && std::isfinite(number_of(executor_, model_.training.gradient_norm));
+}
+
+bool Trainer::measures_noise(std::int64_t rounds) const {
+  return model_.noise && rounds > 1 && (progress_.updates + 1) % config_.train.noise_every == 0;
+}
+
+// The accumulators hold the sum over a round divided by the units of the window. With several ranks the first round is that of
+// this rank alone.
+std::optional<NoiseSums> Trainer::noise_of_window() const {
+  if (!first_norm_) return {};
+  const bool units = model_.micro.losses.front().per == Denominator::units;
+  CountedSamples first, all;
+  for (const PlacedSample& each : window_.placed) {
+    const std::int64_t counted = units ? data_.train.size(each.ref.sample).units : 1;
+    const std::int64_t batch = each.row / progress_.micro_batch;
+    all.add(counted);
+    if (batch % share_.ranks == share_.rank && batch / share_.ranks < plan_.decisions.group) first.add(counted);
+  }
+  if (first.units == 0 || first.units == all.units) return {};
+  const double mean = *first_norm_ * all.units / first.units, norm = number_of(executor_, model_.training.gradient_norm);
+  return NoiseSums{mean * mean, norm * norm, first.effective(), all.effective()};
 }
 
 void Trainer::start_window() {
@@ -432,6 +466,7 @@ Metrics Trainer::update() {
   progress_.loss = metrics.loss;
   metrics.update_ratio = GroupWatch::update_ratio(report());
   if (model_.underflow) metrics.underflow = GroupWatch::underflow(small_gradients());
+  metrics.noise = noise_of_window();
   metrics.samples = progress_.samples;
   metrics.seconds = seconds_now() - start;
   metrics.wait_seconds = prefetcher_->waited() - waited;
@@ -460,6 +495,16 @@ EvaluationResult Trainer::evaluate_now(const OnEvaluated& on_evaluated) {
                                            model_.evaluate.value(), model_.staging[0], on_evaluated, ranks_ ? &*ranks_ : nullptr);
   rewind();
   return result;
+}
+
+void Trainer::begin_answers() {
+  enter(phase_of(model_.answers.front().section));
+  executor_.clear_caches();
+}
+
+void Trainer::run_pass(const Pass& pass, const std::function<void()>& feed) {
+  enter(phase_of(pass.section));
+  executor_.run(pass.section, /*window_start=*/false, [&](Section) { feed(); });
 }
 
 void Trainer::save_checkpoint_to(const std::filesystem::path& folder) {

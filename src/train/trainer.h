@@ -73,6 +73,11 @@ class Trainer {
   // True if update() failed to read its data. The parameters learned before are whole and can be saved.
   bool lost_data() const { return lost_data_; }
   EvaluationResult evaluate_now(const OnEvaluated& on_evaluated = {});
+  // Prepares the caches for answers of the present weights.
+  void begin_answers();
+  // Runs a pass of TrainingGraph::answers; `feed` writes its inputs.
+  void run_pass(const Pass& pass, const std::function<void()>& feed);
+  Executor& executor() { return executor_; }
   void save_checkpoint_to(const std::filesystem::path& folder);
   // Saves in the layout of the loaded files, or in that of `keep_layout`.
   void save_weights_to(const std::filesystem::path& folder, const SaveOptions& options = {});
@@ -120,6 +125,8 @@ class Trainer {
   void leave_window(LossScale::Next next, double scale);
   void rewind();
   void find_watched();
+  bool measures_noise(std::int64_t rounds) const;
+  std::optional<NoiseSums> noise_of_window() const;
   std::int64_t clock() const;
   void feed_update(std::int64_t update);
   void enter(Phase phase);
@@ -142,6 +149,7 @@ class Trainer {
   std::optional<WrongStatistics> wrong_statistics_;
   double rate_factor_ = 1;
   std::int64_t micro_in_window_ = 0;
+  std::optional<double> first_norm_;  // of the gradient sums after the first round of the window, if it was measured
   bool lost_data_ = false;
   // The fields of one micro-batch of a group, and the scale of each loss.
   struct Fed {

@@ -95,15 +95,29 @@ std::vector<TrialUpdate> read_updates(const std::filesystem::path& file) {
   return updates;
 }
 
+// "E-CODE  [where] message" -> the code, and the rest. Without a code the first is empty.
+std::pair<std::string, std::string> code_and_text(const std::string& said) {
+  const std::size_t space = said.starts_with("E-") ? said.find(' ') : std::string::npos;
+  if (space == std::string::npos) return {"", said};
+  return {said.substr(0, space), said.substr(std::min(said.find_first_not_of(' ', space), said.size()))};
+}
+
 Error broken_by(const Trial& trial) {
-  const std::size_t space = trial.said.starts_with("E-") ? trial.said.find(' ') : std::string::npos;
-  if (space == std::string::npos) {
+  auto [code, text] = code_and_text(trial.said);
+  if (code.empty()) {
     return data_error("E-CHILD", "verify", fmt::format("a training was ended from outside, with {}", trial.exit_code),
                       "one that runs to its end", {trial.command});
   }
-  const std::size_t text = trial.said.find_first_not_of(' ', space);
-  return data_error(trial.said.substr(0, space), "verify", trial.said.substr(std::min(text, trial.said.size())),
-                    "files and a system that last until verify is done", {trial.command});
+  return data_error(std::move(code), "verify", std::move(text), "files and a system that last until verify is done",
+                    {trial.command});
+}
+
+Error not_launched(const Trial& trial) {
+  auto [code, text] = code_and_text(trial.said);
+  return {ErrorKind::environment, ExitCode::configuration,
+          std::move(code),        "verify",
+          std::move(text),        "Open MPI 4.1, and a build with it",
+          {trial.command}};
 }
 
 }  // namespace
@@ -145,13 +159,16 @@ Trials::~Trials() {
   for (const StopSignal& signal : kStopSignals) ::signal(signal.number, SIG_DFL);
 }
 
-Trials::Ended Trials::start(const std::string& command, const TrialRequest& request, const std::vector<std::string>& more) const {
+Trials::Ended Trials::start(const std::vector<std::string>& command, const TrialRequest& request,
+                            const std::vector<std::string>& more) const {
   const auto stop = [] {
     return Error(ErrorKind::user, ExitCode::interrupted, "E-INTERRUPTED", "verify", "it was stopped",
                  "a command that runs to its end");
   };
   if (interrupted != 0) throw stop();
-  std::vector<std::string> words{"plimsoll", command, config_.string()};
+  std::vector<std::string> words{"plimsoll"};
+  words.insert(words.end(), command.begin(), command.end());
+  words.push_back(config_.string());
   for (const Change& change : request.changes) words.insert(words.end(), {"--set", change.key + "=" + change.value});
   words.insert(words.end(), request.options.begin(), request.options.end());
   words.insert(words.end(), more.begin(), more.end());
@@ -170,17 +187,22 @@ Trial Trials::run(const TrialRequest& request) const {
   Trial trial;
   trial.folder = folder_ / request.name;
   if (std::find(request.options.begin(), request.options.end(), "--resume") == request.options.end()) forget(trial);
-  const Ended ended = start("train", request, {"--updates", std::to_string(request.updates), "--run", trial.folder.string()});
+  std::vector<std::string> command{"train"};
+  if (request.ranks > 1) command = {"launch", "-n", std::to_string(request.ranks), "train"};
+  const Ended ended = start(command, request, {"--updates", std::to_string(request.updates), "--run", trial.folder.string()});
   trial.command = ended.command;
   trial.exit_code = ended.exit_code;
   if (ended.exit_code != 0) trial.said = ended.error;
   if (trial.end() == Trial::End::broken) throw broken_by(trial);
+  if (trial.said.starts_with("E-RANK-MPI") || trial.said.starts_with("E-RANK-LAUNCH")) throw not_launched(trial);
   if (trial.ran()) trial.updates = read_updates(trial.folder / "metrics.jsonl");
   return trial;
 }
 
 json Trials::plan(const TrialRequest& request) const {
-  const Ended ended = start("plan", request, {"--json"});
+  std::vector<std::string> more{"--json"};
+  if (request.ranks > 1) more.insert(more.end(), {"--ranks", std::to_string(request.ranks)});
+  const Ended ended = start({"plan"}, request, more);
   if (ended.exit_code == 0) return json::parse(ended.out);
   if (ended.exit_code == static_cast<int>(ExitCode::does_not_fit)) {
     throw Error(ErrorKind::user, ExitCode::does_not_fit, "E-PLAN-FIT", "verify", "the configuration does not fit",

@@ -21,6 +21,7 @@ struct TrialRequest {
   Changes changes;                   // of the configuration
   std::vector<std::string> options;  // "--memory", "1GiB"
   int updates = 1;                   // number of updates of a training
+  int ranks = 1;                     // processes of it
 };
 
 struct TrialUpdate {
@@ -45,6 +46,11 @@ struct Trial {
     const std::vector<KeptCheckpoint> kept = checkpoints_in(folder);
     return kept.empty() ? folder : state_file(kept.back().path);
   }
+  // The folder of the last checkpoint.
+  std::filesystem::path saved() const {
+    const std::vector<KeptCheckpoint> kept = checkpoints_in(folder);
+    return kept.empty() ? folder : kept.back().path;
+  }
   std::filesystem::path weights() const { return folder / "weights"; }
 };
 
@@ -58,7 +64,7 @@ class Trials {
   Trials& operator=(const Trials&) = delete;
 
   // Trains in a new folder of that name, or with --resume in the existing one. Throws E-INTERRUPTED on the user's request, and
-  // the trial's own error for failures of files, disk or system: these say nothing about the trainer.
+  // the trial's own error for failures of files, disk or system, or of a launcher: these say nothing about the trainer.
   Trial run(const TrialRequest& request) const;
   // Runs `plimsoll plan --json`; throws its error.
   nlohmann::json plan(const TrialRequest& request) const;
@@ -71,7 +77,8 @@ class Trials {
     std::string out, error;  // error: its first line
     std::string command;
   };
-  Ended start(const std::string& command, const TrialRequest& request, const std::vector<std::string>& more) const;
+  // `command`: its words in front of the configuration.
+  Ended start(const std::vector<std::string>& command, const TrialRequest& request, const std::vector<std::string>& more) const;
 
   std::filesystem::path folder_, config_;  // the full configuration, for all trials
   std::function<void(const std::string&)> tell_;

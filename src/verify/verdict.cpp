@@ -35,6 +35,7 @@ nlohmann::json Verdict::to_json() const {
       {"precision",
        {{"compute", compute}, {"storage", parameters}, {"accumulation", gradients}, {"optimizer_state", optimizer_state}}},
       {"checks", rows}};
+  if (ranks > 1) verdict["ranks"] = ranks;
   if (stat_batch > 0) {
     verdict["stat_batch"] = stat_batch;
     verdict["norm"] = norm();

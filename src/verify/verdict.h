@@ -11,7 +11,7 @@ namespace plimsoll::verification {
 enum class Outcome : std::uint8_t { passed, failed, skipped };
 
 struct Check {
-  std::string subject;  // "gradient", "batch", "bits", "precision", "rounding", "control"
+  std::string subject;  // "gradient", "batch", "bits", "precision", "rounding", "control", "ranks"
   std::string what;
   std::string found, limit;  // as text with units; `found` of a skipped check is the reason
   Outcome outcome = Outcome::passed;
@@ -22,6 +22,7 @@ struct Verdict {
   std::int64_t samples = 0, context = 0;                        // size of a window in all of these runs
   std::string compute, parameters, gradients, optimizer_state;  // "bf16"
   std::int64_t stat_batch = 0;  // samples that share the statistics of batch normalisation in all of these runs; 0: none
+  int ranks = 1;                // processes that are compared with one
   std::vector<Check> checks;
 
   // "ghost BN(4)"; "" without batch normalisation.

@@ -17,22 +17,12 @@
 #include "data/order.h"
 #include "models/family.h"
 #include "verify/rounding.h"
+#include "verify/shown_gradient.h"
 #include "verify/tensors.h"
 #include "verify/trial.h"
 
 namespace plimsoll::verification {
 namespace {
-
-// The state of plain SGD without past velocity is the gradient of the last window, bit by bit, and the weights do not change. A
-// saved run thus shows the gradient under every plan, without access to the trainer.
-constexpr std::string_view kGradient = ".momentum";
-const Changes kShowGradient{
-    {"optimizer.name", "sgd"},        {"optimizer.momentum", "1e-30"},      {"optimizer.nesterov", "false"},
-    {"optimizer.decay", "all"},       {"optimizer.weight_decay", "0"},      {"optimizer.learning_rate", "1e-30"},
-    {"train.gradient_clip", "0"},     {"train.gradient_clip_value", "0"},   {"optimizer.ema_half_life", "none"},
-    {"optimizer.half_lives", "none"}, {"precision.optimizer_state", "fp32"}};
-
-const Changes kExact{{"precision.parameters", "fp32"}, {"precision.compute", "fp32"}, {"precision.gradients", "fp32"}};
 
 constexpr std::array<std::int64_t, 5> kWindows{12, 8, 6, 4, 2};  // samples
 constexpr double kRuns = 70, kMostSeconds = 180;                 // windows of all trials; target duration
@@ -50,14 +40,6 @@ constexpr double kMostNarrowError = 0.1, kMostNarrowLoss = 0.01;
 // Statistics of few samples and ReLUs that flip enlarge a rounding: in a new ResNet of four blocks bf16 is 24 % off.
 constexpr double kMostNarrowNormed = 0.5;
 constexpr double kMostBias = 4, kMostSpread = 1.5;
-
-Changes with(Changes changes, const Changes& more) {
-  changes.insert(changes.end(), more.begin(), more.end());
-  return changes;
-}
-
-std::string percent(double ratio) { return fmt::format("{:.2g} %", 100 * ratio); }
-std::string relative(double ratio) { return ratio == 0 ? "0" : fmt::format("{:.1e}", ratio); }
 
 std::vector<std::int64_t> divisors(std::int64_t n) {
   std::vector<std::int64_t> all;
@@ -387,12 +369,6 @@ class Verification {
       units.push_back(static_cast<double>(sum));
     }
     return units;
-  }
-
-  static std::string weights_text(const std::vector<double>& weights) {
-    std::string text = "weights=";
-    for (const double weight : weights) text += fmt::format("{}{:.17g}", text.back() == '=' ? "" : ",", weight);
-    return text;
   }
 
   // Runs a deliberately wrong window; it is noticed if it fails the limits of correct ones.

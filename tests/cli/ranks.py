@@ -17,6 +17,11 @@ from _plimsoll import Test
 SMALL = ["config.toml", "--memory", "96MiB", "--set", "machine.threads=1", "--set", "train.micro_batch=2"]
 LONG = [*SMALL, "--set", "train.updates=200000", "--set", "save.every=50"]
 GONE_IN = 15  # seconds
+STAGES = (1, 2)
+
+
+def of_stage(stage):
+    return ["--set", f"parallel.zero={stage}"]
 
 
 def launch(ranks, *words):
@@ -86,33 +91,35 @@ def begins(test, run, ranks, *more, updates=20):
 
 
 def numbers(test):
-    """The losses of one process, within rounding, and the same bits in two runs."""
+    """The losses of one process, within rounding, and the same bits in two runs, for each stage."""
     one = test.succeeds("train", *SMALL, "--run", "one", "--json")
-    for ranks in (2, 3):
-        report = test.succeeds(*launch(ranks, *SMALL, "--run", f"of-{ranks}", "--json"))
-        again = test.succeeds(*launch(ranks, *SMALL, "--run", f"again-{ranks}", "--json"))
+    for ranks, stage in ((2, 1), (3, 1), (3, 2)):
+        what, name = f"{ranks} ranks, stage {stage}", f"of-{ranks}-{stage}"
+        report = test.succeeds(*launch(ranks, *SMALL, *of_stage(stage), "--run", name, "--json"))
+        again = test.succeeds(*launch(ranks, *SMALL, *of_stage(stage), "--run", f"again-{ranks}-{stage}", "--json"))
         if not (one and report and again):
             return
-        for mine, its in zip(test.lines(f"of-{ranks}"), test.lines("one"), strict=True):
-            test.near(f"{ranks} ranks: loss of update {mine['update']}", mine["loss"], its["loss"], mine["update"] * 1e-5)
-            test.near(f"{ranks} ranks: norm of update {mine['update']}", mine["grad_norm"], its["grad_norm"], 1e-4)
-            test.equal(f"{ranks} ranks: units of update {mine['update']}", mine["units"], its["units"])
-        test.near(f"{ranks} ranks: validation", report["final"]["validation_loss"], one["final"]["validation_loss"], 1e-4)
+        for mine, its in zip(test.lines(name), test.lines("one"), strict=True):
+            test.near(f"{what}: loss of update {mine['update']}", mine["loss"], its["loss"], mine["update"] * 1e-5)
+            test.near(f"{what}: norm of update {mine['update']}", mine["grad_norm"], its["grad_norm"], 1e-4)
+            test.equal(f"{what}: units of update {mine['update']}", mine["units"], its["units"])
+        test.near(f"{what}: validation", report["final"]["validation_loss"], one["final"]["validation_loss"], 1e-4)
         for key in ("parameters_xxh128", "loss_bits"):
-            test.equal(f"{ranks} ranks again: {key}", again["final"][key], report["final"][key])
-        test.equal(f"{ranks} ranks: reports", [each["rank"] for each in report["ranks"]], list(range(ranks)))
+            test.equal(f"{what} again: {key}", again["final"][key], report["final"][key])
+        test.equal(f"{what}: reports", [each["rank"] for each in report["ranks"]], list(range(ranks)))
         for each in report["ranks"]:
-            test.that(each["process_hwm_bytes"] <= 96 << 20, f"rank {each['rank']}: {each['process_hwm_bytes']} bytes")
+            test.that(each["process_hwm_bytes"] <= 96 << 20, f"{what}, rank {each['rank']}: {each['process_hwm_bytes']} bytes")
     test.that("ranks" not in one, "one process: no ranks in run.json")
 
 
 def sent(test):
     """The difference of two lengths of a run is what the plan says of an update."""
-    for ranks in (2, 3):
-        plan = test.succeeds("plan", *SMALL, "--ranks", ranks, "--json")
+    for ranks, stage in ((2, 1), (3, 1), (2, 2)):
+        plan = test.succeeds("plan", *SMALL, *of_stage(stage), "--ranks", ranks, "--json")
         reports = []
         for updates in (4, 9):
-            command = launch(ranks, *SMALL, "--run", f"sent-{ranks}-{updates}", "--updates", updates, "--json")
+            run = ["--run", f"sent-{ranks}-{stage}-{updates}", "--updates", updates, "--json"]
+            command = launch(ranks, *SMALL, *of_stage(stage), *run)
             reports.append(test.succeeds(*command)["ranks"])
         for short, long, planned in zip(*reports, plan["ranks"], strict=True):
             measured = (long["sent_bytes"] - short["sent_bytes"]) / 5
@@ -121,15 +128,43 @@ def sent(test):
 
 def audit(test):
     """Each rank's bytes are those of its plan."""
-    test.succeeds(*launch(2, *SMALL, "--run", "audited", "--audit"))
+    for stage in STAGES:
+        test.succeeds(*launch(2, *SMALL, *of_stage(stage), "--run", f"audited-{stage}", "--audit"))
+
+
+def proven(test):
+    """verify compares ranks with one process, and notices sums over ranks that are wrong."""
+    budget = ["--memory", "96MiB"]
+    for ranks, more in ((2, []), (3, ["--set", "precision.compute=bf16", "--set", "precision.optimizer_state=bf16"])):
+        report = test.succeeds("verify", "config.toml", *budget, *more, "--ranks", ranks, "--json")
+        if report is None:
+            continue
+        test.equal("ranks", (report["schema"], report["ranks"], report["samples"]), ("plimsoll.verify/1", ranks, 2 * ranks + 1))
+        test.that(report["passed"], "ranks are verified")
+        for check in report["checks"]:
+            test.equal(f"{ranks} ranks: {check['what']} ({check['found']})", check["outcome"], "passed")
+        subjects = [check["subject"] for check in report["checks"]]
+        test.equal("checks and controls", (subjects.count("ranks"), subjects.count("control")), (6, 2))
+    # The second rank has one of three micro-batches.
+    run = [*launch(2, *SMALL, "--set", "train.effective_batch=6", "--updates", 2), "--json"]
+    right = test.succeeds(*run, "--run", "all-ranks")
+    wrong = test.succeeds(*run, "--run", "one-rank", "--fault", "weights=1,0,1")
+    if right and wrong:
+        test.that(right["final"]["parameters_xxh128"] != wrong["final"]["parameters_xxh128"], "a rank is left out")
+    for weights in ("1", "1,1", "1,1,1,1,1"):
+        test.fails(2, "E-USAGE", *run[:-1], "--run", f"never-{len(weights)}", "--fault", f"weights={weights}")
+    test.fails(2, "E-RANK-DEVICE", "verify", "config.toml", "--ranks", 2, "--device", "sim")
+    folder = pathlib.Path(test.binary).parent
+    result = test.run("verify", "config.toml", *budget, "--ranks", 2, environment={**os.environ, "PATH": str(folder)})
+    test.equal(f"without mpirun ({result.text()[1][-300:]})", (result.code, "E-RANK-MPI" in result.text()[1]), (2, True))
 
 
 def other_numbers(test):
-    """A checkpoint of any number of ranks is resumed by any other, with the updates of an uninterrupted run."""
+    """A checkpoint of any number of ranks and stage is resumed by any other, with the updates of an uninterrupted run."""
     updates = ["--set", "train.updates=16"]
     whole = test.succeeds("train", *SMALL, *updates, "--run", "whole", "--json")
     command = launch(4, *SMALL, *updates, "--run", "chain", "--updates", 4)
-    for ranks, until in ((3, 8), (1, 10), (2, 13), (4, 16)):
+    for ranks, stage, until in ((3, 2, 8), (1, 1, 10), (2, 2, 13), (4, 1, 16)):
         test.succeeds(*command)
         manifest = json.loads(test.path(f"chain/checkpoints/{test.checkpoints('chain')[-1]}/manifest.json").read_text())
         pieces = manifest.get("pieces", [])
@@ -137,7 +172,7 @@ def other_numbers(test):
             bounds = sorted((piece["begin"], piece["end"]) for piece in pieces if piece["tensor"] == name)
             meet = all(before[1] == after[0] for before, after in zip(bounds, bounds[1:]))
             test.that(bounds[0][0] == 0 and meet, f"pieces of {name}: {bounds}")
-        command = launch(ranks, "--run", "chain", "--resume", "--updates", until)
+        command = launch(ranks, "--run", "chain", "--resume", "--updates", until, *of_stage(stage))
     test.succeeds(*command)
     for mine, its in zip(test.lines("chain"), test.lines("whole"), strict=True):
         test.near(f"loss of update {mine['update']}", mine["loss"], its["loss"], mine["update"] * 1e-5)
@@ -246,6 +281,69 @@ def silent(test):
         test.that("E-RANK-LOST" in said and f"rank {rank}" in said and "3 s" in said, f"it is named: {said[-400:]}")
 
 
+def child_of_first(test, process):
+    """(rank 0, the process in which it plans, or measures the machine, while the others wait)."""
+    end = time.monotonic() + 30
+    while time.monotonic() < end and process.poll() is None:
+        first = processes_of_ranks(process).get(0)
+        for pid in relatives(process):
+            try:
+                parent = int(pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+            except OSError:
+                continue
+            if parent == first:
+                return first, pid
+    test.that(False, "rank 0 plans in a process of its own")
+    return None, None
+
+
+def planning(test):
+    """A first rank that is stopped while it plans is lost; one that plans for long is not."""
+    limit = ["--set", "parallel.fail_after=2s", "--set", "model.layers=16", "--memory", "128MiB"]
+    process = test.start(*launch(2, *SMALL, *limit, "--run", "stopped-planning"))
+    first, _ = child_of_first(test, process)
+    pids = relatives(process)
+    if first:
+        os.kill(first, signal.SIGSTOP)
+        said = ends(test, "SIGSTOP while rank 0 plans", process, 6, pids)
+        test.that("E-RANK-LOST" in said and "rank 0" in said and "2 s" in said, f"it is named: {said[-400:]}")
+    process = test.start(*launch(2, *SMALL, *limit, "--run", "long-planning"))
+    _, child = child_of_first(test, process)
+    if child:
+        os.kill(child, signal.SIGSTOP)
+        time.sleep(6)
+        test.that(process.poll() is None, "ranks wait for a first one that lives")
+        os.kill(child, signal.SIGCONT)
+        ends(test, "long planning", process, 0)
+
+
+def link(test):
+    """machine measures the link between ranks, and plans for ranks are priced by it."""
+    cache = test.path("link-cache")
+    kept = pathlib.Path(os.environ["XDG_CACHE_HOME"], "plimsoll")
+    shutil.copytree(kept, cache / "plimsoll", ignore=shutil.ignore_patterns("rank-link*")) if kept.exists() else cache.mkdir()
+    environment = {**os.environ, "XDG_CACHE_HOME": str(cache)}
+    plan = ["plan", *SMALL, "--ranks", 2, "--json"]
+    before = test.run(*plan, environment=environment).json()["predicted"]
+    test.equal("not measured", before["link"]["source"], "assumed")
+    result = test.run("launch", "-n", 2, "machine", "--json", environment=environment, timeout=120)
+    test.equal(f"machine ({result.text()[1][-300:]})", result.code, 0)
+    machine = result.json()
+    if not machine:
+        return
+    measured = machine["rank_link"]
+    test.that(1e6 < measured["bytes_per_second"] < 1e12 and 0 < measured["latency_seconds"] < 0.1, f"{measured}")
+    after = test.run(*plan, environment=environment).json()["predicted"]
+    test.equal("measured", after["link"], {**measured, "source": "measured"})
+    test.that(after["lanes"]["ranks"] != before["lanes"]["ranks"], "it is the price of exchanges")
+    test.write("two.json", json.dumps(machine))
+    there = test.succeeds(*plan, "--machine", "two.json")
+    test.equal("in a machine file", there and there["predicted"]["link"], after["link"])
+    report = test.run(*launch(2, *SMALL, "--run", "linked", "--json"), environment=environment).json()
+    plan_of_run = json.loads(test.path("linked/plan.json").read_text())
+    test.equal("of a training", report and plan_of_run["predicted"]["link"], after["link"])
+
+
 def alone(test):
     """One process loads no MPI."""
     process = test.start("train", *LONG, "--run", "alone")
@@ -264,7 +362,8 @@ def main():
     if missing:
         print(f"skipped: several ranks need {' and '.join(missing)}")
         test.finish()
-    test.run_parts(alone, numbers, sent, audit, other_numbers, refusals, differences, bad_data, signals, kills, silent)
+    test.run_parts(alone, numbers, sent, audit, proven, other_numbers, refusals, differences, bad_data, signals, kills, silent,
+                   planning, link)
     test.finish()
 
 

@@ -3,9 +3,11 @@
 import hashlib
 import json
 import os
+import pathlib
 import re
 import shlex
 import shutil
+import signal
 import time
 
 from _plimsoll import Test
@@ -130,6 +132,60 @@ def of_interrupted(test):
     test.succeeds("report", "live", "--out", "live.html")
 
 
+def children_of(pid):
+    try:
+        return [int(each) for each in pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except OSError:
+        return []
+
+
+def that_is_killed(test):
+    """The process that writes the page is killed: exit code, status and lines of the run are those of a run without a page."""
+    command = ["train", "config.toml", "--set", "train.evaluate_every=2", "--run"]
+    test.succeeds(*command, "killed", "--updates", 4)
+    test.path("killed/report.html").unlink()
+    events = test.path("killed/events.jsonl")
+    line = json.dumps({"event": "NOT_SAVED", "update": 4, "message": "m" * 300}) + "\n"
+    events.write_text((events.read_text() if events.exists() else "") + line * 60_000)  # a page that takes a while
+    process = test.start("train", "--run", "killed", "--resume", "--updates", 6)
+    said = b""
+    while b"weights:" not in said:
+        piece = process.stderr.readline()
+        if not piece:
+            break
+        said += piece
+    killed, end = [], time.monotonic() + 30
+    while not killed and time.monotonic() < end and process.poll() is None:
+        for pid in children_of(process.pid):
+            os.kill(pid, signal.SIGKILL)
+            killed.append(pid)
+    said += process.communicate()[1]
+    test.that(killed, "the process of the page was met")
+    test.equal("exit code of a run whose page was killed", process.returncode, 0)
+    test.that(b"report.html could not be written" in said, f"a note tells of it: {said[-600:]!r}")
+    test.equal("its losses", bits(test.path("killed")), bits(test.path("run")))
+    run = json.loads(test.path("killed/run.json").read_text())
+    test.equal("its status and exit code", (run["status"], run["exit_code"]), ("done", 0))
+    test.that(not test.path("killed/report.html").exists(), "there is no page")
+    events.write_text("")
+    test.succeeds("report", "killed")
+    check_page(test, "the page that is written later", test.path("killed/report.html"))
+
+
+def went_back(test):
+    """Updates that a run left behind are drawn, and named, and count in no sum."""
+    command = ["train", "config.toml", "--set", "train.evaluate_every=2", "--set", "save.every=2", "--set", "save.keep_last=9"]
+    test.succeeds(*command, "--run", "back")
+    test.succeeds("train", "--run", "back", "--resume", "--checkpoint", 2)
+    test.succeeds("train", "--run", "back", "--resume", "--checkpoint", 4)
+    text = check_page(test, "the page of a run that went back", test.path("back/report.html"))
+    test.that("went back to an earlier checkpoint 2 times. The last time, these were updates 5 to 6" in text, "it names them")
+    test.equal("the legend has them once", text.count(">abandoned<"), 1)
+    test.equal("the losses", bits(test.path("back")), bits(test.path("run")))
+    plain = test.path("run/report.html").read_text()
+    test.that("abandoned" not in plain, "a run that never went back has none")
+
+
 HOSTILE = "<script>alert(1)</script>\"'&\x1b[31m\u202e]]><!--"
 
 
@@ -226,7 +282,8 @@ def of_many_updates(test):
 
 def main():
     test = Test("report")
-    test.run_parts(at_the_end, changes_nothing, that_fails, repeats, several, of_interrupted, hostile, of_many_updates)
+    test.run_parts(at_the_end, changes_nothing, that_fails, repeats, several, of_interrupted, that_is_killed, went_back, hostile,
+                   of_many_updates)
     test.finish()
 
 

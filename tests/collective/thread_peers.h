@@ -67,7 +67,7 @@ class ThreadWorld {
     int rank() const override { return rank_; }
     int count() const override { return world_.count(); }
     std::string host(int rank) const override { return "thread " + std::to_string(rank); }
-    void limit(double) override {}
+    void limit(double, bool) override {}
     void reserve(std::uint32_t events, std::size_t parts) override {
       open_.resize(std::max<std::size_t>(open_.size(), events), 0);
       parts_ = std::max(parts_, parts);

@@ -124,8 +124,10 @@ TEST_F(ConfigTest, TheStageOfZeroHasOtherNames) {
   EXPECT_EQ(small({"parallel.zero=auto"}).parallel.zero, std::nullopt);
   const Config config = small({"parallel.zero=1", "parallel.fail_after=5s"});
   EXPECT_EQ(load(resolved_toml(config)), config) << resolved_toml(config);
-  EXPECT_ERROR(small({"parallel.zero=2"}), "E-CONFIG-VALUE", "ranks cannot share gradients yet");
-  EXPECT_ERROR(small({"zero_stage=3"}), "E-CONFIG-VALUE", "parameters and gradients");
+  for (const char* set : {"parallel.zero=2", "zero_stage=2", "sharding_strategy=SHARD_GRAD_OP"}) {
+    EXPECT_EQ(small({set}).parallel.zero, 2) << set;
+  }
+  EXPECT_ERROR(small({"zero_stage=3"}), "E-CONFIG-VALUE", "ranks cannot share parameters yet");
   EXPECT_ERROR(small({"sharding_strategy=FULL_SHARD"}), "E-CONFIG-VALUE", "ranks cannot share");
   EXPECT_ERROR(small({"sharding_strategy=HYBRID_SHARD"}), "E-CONFIG-VALUE", "parallel.zero = 1");
   EXPECT_ERROR(small({"parallel.zero=4"}), "E-CONFIG-RANGE", "4");

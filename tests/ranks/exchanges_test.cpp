@@ -15,22 +15,28 @@ namespace {
 
 Config config() { return config_for({2, 128, 4, 16, 4001}, 6, 0.1); }
 
+Config of_stage(int stage) {
+  Config of = config();
+  of.parallel.zero = stage;
+  return of;
+}
+
 struct RankProgram {
   Plan plan;
   Program program;
 };
 
-RankProgram program_of(RankShare share, std::int64_t micro, const Residency& residency = {}) {
+RankProgram program_of(RankShare share, std::int64_t micro, int stage = 1) {
   DataFacts facts = kTrainAlone;
   facts.share = share;
-  RankProgram result{plan_with(config(), micro, {BlockMode::keep}, 1, facts, residency, 1, one_thread()), {}};
+  RankProgram result{plan_with(of_stage(stage), micro, {BlockMode::keep}, 1, facts, {}, 1, one_thread()), {}};
   result.program = lower(result.plan);
   return result;
 }
 
-std::vector<RankProgram> programs_of(int ranks, std::int64_t micro) {
+std::vector<RankProgram> programs_of(int ranks, std::int64_t micro, int stage = 1) {
   std::vector<RankProgram> all;
-  for (int rank = 0; rank < ranks; ++rank) all.push_back(program_of({rank, ranks}, micro));
+  for (int rank = 0; rank < ranks; ++rank) all.push_back(program_of({rank, ranks}, micro, stage));
   return all;
 }
 
@@ -88,9 +94,11 @@ std::string run_together(const std::vector<RankProgram>& ranks) {
 TEST(Exchanges, OfAllRanksEnd) {
   for (const int ranks : {2, 3, 5, 8}) {
     for (const std::int64_t micro : {1, 2, 6}) {
-      const std::vector<RankProgram> all = programs_of(ranks, micro);
-      EXPECT_EQ(run_together(all), "") << ranks << " " << micro;
-      for (const RankProgram& each : all) EXPECT_NO_THROW(verify(each.program, each.plan.graph));
+      for (const int stage : {1, 2}) {
+        const std::vector<RankProgram> all = programs_of(ranks, micro, stage);
+        EXPECT_EQ(run_together(all), "") << ranks << " " << micro << " " << stage;
+        for (const RankProgram& each : all) EXPECT_NO_THROW(verify(each.program, each.plan.graph));
+      }
     }
   }
 }
@@ -103,53 +111,62 @@ std::vector<std::size_t> starts_in(const std::vector<Instruction>& section) {
   return starts;
 }
 
-// The first exchanges are of tensors with several sizes.
-TEST(Exchanges, InAnotherOrderAreNoticed) {
-  std::vector<RankProgram> all = programs_of(2, 1);
-  std::vector<Instruction>& update = all[1].program.update;
+void expect_order_matters(const std::vector<RankProgram>& all, std::vector<Instruction>& section) {
   int noticed = 0;
-  for (const std::size_t first : starts_in(update)) {
-    for (const std::size_t second : starts_in(update)) {
-      const auto &one = std::get<StartExchange>(update[first]), &other = std::get<StartExchange>(update[second]);
+  for (const std::size_t first : starts_in(section)) {
+    for (const std::size_t second : starts_in(section)) {
+      const auto &one = std::get<StartExchange>(section[first]), &other = std::get<StartExchange>(section[second]);
       if (second <= first || one.sends.empty() || other.sends.empty() || noticed > 0) continue;
       if (one.sends.front().memory.bytes == other.sends.front().memory.bytes) continue;
-      std::swap(update[first], update[second]);
+      std::swap(section[first], section[second]);
       EXPECT_NE(run_together(all), "");
-      std::swap(update[first], update[second]);
+      std::swap(section[first], section[second]);
       ++noticed;
     }
   }
   EXPECT_EQ(noticed, 1);
 }
 
-TEST(Exchanges, WithoutAWaitAreNoticed) {
-  RankProgram one = program_of({0, 2}, 1);
-  std::vector<Instruction>& update = one.program.update;
-  std::size_t tried = 0;
-  for (std::size_t i = 0; i < update.size(); ++i) {
-    if (!std::holds_alternative<WaitExchange>(update[i])) continue;
-    const Instruction wait = update[i];
-    update.erase(update.begin() + static_cast<std::ptrdiff_t>(i));
-    EXPECT_ANY_THROW(verify(one.program, one.plan.graph)) << i;
-    update.insert(update.begin() + static_cast<std::ptrdiff_t>(i), wait);
-    ++tried;
+// The first exchanges are of tensors with several sizes.
+TEST(Exchanges, InAnotherOrderAreNoticed) {
+  for (const int stage : {1, 2}) {
+    std::vector<RankProgram> all = programs_of(2, 1, stage);
+    expect_order_matters(all, stage == 1 ? all[1].program.update : all[1].program.micro);
   }
-  EXPECT_GT(tried, 20u);
+}
+
+TEST(Exchanges, WithoutAWaitAreNoticed) {
+  for (const int stage : {1, 2}) {
+    RankProgram one = program_of({0, 2}, 1, stage);
+    std::vector<Instruction>& section = stage == 1 ? one.program.update : one.program.micro;
+    std::size_t tried = 0;
+    for (std::size_t i = 0; i < section.size(); ++i) {
+      if (!std::holds_alternative<WaitExchange>(section[i])) continue;
+      const Instruction wait = section[i];
+      section.erase(section.begin() + static_cast<std::ptrdiff_t>(i));
+      EXPECT_ANY_THROW(verify(one.program, one.plan.graph)) << i;
+      section.insert(section.begin() + static_cast<std::ptrdiff_t>(i), wait);
+      ++tried;
+    }
+    EXPECT_GT(tried, 20u);
+  }
 }
 
 TEST(Exchanges, WithAShardThatIsATileOffAreNoticed) {
-  std::vector<RankProgram> all = programs_of(2, 1);
-  Graph& graph = all[1].plan.graph;
-  const auto moved = std::ranges::find_if(graph.order, [&](NodeId id) {
-    const Node& node = graph.nodes[id];
-    return node.op == &kGatherShards && node.attributes.as<ExchangeAttributes>().elements(0) > ops::kNormTile;
-  });
-  ASSERT_NE(moved, graph.order.end());
-  ExchangeAttributes attributes = graph.nodes[*moved].attributes.as<ExchangeAttributes>();
-  attributes.cuts[1] -= ops::kNormTile;
-  graph.nodes[*moved].attributes = attributes;
-  all[1].program = lower(all[1].plan);
-  EXPECT_NE(run_together(all), "");
+  for (const OpDef* op : {&kGatherShards, &kReduceShards}) {
+    std::vector<RankProgram> all = programs_of(2, 1, op == &kReduceShards ? 2 : 1);
+    Graph& graph = all[1].plan.graph;
+    const auto moved = std::ranges::find_if(graph.order, [&](NodeId id) {
+      const Node& node = graph.nodes[id];
+      return node.op == op && node.attributes.as<ExchangeAttributes>().elements(0) > ops::kNormTile;
+    });
+    ASSERT_NE(moved, graph.order.end());
+    ExchangeAttributes attributes = graph.nodes[*moved].attributes.as<ExchangeAttributes>();
+    attributes.cuts[1] -= ops::kNormTile;
+    graph.nodes[*moved].attributes = attributes;
+    all[1].program = lower(all[1].plan);
+    EXPECT_NE(run_together(all), "");
+  }
 }
 
 TEST(Shards, CoverEachTensorAtTilesAndAreBalanced) {
@@ -184,10 +201,10 @@ TEST(Shards, CoverEachTensorAtTilesAndAreBalanced) {
 
 // Nodes of the micro-step and of other passes have the same numbers on all ranks, so decisions are common.
 TEST(Shards, LeaveTheMicroStepAsItIs) {
-  const auto nodes_of = [](RankShare share) {
+  const auto nodes_of = [](RankShare share, int stage = 1) {
     DataFacts facts = kTrainAndValidate;
     facts.share = share;
-    const Graph graph = build_training_graph(config(), facts, 1).graph;
+    const Graph graph = build_training_graph(of_stage(stage), facts, 1).graph;
     std::vector<std::pair<std::size_t, std::string>> nodes;
     for (const NodeId id : graph.order) {
       if (graph.nodes[id].section != Section::update) nodes.emplace_back(id.index, graph.nodes[id].line.text());
@@ -196,6 +213,7 @@ TEST(Shards, LeaveTheMicroStepAsItIs) {
   };
   EXPECT_EQ(nodes_of({0, 3}), nodes_of({2, 3}));
   EXPECT_EQ(nodes_of({0, 3}), nodes_of({0, 1}));
+  EXPECT_EQ(nodes_of({0, 3}, 2), nodes_of({2, 3}, 2));
 }
 
 // The bits of ((a + b) + c), on each rank.

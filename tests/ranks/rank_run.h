@@ -29,7 +29,10 @@ class Gradients : public RunObserver {
 
   void before(const Instruction& instruction, bool) override {
     const auto* run = std::get_if<RunKernel>(&instruction);
-    if (run != nullptr && graph_.nodes[run->node].op == &ops::kSumOfSquares) take(run->inputs[0]);
+    if (run == nullptr) return;
+    const OpDef* op = graph_.nodes[run->node].op;
+    if (op == &ops::kSumOfSquares) take(run->inputs[0]);
+    if (op == &kTileSquares && graph_.values[run->inputs[0].value].name.text().ends_with(kSum)) take_sum(run->inputs[0].value);
   }
   void after(const Instruction& instruction, bool) override {
     const auto* run = std::get_if<RunKernel>(&instruction);
@@ -39,6 +42,21 @@ class Gradients : public RunObserver {
   std::map<std::string, std::vector<double>> values;
 
  private:
+  static constexpr std::string_view kSum = ".grad.sum";
+
+  // The shard of a gradient that its rank alone holds.
+  void take_sum(ValueId sum) {
+    const auto reduces = [&](NodeId id) {
+      return graph_.nodes[id].op == &kReduceShards && origin_of(graph_, graph_.nodes[id].inputs[1]) == sum;
+    };
+    const Node& node = graph_.nodes[*std::ranges::find_if(graph_.order, reduces)];
+    const auto& a = node.attributes.as<ExchangeAttributes>();
+    const std::string name = graph_.values[sum].name.text();
+    std::vector<double>& into = values[name.substr(0, name.size() - std::string_view(".sum").size())];
+    into.resize(static_cast<std::size_t>(a.cuts.back()), 0);
+    std::ranges::copy(executor_->view(sum).as<float>(), into.begin() + a.begin(a.rank));
+  }
+
   void take(const Operand& part) {
     const Value& value = graph_.values[part.value];
     const std::span<const float> all = executor_->view(part.value).as<float>();
@@ -60,7 +78,7 @@ struct Trained {
   std::map<std::string, std::vector<double>> statistics;  // at the end
   EvaluationResult evaluated;
   std::string parameters, audit;
-  Bytes state, sent, planned_sent;
+  Bytes state, gradients_held, sent, planned_sent;
   std::size_t summed = 0;  // numbers that the trainer sums over ranks
 };
 
@@ -105,12 +123,15 @@ inline Trained train_rank(const RankTask& task, RankShare share, Peers* peers) {
   Trained result;
   for (const NodeId id : plan.graph.order) {
     const Node& node = plan.graph.nodes[id];
+    const std::int64_t runs = node.section == Section::micro ? plan.decisions.window().rounds() : 1;
     result.planned_sent +=
-        sent_bytes(*node.op, node.attributes, types_of(plan.graph, node.inputs), types_of(plan.graph, node.outputs));
+        sent_bytes(*node.op, node.attributes, types_of(plan.graph, node.inputs), types_of(plan.graph, node.outputs)) * runs;
   }
   for (std::size_t i = 0; i < plan.graph.values.size(); ++i) {
     const Value& value = plan.graph.values[ValueId{i}];
-    if (value.persistent() && value.role == Role::optimizer_state) result.state += value.bytes();
+    if (!value.persistent()) continue;
+    if (value.role == Role::optimizer_state) result.state += value.bytes();
+    if (value.role == Role::accumulator) result.gradients_held += value.bytes();
   }
   result.summed = model.micro.losses.size() + kReported * model.training.reported.size();
   Session session(task.config, std::move(model), plan, *task.data, task.watch, peers);
@@ -164,7 +185,7 @@ class TakingTurns : public Peers {
     }
     turn_.lock();
   }
-  void limit(double seconds) override { peers_.limit(seconds); }
+  void limit(double seconds, bool patient) override { peers_.limit(seconds, patient); }
   void fail(const Error& error) override { peers_.fail(error); }
   Bytes sent() const override { return peers_.sent(); }
 

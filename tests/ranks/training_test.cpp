@@ -16,34 +16,45 @@ namespace {
 // Tables of several tiles, so that tensors are cut and others are whole.
 Config tied_config(std::int64_t batch = 8) { return config_for({2, 64, 4, 16, 4001}, batch, 0.1); }
 
-RankTask tied_task(const Config& config, const TokenData& data) {
-  return {.config = config, .data = &data.files, .facts = data.facts(), .micro = 1};
+RankTask tied_task(const Config& config, const TokenData& data, int stage = 1) {
+  RankTask task{.config = config, .data = &data.files, .facts = data.facts(), .micro = 1};
+  task.config.parallel.zero = stage;
+  return task;
 }
 
-class Ranks : public testing::TestWithParam<int> {};
-INSTANTIATE_TEST_SUITE_P(Number, Ranks, testing::Values(2, 3, 4), [](const auto& each) { return std::to_string(each.param); });
+constexpr int kStages[] = {1, 2};
+
+class Ranks : public testing::TestWithParam<std::tuple<int, int>> {
+ protected:
+  int ranks() const { return std::get<0>(GetParam()); }
+  int stage() const { return std::get<1>(GetParam()); }
+};
+INSTANTIATE_TEST_SUITE_P(NumberAndStage, Ranks, testing::Combine(testing::Values(2, 3, 4), testing::ValuesIn(kStages)),
+                         [](const auto& each) { return fmt::format("{}_{}", std::get<0>(each.param), std::get<1>(each.param)); });
 
 TEST_P(Ranks, TrainATiedModelWithDropoutLikeOneProcess) {
   const Config config = tied_config();
   const TokenData data(4001, 600, 200);
-  RankTask task = tied_task(config, data);
+  RankTask task = tied_task(config, data, stage());
   task.updates = 20;
-  expect_same_training(train_ranks(task, GetParam()), train_alone(task));
+  expect_same_training(train_ranks(task, ranks()), train_alone(task));
 }
 
 TEST_P(Ranks, HoldTheirShareOfTheStateInThePlannedBytes) {
   const Config config = tied_config();
   const TokenData data(4001, 600, 200);
   for (const BlockMode mode : {BlockMode::keep, BlockMode::recompute}) {
-    RankTask task = tied_task(config, data);
+    RankTask task = tied_task(config, data, stage());
     task.mode = mode;
     task.watch = Watch::audit;
     const Bytes alone = train_alone(task).state;
     Bytes all;
-    for (const Trained& rank : train_ranks(task, GetParam())) {
+    for (const Trained& rank : train_ranks(task, ranks())) {
       EXPECT_EQ(rank.audit, "");
       all += rank.state;
-      EXPECT_LT(rank.state.n, 1.3 * static_cast<double>(alone.n) / GetParam());
+      EXPECT_LT(rank.state.n, 1.3 * static_cast<double>(alone.n) / ranks());
+      // Twice as much as a gradient; a rank without a shard has a number of it.
+      if (stage() > 1) EXPECT_LE(rank.gradients_held.n, rank.state.n / 2 + 4 * 40);
     }
     EXPECT_EQ(all, alone) << "no state is on two ranks";
   }
@@ -52,62 +63,77 @@ TEST_P(Ranks, HoldTheirShareOfTheStateInThePlannedBytes) {
 // Gradients of other shards leave once, the own parameters n - 1 times; the rest is sums of tiles and of losses.
 TEST_P(Ranks, SendThePlannedBytes) {
   const TokenData data(4001, 600, 200);
-  RankTask task = tied_task(tied_config(), data);
+  RankTask task = tied_task(tied_config(), data, stage());
   std::int64_t elements = 0;
   const Graph graph = build_training_graph(task.config, task.facts, 1).graph;
   for (const ValueId id : graph.parameters()) elements += graph.values[id].type.shape.elements();
-  const std::int64_t n = GetParam();
+  const std::int64_t n = ranks();
   Bytes sent;
-  for (const Trained& rank : train_ranks(task, GetParam())) {
+  for (const Trained& rank : train_ranks(task, ranks())) {
     const auto control = static_cast<std::int64_t>(sizeof(double)) * (n - 1) * static_cast<std::int64_t>(rank.summed);
     EXPECT_EQ(rank.sent, rank.planned_sent + Bytes{control});
     sent += rank.planned_sent;
   }
-  // Every element of a gradient goes to its rank from all others, and its parameter back.
-  const double all = 2.0 * 4 * static_cast<double>((n - 1) * elements);
+  // Every element of a gradient goes to its rank from all others, once an update or once a round, and its parameter back.
+  const std::int64_t rounds = stage() == 1 ? 1 : (8 + n - 1) / n;
+  const double all = 4 * static_cast<double>((rounds + 1) * (n - 1) * elements);
   EXPECT_GE(static_cast<double>(sent.n), all);
   EXPECT_LT(static_cast<double>(sent.n), 1.05 * all);
 }
 
 TEST(RankTraining, HasEqualBitsInTwoRuns) {
   const TokenData data(4001, 600, 200);
-  const RankTask task = tied_task(tied_config(), data);
-  const std::vector<Trained> first = train_ranks(task, 3), second = train_ranks(task, 3);
-  EXPECT_EQ(first.front().parameters, second.front().parameters);
-  EXPECT_EQ(first.front().losses, second.front().losses);
+  for (const int stage : kStages) {
+    const RankTask task = tied_task(tied_config(), data, stage);
+    const std::vector<Trained> first = train_ranks(task, 3), second = train_ranks(task, 3);
+    EXPECT_EQ(first.front().parameters, second.front().parameters);
+    EXPECT_EQ(first.front().losses, second.front().losses);
+  }
 }
 
-// Recomputation, groups, and state on a disk change no bit.
+// Recomputation, groups, stages, and state on a disk change no bit of a reduction tree: gradients go to their rank once a window,
+// or once a round.
 TEST(RankTraining, HasEqualBitsUnderEveryPlan) {
   const TokenData data(4001, 600, 200);
   const RankTask plain = tied_task(tied_config(), data);
-  const Trained want = train_ranks(plain, 2).front();
-  for (const BlockMode mode : {BlockMode::keep, BlockMode::cheap, BlockMode::recompute}) {
-    for (const std::int64_t group : {1, 2, 4}) {
-      for (const Residency& residency : {Residency{}, Residency{.pages = {1 << 15, 2}, .optimizer_state = kBeyond}}) {
-        SCOPED_TRACE(fmt::format("{} group {} {}", name(mode), group, residency.active()));
-        RankTask task = plain;
-        task.mode = mode, task.group = group, task.residency = residency, task.watch = Watch::audit;
-        for (const Trained& rank : train_ranks(task, 2)) {
-          EXPECT_EQ(rank.parameters, want.parameters);
-          EXPECT_EQ(rank.losses, want.losses);
-          EXPECT_EQ(rank.norms, want.norms);
-          EXPECT_EQ(rank.audit, "");
+  std::map<bool, std::optional<Trained>> by_tree;  // once a round or not
+  for (const int stage : kStages) {
+    for (const BlockMode mode : {BlockMode::keep, BlockMode::cheap, BlockMode::recompute}) {
+      for (const std::int64_t group : {1, 2, 4}) {
+        if (stage > 1 && group == 2) continue;  // neither
+        for (const Residency& residency : {Residency{}, Residency{.pages = {1 << 15, 2}, .optimizer_state = kBeyond}}) {
+          SCOPED_TRACE(fmt::format("stage {} {} group {} {}", stage, name(mode), group, residency.active()));
+          RankTask task = plain;
+          task.config.parallel.zero = stage;
+          task.mode = mode, task.group = group, task.residency = residency, task.watch = Watch::audit;
+          std::optional<Trained>& want = by_tree[stage > 1 && group == 1];
+          for (const Trained& rank : train_ranks(task, 2)) {
+            EXPECT_EQ(rank.audit, "");
+            if (!want) want = rank;
+            EXPECT_EQ(rank.parameters, want->parameters);
+            EXPECT_EQ(rank.losses, want->losses);
+            EXPECT_EQ(rank.norms, want->norms);
+          }
         }
       }
     }
   }
+  EXPECT_EQ(by_tree.size(), 2u);
 }
 
 // Budgets from the smallest to the largest, in memory and with a disk.
-TEST(RankTraining, HasEqualBitsForEveryBudget) {
+class Stages : public testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Stage, Stages, testing::ValuesIn(kStages), [](const auto& each) { return std::to_string(each.param); });
+
+TEST_P(Stages, HaveEqualBitsForEveryBudget) {
   const TokenData data(4001, 600, 200);
-  RankTask task = tied_task(config_for({4, 128, 4, 16, 4001}, 4, 0.1), data);
+  RankTask task = tied_task(config_for({4, 128, 4, 16, 4001}, 4, 0.1), data, GetParam());
   task.config.train.micro_batch = 1, task.config.train.accumulation = 4;
   task.updates = 2;
   DataFacts facts = task.facts;
   facts.share = {0, 2};
-  std::set<std::string> plans, parameters;
+  std::set<std::string> plans;
+  std::map<bool, std::set<std::string>> parameters;  // by tree: sums leave a rank once a round or not
   bool on_disk = false;
   for (const Bytes disk : {Bytes{0}, kGiB}) {
     PlanRequest request = plan_request(task.config, {}, 2);
@@ -122,20 +148,20 @@ TEST(RankTraining, HasEqualBitsForEveryBudget) {
       task.decisions = plan.decisions, task.watch = Watch::audit;
       for (const Trained& rank : train_ranks(task, 2)) {
         EXPECT_EQ(rank.audit, "");
-        parameters.insert(rank.parameters);
+        parameters[GetParam() > 1 && plan.decisions.window().rounds() > 1].insert(rank.parameters);
       }
     }
   }
   EXPECT_GT(plans.size(), 2u);
   EXPECT_TRUE(on_disk);
-  EXPECT_EQ(parameters.size(), 1u);
+  for (const auto& [by_round, of_tree] : parameters) EXPECT_EQ(of_tree.size(), 1u) << by_round;
 }
 
 // With one micro-batch for each rank, gradients leave during the backward pass; without a clip parameters are updated there.
 TEST(RankTraining, UpdatesEarlyLikeOneProcess) {
   const TokenData data(4001, 600, 200);
-  for (const double clip : {0.0, 1.0}) {
-    RankTask task = tied_task(tied_config(3), data);
+  for (const auto& [clip, stage] : {std::pair{0.0, 1}, std::pair{1.0, 1}, std::pair{0.0, 2}, std::pair{1.0, 2}}) {
+    RankTask task = tied_task(tied_config(3), data, stage);
     task.config.train.gradient_clip = clip;
     task.watch = Watch::audit;
     task.updates = 6;
@@ -150,8 +176,10 @@ TEST(RankTraining, TakesABatchThatItDoesNotDivide) {
   const TokenData data(4001, 600, 200);
   for (const auto& [batch, ranks] : {std::pair{7, 2}, std::pair{5, 4}, std::pair{2, 4}}) {
     SCOPED_TRACE(fmt::format("{} {}", batch, ranks));
-    const RankTask task = tied_task(tied_config(batch), data);
-    expect_same_training(train_ranks(task, ranks), train_alone(task));
+    for (const int stage : kStages) {
+      const RankTask task = tied_task(tied_config(batch), data, stage);
+      expect_same_training(train_ranks(task, ranks), train_alone(task));
+    }
   }
 }
 
@@ -168,9 +196,13 @@ TEST(RankTraining, TakesEveryOptimizer) {
       task.config.optimizer.learning_rate = 1e-3;
       task.config.precision.optimizer_state = state;
       task.watch = Watch::audit;
-      const std::vector<Trained> ranks = train_ranks(task, 3);
-      expect_same_training(ranks, train_alone(task));
-      for (const Trained& rank : ranks) EXPECT_EQ(rank.audit, "");
+      const Trained alone = train_alone(task);
+      for (const int stage : kStages) {
+        task.config.parallel.zero = stage;
+        const std::vector<Trained> ranks = train_ranks(task, 3);
+        expect_same_training(ranks, alone);
+        for (const Trained& rank : ranks) EXPECT_EQ(rank.audit, "");
+      }
     }
   }
 }
@@ -184,13 +216,16 @@ TEST(RankTraining, TakesNarrowPrecisions) {
       RankTask task = tied_task(tied_config(), data);
       task.config.precision.compute = compute, task.config.precision.parameters = parameters;
       task.watch = Watch::audit;
-      const std::vector<Trained> ranks = train_ranks(task, 2);
       const Trained alone = train_alone(task);
-      for (const Trained& rank : ranks) {
-        EXPECT_EQ(rank.losses, ranks.front().losses);
-        EXPECT_EQ(rank.parameters, ranks.front().parameters);
-        EXPECT_EQ(rank.audit, "");
-        for (std::size_t u = 0; u < rank.losses.size(); ++u) EXPECT_NEAR(rank.losses[u] / alone.losses[u], 1, 1e-3);
+      for (const int stage : kStages) {
+        task.config.parallel.zero = stage;
+        const std::vector<Trained> ranks = train_ranks(task, 2);
+        for (const Trained& rank : ranks) {
+          EXPECT_EQ(rank.losses, ranks.front().losses);
+          EXPECT_EQ(rank.parameters, ranks.front().parameters);
+          EXPECT_EQ(rank.audit, "");
+          for (std::size_t u = 0; u < rank.losses.size(); ++u) EXPECT_NEAR(rank.losses[u] / alone.losses[u], 1, 1e-3);
+        }
       }
     }
   }
@@ -227,15 +262,17 @@ TEST(RankTraining, TakesConversations) {
         config.batch.packing = packing;
         config.train.effective_tokens = tokens;
         if (tokens > 0) config.train.effective_batch = std::max<std::int64_t>(1, tokens / kChatContext);
-        const RankTask task{.config = config,
-                            .data = &data.files,
-                            .facts = facts_with_windows(config, data.files),
-                            .micro = 1,
-                            .updates = 5,
-                            .watch = Watch::audit};
-        for (const int ranks : {2, 3}) {
+        RankTask task{.config = config,
+                      .data = &data.files,
+                      .facts = facts_with_windows(config, data.files),
+                      .micro = 1,
+                      .updates = 5,
+                      .watch = Watch::audit};
+        const Trained alone = train_alone(task);
+        for (const auto& [ranks, stage] : {std::pair{2, 1}, std::pair{3, 1}, std::pair{3, 2}}) {
+          task.config.parallel.zero = stage;
           const std::vector<Trained> all = train_ranks(task, ranks);
-          expect_same_training(all, train_alone(task));
+          expect_same_training(all, alone);
           for (const Trained& rank : all) EXPECT_EQ(rank.audit, "");
         }
       }
@@ -253,11 +290,15 @@ TEST(RankTraining, TakesAdapters) {
       config.adapter.rank = 16;
       config.adapter.dropout = 0.1;
       config.base = base;
-      const RankTask task{
+      RankTask task{
           .config = config, .data = &data.files, .facts = data.facts(), .micro = 1, .updates = 5, .watch = Watch::audit};
-      const std::vector<Trained> ranks = train_ranks(task, 2);
-      expect_same_training(ranks, train_alone(task));
-      for (const Trained& rank : ranks) EXPECT_EQ(rank.audit, "");
+      const Trained alone = train_alone(task);
+      for (const int stage : kStages) {
+        task.config.parallel.zero = stage;
+        const std::vector<Trained> ranks = train_ranks(task, 2);
+        expect_same_training(ranks, alone);
+        for (const Trained& rank : ranks) EXPECT_EQ(rank.audit, "");
+      }
     }
   }
 }
@@ -348,7 +389,8 @@ TEST(RankTraining, PoolsStatistics) {
     task.watch = Watch::audit;
     if (half_life > 0) task.config = with_changes(config, std::vector<Change>{{"optimizer.ema_half_life", "20samples"}});
     const Trained alone = train_alone(task);
-    for (const int ranks : {2, 3}) {
+    for (const auto& [ranks, stage] : {std::pair{2, 1}, std::pair{3, 1}, std::pair{3, 2}}) {
+      task.config.parallel.zero = stage;
       const std::vector<Trained> all = train_ranks(task, ranks);
       expect_same_training(all, alone);
       for (const Trained& rank : all) {

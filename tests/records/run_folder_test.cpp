@@ -4,12 +4,16 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <array>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "formats/expect_error.h"
 #include "formats/scratch_folder.h"
 #include "records/check_room.h"
+#include "records/line_reader.h"
 #include "records/run_report.h"
 
 namespace plimsoll {
@@ -107,7 +111,8 @@ TEST(RunFolder, AnotherFolderAtItsPathIsNotTakenAway) {
 }
 
 TEST(RunFolder, WritesThroughNoLink) {
-  for (const char* name : {"metrics.jsonl", "eval.jsonl", "events.jsonl", "run.json", "checkpoint.safetensors", "weights"}) {
+  for (const char* name : {"metrics.jsonl", "eval.jsonl", "samples.jsonl", "events.jsonl", "run.json", "checkpoint.safetensors",
+                           "weights"}) {
     const ScratchFolder folder;
     write_raw(folder / "victim", "precious");
     std::filesystem::create_directory(folder / "run");
@@ -125,6 +130,36 @@ TEST(RunFolder, WritesThroughNoLink) {
   EXPECT_ERROR(run.append(Evaluation{1, 1, 0.5, 1, 1}), "E-IO-WRITE", "it is a link");
   EXPECT_ERROR(run.append_event({{"update", 1}}), "E-IO-WRITE", "");
   EXPECT_EQ(read_raw(folder / "victim"), "precious");
+}
+
+std::vector<std::string> answers_in(const std::filesystem::path& folder) {
+  std::vector<std::string> answers;
+  read_answers(folder, [&](const Answer& each) { answers.push_back(std::to_string(each.update) + each.answer); });
+  return answers;
+}
+
+TEST(RunFolder, HasTheAnswersOfAnUpdateOnce) {
+  using Answers = std::vector<std::string>;
+  const ScratchFolder folder;
+  {
+    RunFolder run = RunFolder::open(folder / "run", false);
+    run.write_run({{"pid", 1}});
+    run.open_answers(0);
+    for (const std::int64_t update : {2, 4, 6}) run.append(std::array{Answer{update, "p", "a", "e"}, Answer{update, "q", "b", "f"}});
+    EXPECT_EQ(answers_in(folder / "run"), (Answers{"2a", "2b", "4a", "4b", "6a", "6b"}));
+    run.append(std::array{Answer{6, "p", "c\xff\n", "e"}});  // in the place of those that were there
+    EXPECT_EQ(answers_in(folder / "run"), (Answers{"2a", "2b", "4a", "4b", "6c\uFFFD\n"}));
+    run.append(std::array<Answer, 0>{});
+    run.sync();
+  }
+  write_raw(folder / "run/samples.jsonl", read_raw(folder / "run/samples.jsonl") + "{\"update\":8,\"pro");
+  RunFolder run = RunFolder::open(folder / "run", true);
+  const std::filesystem::path aside = run.set_aside(2);
+  EXPECT_EQ(answers_in(aside), (Answers{"4a", "4b", "6c\uFFFD\n"}));
+  run.open_answers(2);
+  EXPECT_EQ(answers_in(folder / "run"), (Answers{"2a", "2b"}));
+  run.append(std::array{Answer{4, "p", "d", "e"}});
+  EXPECT_EQ(answers_in(folder / "run"), (Answers{"2a", "2b", "4d"}));
 }
 
 // Under another name the bytes may be somebody else's.

@@ -1,6 +1,7 @@
 // The reader of run folders takes each file as hostile: it leaves out what is broken, and never waits or fails.
 #include "records/run_reader.h"
 
+#include <fmt/core.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -9,6 +10,7 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -46,6 +48,22 @@ std::vector<std::int64_t> updates_in(const fs::path& folder) {
 
 using Updates = std::vector<std::int64_t>;
 
+TEST(LineReader, AnswersAreWholeTextsOfUpdatesInOrder) {
+  const ScratchFolder folder;
+  const auto answer = [](std::int64_t update, const std::string& text) {
+    return nlohmann::json{{"update", update}, {"prompt", "p"}, {"answer", text}, {"expected", ""}}.dump() + "\n";
+  };
+  write_raw(folder / "samples.jsonl", answer(2, "a") + answer(2, "b") + answer(1, "late") + answer(-1, "before") + "[]\n{}\n" +
+                                          "{\"update\":3,\"prompt\":[],\"answer\":\"\",\"expected\":\"\"}\n" +
+                                          answer(3, std::string(70'000, 'x')) + answer(4, "c") + answer(5, "d").substr(0, 20));
+  std::vector<std::string> seen;
+  const LeftOut left_out = read_answers(folder.path(), [&](const Answer& each) { seen.push_back(each.answer); });
+  EXPECT_EQ(seen, (std::vector<std::string>{"a", "b", "c"}));
+  EXPECT_EQ(left_out.out_of_order, 2);
+  EXPECT_EQ(left_out.broken, 4);
+  EXPECT_TRUE(left_out.torn);
+}
+
 TEST(LineReader, LeavesOutWhatIsTornBrokenOrOutOfOrder) {
   const ScratchFolder folder;
   const std::string deep(100, '[');
@@ -70,6 +88,39 @@ TEST(LineReader, LeavesOutWhatIsTornBrokenOrOutOfOrder) {
   EXPECT_TRUE(left_out.torn);
   EXPECT_EQ(last_metrics(folder.path())->update, 4);
   EXPECT_EQ(read_metrics(folder / "none", [](const Metrics&) {}).broken, 0);
+}
+
+TEST(LineReader, ReadsTheNoiseThatARunHasWritten) {
+  const ScratchFolder folder;
+  RunFolder run = RunFolder::open(folder / "run", /*resume=*/false);
+  run.write_run({{"schema", "plimsoll.run/1"}});
+  run.open_metrics(0);
+  Metrics metrics;
+  metrics.update = 1, metrics.loss = 3, metrics.grad_norm = 2;
+  run.append(metrics);
+  metrics.update = 2, metrics.noise = NoiseSums{1.0 / 3, 4, 2.5, 1e300};
+  run.append(metrics);
+  std::vector<std::optional<NoiseSums>> seen;
+  read_metrics(run.path(), [&](const Metrics& each) { seen.push_back(each.noise); });
+  ASSERT_EQ(seen.size(), 2U);
+  EXPECT_FALSE(seen[0]);
+  ASSERT_TRUE(seen[1]);
+  EXPECT_EQ(seen[1]->first, 1.0 / 3);
+  EXPECT_EQ(seen[1]->window, 4);
+  EXPECT_EQ(seen[1]->samples_first, 2.5);
+  EXPECT_EQ(seen[1]->samples_window, 1e300);
+  // Lists, deeper objects and a part of the four numbers are none.
+  const char* numbers = "\"first\":1,\"window\":2,\"samples_first\":3,\"samples_window\":4";
+  write_raw(folder / "metrics.jsonl",
+            fmt::format("{{\"update\":1,\"loss\":1,\"grad_norm\":1,\"noise\":[{{{0}}}]}}\n"
+                        "{{\"update\":2,\"loss\":1,\"grad_norm\":1,\"noise\":{{\"inner\":{{{0}}}}}}}\n"
+                        "{{\"update\":3,\"loss\":1,\"grad_norm\":1,\"noise\":{{\"first\":1}}}}\n"
+                        "{{\"update\":4,\"noise\":{{{0}}},\"loss\":1,\"grad_norm\":1}}\n",
+                        numbers));
+  seen.clear();
+  EXPECT_EQ(read_metrics(folder.path(), [&](const Metrics& each) { seen.push_back(each.noise); }).broken, 0);
+  ASSERT_EQ(seen.size(), 4U);
+  EXPECT_TRUE(!seen[0] && !seen[1] && !seen[2] && seen[3]);
 }
 
 TEST(LineReader, FindsTheLastLineBehindAnythingElse) {
@@ -280,6 +331,25 @@ TEST(CompareRuns, ValidationOnOtherDataIsNotCompared) {
   EXPECT_TRUE(compare_runs(runs).training.same);
   runs[1].data.hash = "e";
   EXPECT_FALSE(compare_runs(runs).training.same) << "losses over other trained tokens";
+}
+
+TEST(CompareRuns, SettingsThatChangeTheLossSaySo) {
+  const ScratchFolder folder;
+  std::vector<Run> runs(2);
+  for (std::size_t i = 0; i < 2; ++i) {
+    runs[i].path = folder / std::to_string(i);
+    fs::create_directory(runs[i].path);
+  }
+  const auto why = [&](const std::string& key, const std::string& value) {
+    write_raw(runs[0].path / "config.resolved.toml", key);
+    write_raw(runs[1].path / "config.resolved.toml", value);
+    return compare_runs(runs).training.why;
+  };
+  EXPECT_EQ(why("[train]\nlabel_smoothing = 0.1\n", "[train]\nlabel_smoothing = 0.0\n"), "train.label_smoothing differs");
+  EXPECT_EQ(why("[train]\nz_loss = 0.1\n", "[train]\nz_loss = 0.0\n"), "train.z_loss differs");
+  EXPECT_EQ(why("[data]\nloss = \"all\"\n", "[data]\nloss = \"last\"\n"), "data.loss differs");
+  EXPECT_EQ(why("[train]\ngradient_clip = 0.1\n", "[train]\ngradient_clip = 1.0\n"), "");
+  EXPECT_EQ(why("[other]\nsmoothing = 0.1\n", "[other]\nsmoothing = 1.0\n"), "");
 }
 
 TEST(RemoveRun, RemovesWhatARunWritesAlone) {

@@ -134,7 +134,7 @@ class Extraction {
                          [&](const Alias& alias) { return in_place(alias.kind) && alias.input == input; });
     };
     // With one micro-step per window, accumulators are written instead of added to, and their old content is not read.
-    const bool writes = one_micro_step() && starts_window(graph_, node);
+    const bool writes = starts_round(graph_, node) || (one_micro_step() && starts_window(graph_, node));
     std::vector<std::size_t> positions;
     std::vector<int> inputs, outputs;
     for (std::size_t i = 0; i < node.inputs.size(); ++i) {

@@ -120,6 +120,7 @@ int plan_for(const PlanArguments& arguments, const Outputs& outputs, const Targe
   };
   PlanningInput input = planning_input(config, cache_folder(), say, place);
   input.source = source;
+  input.other_ranks = config.device == DeviceChoice::cpu;
   input.request.floor_only = floors_alone;
   const bool values = arguments.values || !arguments.out.empty();
   PlanExtras extras{values, /*levers=*/true, arguments.frontier ? kFrontierPoints : 0};
@@ -131,7 +132,9 @@ int plan_for(const PlanArguments& arguments, const Outputs& outputs, const Targe
   spell_changes(object);
   write_files(outputs, object, result.plan.has_value());
   if (!outputs.instance.empty() && result.plan) {
-    write_file_atomically(outputs.instance, instance_text(config, input, *result.plan));
+    Config planned = config;
+    if (input.facts.share.ranks > 1) planned.parallel.zero = result.zero;
+    write_file_atomically(outputs.instance, instance_text(planned, input, *result.plan));
   }
   if (arguments.json) {
     if (!arguments.values) object.erase("values");

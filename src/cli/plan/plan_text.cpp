@@ -12,6 +12,7 @@
 #include "base/bytes.h"
 #include "base/shell.h"
 #include "base/text.h"
+#include "cli/plan/phase_table.h"
 #include "cli/progress.h"
 #include "measure/sharing.h"
 
@@ -101,33 +102,6 @@ std::string batch_text(const json& plan) {
   }
   return fmt::format("{} sample{} in about {} row{}, {} at a time", effective, effective == 1 ? "" : "s",
                      batch.at("rows").get<std::int64_t>(), batch.at("rows") == 1 ? "" : "s", micro);
-}
-
-// A table of owners by phases, at the peak of each phase. Five phases stay within 80 columns.
-std::string phase_table(const json& predicted) {
-  constexpr int kTitle = 24, kCell = 11;
-  std::vector<std::string> owners;
-  for (const json& phase : predicted.at("phases")) {
-    for (const auto& [owner, bytes] : phase.at("owners").items()) {
-      if (std::find(owners.begin(), owners.end(), owner) == owners.end()) owners.push_back(owner);
-    }
-  }
-  std::string text;
-  const auto row = [&](const std::string& title, auto&& cell) {
-    std::string line = fmt::format("{:<{}}", title, kTitle);
-    for (const json& phase : predicted.at("phases")) line += fmt::format("{:>{}}", cell(phase), kCell);
-    text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
-  };
-  row("at its peak", [](const json& phase) { return phase.at("name").get<std::string>(); });
-  for (const std::string& owner : owners) {
-    row(owner, [&](const json& phase) {
-      const auto found = phase.at("owners").find(owner);
-      return found == phase.at("owners").end() ? std::string() : size(*found);
-    });
-  }
-  row("live", [](const json& phase) { return size(phase.at("live_bytes")); });
-  row("arena", [](const json& phase) { return size(phase.at("arena_bytes")); });
-  return text;
 }
 
 // The arguments as words of the shell.
@@ -361,13 +335,29 @@ std::string whole_text(const json& run, bool bound) {
       fmt::format("{} {} in all", bound ? "at least" : "about", long_duration(run.at("total_seconds").get<double>()));
   std::string parts;
   const auto add = [&](const char* key, const char* does) {
-    const json& seconds = run.at(key);
+    const json seconds = run.value(key, json());
     if (seconds.is_null() || seconds.get<double>() < 0.01 * run.at("total_seconds").get<double>()) return;
-    parts += fmt::format("{}{} {}", parts.empty() ? "" : " and ", long_duration(seconds.get<double>()), does);
+    parts += fmt::format("{}{} {}", parts.empty() ? "" : ", ", long_duration(seconds.get<double>()), does);
   };
   add("evaluation_seconds", "to evaluate");
   add("save_seconds", "to save");
+  add("noise_seconds", "to measure noise");
+  if (const std::size_t last = parts.rfind(", "); last != std::string::npos) parts.replace(last, 2, " and ");
   return parts.empty() ? text : fmt::format("{}, with {}", text, parts);
+}
+
+// The measurement of the gradient noise; empty if none is configured.
+std::string noise_line(const json& plan) {
+  if (!plan.contains("noise")) return "";
+  const json& noise = plan.at("noise");
+  if (!noise.at("measured").get<bool>()) {
+    return "note: the gradient noise is not measured: a window has one round; a smaller train.micro_batch or plan.group has more\n";
+  }
+  const json& bytes = noise.at("read_bytes");
+  const auto every = noise.at("every").get<std::int64_t>();
+  return fmt::format("gradient noise: {}{} in every {}\n", duration_text(noise.at("seconds").get<double>()),
+                     bytes == 0 ? "" : fmt::format(" and {} read from the disk", size(bytes)),
+                     every == 1 ? "update" : fmt::format("{} updates", every));
 }
 
 // The size, the number of updates and the time of the whole training.
@@ -458,7 +448,8 @@ std::string floors_text(const json& plan) {
 // "1,837" for a size of the model; for a budget, bytes and a size for people.
 std::string value_text(const json& solve, const json& value) {
   const auto number = value.get<std::int64_t>();
-  return solve.at("least").get<bool>() ? fmt::format("{} B ({})", grouped(number), to_text(Bytes{number})) : grouped(number);
+  const bool bytes = solve.at("least").get<bool>() && solve.at("key") != "ranks";
+  return bytes ? fmt::format("{} B ({})", grouped(number), to_text(Bytes{number})) : grouped(number);
 }
 
 std::string next_text(const json& solve) {
@@ -488,9 +479,10 @@ std::string solve_text(const json& plan) {
     return fmt::format("solve {}: no value fits into {}; this is the plan of the {} ({} plans)\n\n", key, budget,
                        least ? "largest" : "smallest", plans);
   }
-  const std::string what = key == "memory" ? "is the least that it fits into"
-                           : least         ? fmt::format("is the least with which it fits into {}", budget)
-                                           : fmt::format("is the largest that fits into {}", budget);
+  const std::string what = key == "memory"  ? "is the least that it fits into"
+                           : key == "ranks" ? fmt::format("is the least number, each with {}", budget)
+                           : least          ? fmt::format("is the least with which it fits into {}", budget)
+                                            : fmt::format("is the largest that fits into {}", budget);
   std::string notes;
   for (const json& note : solve.at("notes")) notes += fmt::format("  note: {}\n", note.get<std::string>());
   return fmt::format("solve {}: {} {}\n{}{}  steps of {}, {} plans\n{}\n", key, value_text(solve, solve.at("value")), what,
@@ -501,7 +493,8 @@ std::string solve_text(const json& plan) {
 // "rank 0          104.3 MiB   state 3.2 MiB, sends 12.1 MiB an update"
 std::string ranks_text(const json& plan) {
   if (!plan.contains("ranks")) return "";
-  std::string text = fmt::format("{} ranks, each with its own memory:\n", plan.at("ranks").size());
+  std::string text =
+      fmt::format("{} ranks, each with its own memory (ZeRO, stage {}):\n", plan.at("ranks").size(), plan.at("zero").get<int>());
   for (const json& rank : plan.at("ranks")) {
     const json& sent = rank.at("sent");
     std::int64_t all = 0;
@@ -520,10 +513,10 @@ std::string fitting(const json& plan) {
   const json& predicted = plan.at("predicted");
   std::string text = fmt::format("fits: {} of {}   (plan {})\n", size(predicted.at("process_bytes")),
                                  size(plan.at("budget").at("memory")), plan.at("plan_hash").get<std::string>().substr(0, 12));
-  text += run_text(plan);
+  text += run_text(plan) + noise_line(plan);
   text += fmt::format("batch {}; blocks: {}; loss in {}; {}, {} threads\n", batch_text(plan), blocks_text(plan.at("decisions")),
                       chunks_text(plan), precision_text(plan.at("precision")), plan.at("threads").get<int>());
-  text += pin_text(plan) + cheap_text(plan.at("decisions"));
+  text += pin_text(plan) + cheap_text(plan.at("decisions")) + samples_text(plan);
   text += time_text(plan) + measured_text(plan) + floors_text(plan) + "\n";
   text += phase_table(predicted) + "\n" + process_table(predicted, plan.at("decisions")) + ranks_text(plan) +
           run_folder_text(plan) + written_text(plan) + "\n" + bounds_table(plan.at("bounds"), predicted);
@@ -586,7 +579,7 @@ std::string plan_summary(const json& plan) {
                      blocks_text(plan.at("decisions")), chunks_text(plan), size(plan.at("bounds").at("floor_bytes")),
                      size(plan.at("bounds").at("knee_bytes")), size(plan.at("bounds").at("ceiling_bytes")), time_text(plan)) +
          beside(pin_text(plan)) + (plan.contains("epoch") ? beside(long_samples_text(plan.at("epoch"))) : "") +
-         beside(measured_text(plan)) + beside(floors_text(plan));
+         beside(samples_text(plan)) + beside(measured_text(plan)) + beside(floors_text(plan));
 }
 
 }  // namespace plimsoll

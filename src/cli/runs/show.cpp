@@ -14,6 +14,7 @@
 #include "records/best_weights.h"
 #include "records/checkpoints.h"
 #include "records/compare_runs.h"
+#include "records/noise_scale.h"
 
 namespace plimsoll {
 namespace {
@@ -55,6 +56,15 @@ std::string left_out_text(const LeftOut& left_out, const char* file) {
                      left_out.out_of_order);
 }
 
+// Empty for a run without measurements.
+std::string noise_sheet(const std::filesystem::path& folder) {
+  const RunNoise noise = noise_of_run(folder);
+  if (noise.windows.empty()) return "";
+  std::vector<std::string> thirds;
+  for (const auto& third : noise.thirds) thirds.push_back(noise_text(noise_scale(third)));
+  return fmt::format("{} in all; in thirds: {}; {}", noise_text(noise_scale(noise.windows)), fmt::join(thirds, ", "), kNoiseAdvice);
+}
+
 std::string sheet_of(const ListedRun& listed) {
   const Run& run = listed.run;
   Sheet sheet;
@@ -77,6 +87,7 @@ std::string sheet_of(const ListedRun& listed) {
               trained_rate_text(*speed.trained, speed.all.value_or(0)) +
                   (speed.wait_share ? fmt::format("; waits for data {:.1f} % of the time", 100 * *speed.wait_share) : ""));
   }
+  sheet.add("noise scale", noise_sheet(run.path));
   sheet.add("batch", fmt::format("{} = {} x {}{}", run.effective_batch, run.micro_batch, run.accumulation,
                                  run.ranks > 1 ? fmt::format(" x {} ranks", run.ranks) : ""));
   sheet.add("memory", fmt::format("process {} (planned {}, budget {}), arena {} (planned {})", of_bytes(run.measured.process),
@@ -110,6 +121,10 @@ int run_runs_show(const RunsShowArguments& arguments) {
   json object = run_json(listed);
   object["run"] = run_object(arguments.run);
   object["settings"] = listed.settings;
+  const RunNoise noise = noise_of_run(arguments.run);
+  object["noise_scale"] = to_json(noise_scale(noise.windows));
+  object["noise_scale_thirds"] = json::array();
+  for (const auto& third : noise.thirds) object["noise_scale_thirds"].push_back(to_json(noise_scale(third)));
   object["checkpoints"] = json::array();
   for (const KeptCheckpoint& each : checkpoints_in(arguments.run)) object["checkpoints"].push_back(each.update);
   print_json(json{{"schema", "plimsoll.runs/1"}, {"runs", json::array({object})}});

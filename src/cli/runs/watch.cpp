@@ -40,9 +40,7 @@ Length length_of(const std::filesystem::path& folder) {
     const auto evaluations = run.at("evaluations").get<std::int64_t>();
     remaining.evaluates = evaluations > 0;
     if (evaluations > 1) remaining.evaluate_every = remaining.updates / evaluations;
-    if (evaluations > 0 && run.at("evaluation_seconds").is_number()) {
-      remaining.evaluation_seconds = run.at("evaluation_seconds").get<double>() / static_cast<double>(evaluations);
-    }
+    take_times(remaining, plan);
   } catch (const std::exception&) {  // then the line has no time that remains
   }
   return length;

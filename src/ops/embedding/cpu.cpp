@@ -83,6 +83,21 @@ std::unique_ptr<Kernel> bind_add_rows(const KernelRequest& request) {
   });
 }
 
+KernelChoice choose_squares(const KernelRequest& request) {
+  return own_kernel(cpu::squares_with_rows_scratch(request.inputs[0].shape.elements()));
+}
+
+std::unique_ptr<Kernel> bind_squares(const KernelRequest& request) {
+  const Shape& shape = request.inputs[0].shape;
+  const bool slots = request.attributes->as<ops::AddRowsAttributes>().slots;
+  return make_kernel([all = shape.elements(), width = shape.last(), slots](const KernelCall& call) {
+    const std::int64_t count = call.range.whole() ? all : call.range.elements;
+    double* sum = call.out<double>(0);
+    *sum = cpu::squares_with_rows(call.range.begin, count, width, call.in(0), call.in(1),
+                                  slots ? call.in<std::int32_t>(2) : nullptr, call.range.first() ? 0 : *sum, call.scratch);
+  });
+}
+
 }  // namespace
 
 CpuKernels embedding_cpu_kernels() {
@@ -90,7 +105,8 @@ CpuKernels embedding_cpu_kernels() {
           {&ops::kTokenGradient, nullptr, bind_tokens},
           {&ops::kPositionGradient, nullptr, bind_positions},
           {&ops::kTokenSlots, nullptr, bind_slots},
-          {&ops::kAddRows, nullptr, bind_add_rows}};
+          {&ops::kAddRows, nullptr, bind_add_rows},
+          {&ops::kSquaresWithRows, choose_squares, bind_squares}};
 }
 
 }  // namespace plimsoll

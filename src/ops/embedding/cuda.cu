@@ -7,6 +7,7 @@
 #include "ops/elementwise/map.cuh"
 #include "ops/embedding/token_gradient.cuh"
 #include "ops/embedding/token_slots.cuh"
+#include "ops/update/tile_sums.cuh"
 
 namespace plimsoll {
 namespace cuda {
@@ -99,6 +100,31 @@ __global__ void __launch_bounds__(kTableThreads) add_rows_kernel(std::int64_t be
           store_pack(both.sum, sum + (i - begin));
         });
   });
+}
+
+// A table with rows, from element `begin` of the table on. Without a map, `rows` points to the elements for those of `table`.
+struct WithRows {
+  std::int64_t begin, width;
+  const float *table, *rows;
+  const std::int32_t* map;
+
+  __device__ __forceinline__ float at(std::int64_t i) const {
+    if (map == nullptr) return table[i] + rows[i];
+    const std::int64_t row = (begin + i) / width;
+    const std::int32_t slot = map[row];
+    return slot == 0 ? table[i] : table[i] + rows[(slot - 1) * width + (begin + i - row * width)];
+  }
+};
+
+__global__ void __launch_bounds__(kTileThreads) squares_with_rows_kernel(std::int64_t n, WithRows sums, Sums<1>* of_tiles) {
+  const std::int64_t tile = blockIdx.x * kCudaSquaresTile, end = tile + kCudaSquaresTile < n ? tile + kCudaSquaresTile : n;
+  double sum[1]{};
+  for (std::int64_t i = tile + threadIdx.x; i < end; i += kTileThreads) {
+    const double value = sums.at(i);
+    sum[0] = fma(value, value, sum[0]);
+  }
+  const Sums<1> all = sums_of_block<1>(sum);
+  if (threadIdx.x == 0) of_tiles[blockIdx.x] = all;
 }
 
 struct Sum {
@@ -207,6 +233,18 @@ std::unique_ptr<Kernel> bind_add_rows(const KernelRequest& request) {
   });
 }
 
+std::unique_ptr<Kernel> bind_squares(const KernelRequest& request) {
+  const Shape& shape = request.inputs[0].shape;
+  const bool slots = request.attributes->as<ops::AddRowsAttributes>().slots;
+  return make_kernel([sums = cuda::TileSums<1>(shape.elements(), kCudaSquaresTile), width = shape.last(),
+                      slots](const KernelCall& call) {
+    const cuda::WithRows table{call.range.begin, width, call.in(0), call.in(1), slots ? call.in<std::int32_t>(2) : nullptr};
+    cuda::launch(cuda::squares_with_rows_kernel, sums.grid(call), call.stream, sums.count(call), table,
+                 sums.of_tiles(call, call.scratch, call.out<double>(0)));
+    sums.add(call, call.scratch, call.out<double>(0));
+  });
+}
+
 }  // namespace
 
 CudaKernels embedding_cuda_kernels() {
@@ -214,7 +252,8 @@ CudaKernels embedding_cuda_kernels() {
           {&ops::kTokenGradient, bind_tokens},
           {&ops::kPositionGradient, bind_positions},
           {&ops::kTokenSlots, bind_slots},
-          {&ops::kAddRows, bind_add_rows}};
+          {&ops::kAddRows, bind_add_rows},
+          {&ops::kSquaresWithRows, bind_squares}};
 }
 
 }  // namespace plimsoll

@@ -4,6 +4,7 @@
 #include "base/bytes.h"
 #include "ops/embedding/embedding.h"
 #include "ops/kernel.h"
+#include "ops/update/cuda.h"
 
 namespace plimsoll {
 
@@ -39,6 +40,8 @@ struct CudaTokenGradientLayout {
 };
 
 inline Bytes cuda_token_gradient_scratch(const KernelRequest& request) { return CudaTokenGradientLayout(request).all; }
+
+inline Bytes cuda_squares_with_rows_scratch(const KernelRequest& request) { return cuda_sum_of_squares_scratch(request); }
 
 // The first position of each row of the table.
 inline Bytes cuda_token_slots_scratch(const KernelRequest& request) {

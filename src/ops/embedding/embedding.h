@@ -58,7 +58,8 @@ struct AddRowsAttributes {
 // order of the micro-batches. If a window looks up few rows, each of these has a slot. token_slots gives each token [b, t] the
 // slot of its row, in the order in which a window first looks up rows. The map [rows + 1] holds slot + 1 of each row, or 0, and
 // last the number of slots. add_rows: accumulator [rows, c] += all rows [rows, c], or the rows with a slot [slots, c].
-extern const OpDef kEmbedding, kTokenGradient, kPositionGradient, kTokenSlots, kAddRows;
+// squares_with_rows: the same inputs -> f64[1], the sum of squares of this sum; the accumulator stays as it is.
+extern const OpDef kEmbedding, kTokenGradient, kPositionGradient, kTokenSlots, kAddRows, kSquaresWithRows;
 
 // `positions`: the table of learned positions; `given`: the position of each token. Both may be invalid.
 ValueId embedding(GraphBuilder& builder, ValueId tokens, ValueId table, ValueId positions, ValueId given, std::int64_t padding,

@@ -1,5 +1,7 @@
 #include "ops/embedding/kernels.h"
 
+#include <numeric>
+
 #include "ops/elementwise/kernels.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -8,6 +10,7 @@
 
 #include "device/cpu/map-inl.h"
 #include "hwy/highway.h"
+#include "ops/reduce/sum_range-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace plimsoll::cpu::HWY_NAMESPACE {
@@ -95,6 +98,38 @@ void add_rows(std::int64_t begin, std::int64_t count, std::int64_t width, const 
       kRowsOfTile);
 }
 
+// Adds rows to the elements [begin, end) of a table; `sum` points to the first of them.
+HWY_INLINE void add_rows_of(std::int64_t begin, std::int64_t end, std::int64_t width, const float* rows, const std::int32_t* map,
+                            float* sum) {
+  for (std::int64_t row = begin / width; row * width < end; ++row) {
+    if (map[row] == 0) continue;
+    const std::int64_t left = HWY_MAX(begin, row * width), right = HWY_MIN(end, (row + 1) * width);
+    add_into(0, right - left, rows + (map[row] - 1) * width + (left - row * width), sum + (left - begin));
+  }
+}
+
+// The sums of tiles of kSquaresTile elements.
+void tile_squares_with_rows(std::int64_t begin, std::int64_t count, std::int64_t width, const float* table, const float* rows,
+                            const std::int32_t* map, double* tiles) {
+  const auto square_tile = [=](std::int64_t from, std::int64_t to) HWY_ATTR {
+    constexpr std::int64_t kPiece = 1024;
+    alignas(64) float sum[kPiece];
+    double squares = 0;
+    for (std::int64_t i = from; i < to; i += kPiece) {
+      const std::int64_t end = HWY_MIN(to, i + kPiece);
+      std::memcpy(sum, table + i, static_cast<std::size_t>(end - i) * sizeof(float));
+      if (map == nullptr) {
+        add_into(0, end - i, rows + i, sum);
+      } else {
+        add_rows_of(begin + i, begin + end, width, rows, map, sum);
+      }
+      squares += sum_range(0, end - i, static_cast<const float*>(sum), Squared());
+    }
+    tiles[from / kSquaresTile] = squares;
+  };
+  for_tiles(count, square_tile, kSquaresTile);
+}
+
 }  // namespace plimsoll::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -105,6 +140,7 @@ HWY_EXPORT(embedding_forward);
 HWY_EXPORT(embedding_token_gradient);
 HWY_EXPORT(embedding_position_gradient);
 HWY_EXPORT(add_rows);
+HWY_EXPORT(tile_squares_with_rows);
 
 void embedding_forward(const EmbeddingShape& shape, TableRows rows, const std::int32_t* tokens, ConstElements table,
                        const AddedPositions& positions, float* out) {
@@ -152,6 +188,17 @@ std::int64_t give_slots(std::int64_t tokens, std::int64_t rows, std::int64_t slo
 void add_rows(std::int64_t begin, std::int64_t count, std::int64_t width, const float* rows, const std::int32_t* map,
               float* sum) {
   HWY_DYNAMIC_DISPATCH(add_rows)(begin, count, width, rows, map, sum);
+}
+
+Bytes squares_with_rows_scratch(std::int64_t elements) {
+  return Bytes{ceil_div(elements, kSquaresTile) * static_cast<std::int64_t>(sizeof(double))};
+}
+
+double squares_with_rows(std::int64_t begin, std::int64_t count, std::int64_t width, const float* table, const float* rows,
+                         const std::int32_t* map, double before, std::byte* scratch) {
+  auto* tiles = reinterpret_cast<double*>(scratch);
+  HWY_DYNAMIC_DISPATCH(tile_squares_with_rows)(begin, count, width, table, rows, map, tiles);
+  return std::accumulate(tiles, tiles + ceil_div(count, kSquaresTile), before);
 }
 
 }  // namespace plimsoll::cpu

@@ -53,4 +53,12 @@ std::int64_t give_slots(std::int64_t tokens, std::int64_t rows, std::int64_t slo
 // points to the first of these elements.
 void add_rows(std::int64_t begin, std::int64_t count, std::int64_t width, const float* rows, const std::int32_t* map, float* sum);
 
+// The fp64 sum of squares of `table` with its rows added, in fp32, for the same elements; it is added to `before`. Tiles are
+// added in ascending order: ranges that begin at their multiples change no bit. Without a map, `rows` points to the elements that
+// belong to those of `table`.
+inline constexpr std::int64_t kSquaresTile = 4096;
+Bytes squares_with_rows_scratch(std::int64_t elements);
+double squares_with_rows(std::int64_t begin, std::int64_t count, std::int64_t width, const float* table, const float* rows,
+                         const std::int32_t* map, double before, std::byte* scratch);
+
 }  // namespace plimsoll::cpu

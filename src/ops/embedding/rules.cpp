@@ -137,10 +137,21 @@ std::vector<ValueType> infer_add_rows(const Attributes& any, TypeSpan inputs) {
   return {inputs[0]};
 }
 
+std::vector<ValueType> infer_squares(const Attributes& any, TypeSpan inputs) {
+  infer_add_rows(any, inputs);
+  return {{DType::f64, Shape{1}}};
+}
+
 RangeRule ranges_of_add_rows(const Attributes& any, TypeSpan) {
   RangeRule rule;
   rule.inputs = {0};
   if (!any.as<AddRowsAttributes>().slots) rule.inputs.push_back(1);
+  return rule;
+}
+
+RangeRule ranges_of_squares(const Attributes& any, TypeSpan inputs) {
+  RangeRule rule = ranges_of_add_rows(any, inputs);
+  rule.step = kNormTile;
   return rule;
 }
 
@@ -182,12 +193,19 @@ const OpDef kAddRows{.name = "add_rows",
                      .aliases = updates<0>,
                      .ranges = ranges_of_add_rows};
 
+const OpDef kSquaresWithRows{.name = "squares_with_rows",
+                             .infer = infer_squares,
+                             .cost = cost_per_element<2>,
+                             .not_differentiable = kUpdateOnly,
+                             .ranges = ranges_of_squares};
+
 OpList embedding_ops() {
   return {{&kEmbedding},
           {&kTokenGradient, {.scratch = cuda_token_gradient_scratch}},
           {&kPositionGradient},
           {&kTokenSlots, {.scratch = cuda_token_slots_scratch}},
-          {&kAddRows}};
+          {&kAddRows},
+          {&kSquaresWithRows, {.scratch = cuda_squares_with_rows_scratch}}};
 }
 
 std::string attribute_text(LearnedPositions positions) {

@@ -8,11 +8,19 @@
 #include <utility>
 
 #include "base/error.h"
+#include "plan/lifetimes.h"
 
 namespace plimsoll {
 namespace {
 
 using Segment = std::vector<NodeId>;
+
+// True for nodes that run once for all micro-batches of a group: exchanges with other ranks, and the ends of a round's sums.
+bool runs_once(const Graph& graph, const Node& node) {
+  return node.op->exchange != Exchange::none || std::ranges::any_of(aliases_of(graph, node), [&](const NodeAlias& alias) {
+           return alias.kind == AliasKind::updates && graph.values[origin_of(graph, alias.input)].role == Role::accumulator;
+         });
+}
 
 // The micro-step, cut at each change of the block or the direction. A node that streams is a segment of its own, so that its
 // replicas stand together. So are the nodes of a `narrow` pass that use one matrix.
@@ -55,6 +63,7 @@ PerValue<int> segments_of_accumulators(const Graph& graph, const std::vector<Seg
   PerValue<int> segment_of(graph.values.size(), kNone);
   for (std::size_t i = 0; i < segments.size(); ++i) {
     for (const NodeId id : segments[i]) {
+      if (runs_once(graph, graph.nodes[id])) continue;
       for (const auto* values : {&graph.nodes[id].inputs, &graph.nodes[id].outputs}) {
         for (const ValueId value : *values) {
           const ValueId origin = origin_of(graph, value);
@@ -117,6 +126,7 @@ class Rewrite {
   void replicate(const Segment& segment, std::size_t replica) {
     PerValue<ValueId>& own = replicas_[replica];
     for (const NodeId original : segment) {
+      if (runs_once(result_, result_.nodes[original])) continue;
       Node node = result_.nodes[original];
       const NodeId id{result_.nodes.size()};
       for (ValueId& input : node.inputs) input = own[input].valid() ? own[input] : newest(input);
@@ -139,7 +149,8 @@ class Rewrite {
   }
 
   ValueId newest(ValueId value) const {
-    return result_.values[value].persistent() && present_[value].valid() ? present_[value] : value;
+    const Value& what = result_.values[value];
+    return (what.persistent() || is_of_round(what)) && present_[value].valid() ? present_[value] : value;
   }
   void remember(ValueId value) {
     if (const ValueId origin = result_.values[value].version_of; origin.valid()) present_[origin] = value;

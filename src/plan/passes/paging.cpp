@@ -1,12 +1,14 @@
 #include "plan/passes/paging.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <tuple>
 
 #include "base/ceil_div.h"
 #include "base/error.h"
 #include "plan/lifetimes.h"
+#include "plan/timeline.h"
 
 namespace plimsoll {
 
@@ -146,15 +148,16 @@ class PagingPass {
       const bool resting = value.persistent() || value.version_of.valid();
       if (resting && rests_elsewhere(origin_of(result_, ValueId{i}))) value.tier = 1;
     }
-    // Updates share their pages, so that one can fetch while another runs. Readers of tables are far apart.
-    std::vector<NodeId> updates;
+    // Nodes of the update share their pages, and so do those that measure gradients: one can fetch while another runs. Readers of
+    // tables are far apart.
+    std::map<Section, std::vector<NodeId>> together;
     for (const NodeId id : std::vector(result_.order)) {
       const Node& node = result_.nodes[id];
       if (!works_on_ranges(result_, node)) continue;
       check_streamed(node);
-      node.section == Section::update ? updates.push_back(id) : give_pages(std::string(node.line), {id});
+      streams_as_one(result_, node.section) ? together[node.section].push_back(id) : give_pages(std::string(node.line), {id});
     }
-    if (!updates.empty()) give_pages("update", updates);
+    for (const auto& [section, nodes] : together) give_pages(std::string(result_.name(section)), nodes);
     if (residency_.near != Residency::kAllNear) send_far();
     return std::move(result_);
   }
@@ -272,6 +275,8 @@ class PagingPass {
 };
 
 }  // namespace
+
+bool streams_as_one(const Graph& graph, Section section) { return section == Section::update || reads_window(graph, section); }
 
 bool stays(const Residency& residency, int block, int blocks) {
   const auto before = [&](std::int64_t end) { return end * residency.kept() / blocks; };

@@ -35,6 +35,9 @@ Bytes slot_bytes(const Graph& graph, const std::vector<NodeId>& nodes);
 // Bytes of a page with elements of that type.
 inline Bytes page_bytes(std::int64_t page, DType dtype) { return Bytes{page * size_of(dtype)}; }
 
+// True if the nodes of a section that stream share their pages.
+bool streams_as_one(const Graph& graph, Section section);
+
 // True if block number `block` of `blocks` keeps its values. Blocks that do are spread evenly.
 bool stays(const Residency& residency, int block, int blocks);
 

@@ -138,7 +138,7 @@ class BackwardOrder {
     for (const ValueId output : node.outputs) {
       const Value& value = graph_.values[output];
       if (value.version_of.valid()) {
-        if (value.tier == 0) write(value.version_of, node, index);
+        if (value.tier == 0 && !is_of_round(graph_.values[value.version_of])) write(value.version_of, node, index);
       } else if (!node.op->view) {
         gradients_.push_back(output);
       }

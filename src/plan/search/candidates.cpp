@@ -204,7 +204,8 @@ void BatchCandidates::find_chunks(const Simulation& simulation) {
     return micro_lanes(window_.rounds(), events).stall;
   };
   const std::vector<StepKernel> simulated = kernels(chunks_simulated_);
-  base_seconds_ = static_cast<double>(window_.rounds()) * (costs.micro - seconds(simulated)) + costs.update + costs.update_stall;
+  base_seconds_ = static_cast<double>(window_.rounds()) * (costs.micro + costs.micro_exchanges - seconds(simulated)) +
+                  costs.update + costs.update_stall;
   const double in_simulation = stall(simulated);
   const auto choice = [&](int chunks) {
     const std::vector<StepKernel> chosen = kernels(chunks);

@@ -8,6 +8,7 @@
 
 #include "base/disk_folder.h"
 #include "base/error.h"
+#include "graph/exchange.h"
 #include "plan/passes/paging.h"
 #include "plan/simulation.h"
 #include "plan/tiers/pinned.h"
@@ -211,7 +212,11 @@ std::vector<std::int64_t> Resting::groups(const Residency& residency) const {
   const std::int64_t window = model_->accumulation;
   if (request_->group) {
     const std::string ragged = request_->ragged && *request_->group > 1 ? "windows have different numbers of micro-batches" : "";
-    const std::string problem = ragged.empty() ? why_not_grouped(model_->graph, model_->units, *request_->group) : ragged;
+    std::string problem = ragged.empty() ? why_not_grouped(model_->graph, model_->units, *request_->group) : ragged;
+    const bool part = *request_->group > 1 && *request_->group != window;
+    if (problem.empty() && part && exchanges_in_rounds(model_->graph)) {
+      problem = "ranks sum their gradients once a round, and a group of a part of the window would change these sums";
+    }
     if (problem.empty()) return {*request_->group};
     throw config_error("E-PLAN-GROUP", "plan.group", problem, "one micro-batch after the other, or the planner's choice",
                        {Change("plan.group", "auto")});
@@ -222,7 +227,8 @@ std::vector<std::int64_t> Resting::groups(const Residency& residency) const {
   const bool all = residency.parameters.beyond && !residency.accumulators.beyond &&
                    request_->gradients == RestPolicy::automatic &&
                    (residency.kept() > 0 || residency.tables.beyond || residency.by_matrix);
-  const bool ends = group_ends_ && !residency.active();
+  const bool by_round = exchanges_in_rounds(model_->graph);
+  const bool ends = (group_ends_ || by_round) && !residency.active();
   if (window == 1 || !may_group_ || (!fetches && !ends && !all)) return list;
   const std::size_t nodes = model_->graph.section_order(Section::micro).size();
   std::int64_t most = 1;
@@ -231,7 +237,8 @@ std::vector<std::int64_t> Resting::groups(const Residency& residency) const {
     if (few && window % group == 0) most = group;
   }
   if (all) return most == window ? std::vector{most} : std::vector<std::int64_t>{};
-  if (fetches && most > 4) {
+  if (by_round && most < window) return list;
+  if (fetches && most > 4 && !by_round) {
     for (std::int64_t group = 2; group * group <= most; ++group) {
       if (group * group * 4 > most && most % group == 0) {
         list.push_back(group);

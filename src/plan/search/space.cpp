@@ -51,7 +51,7 @@ std::vector<std::int64_t> micro_batches(const PlanRequest& request) {
     if (request.effective_batch % b != 0 || b % request.row_step != 0) continue;
     const bool few = request.most_rows == 0 || b <= request.most_rows;
     const bool wanted = request.micro_batch ? *request.micro_batch == b : few;
-    if (wanted && takes(request, request.effective_batch / b)) sizes.push_back(b);
+    if (wanted && takes(request, request.accumulation(b))) sizes.push_back(b);
   }
   const bool divides = request.effective_batch % request.micro_batch.value_or(1) == 0;
   if (request.floor_only && sizes.size() > 1) sizes.resize(1);

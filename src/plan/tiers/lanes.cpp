@@ -41,7 +41,7 @@ LaneEvent LaneModel::streamed(const Node& node, const std::vector<StreamedInput>
                               bool first_round) const {
   const int passes = ranges_of(simulation_.graph, node).passes;
   const std::int64_t range = range_elements(simulation_.graph, node, page_);
-  const bool apart = node.section != Section::update;
+  const bool apart = !streams_as_one(simulation_.graph, node.section);
   LaneEvent event{.kind = LaneEvent::Kind::streamed, .kernels = seconds, .apart = apart};
   std::int64_t pieces = 0;
   bool beside = true;

@@ -36,15 +36,19 @@ std::int64_t rounds_of(const Node& node) {
   return chunks;
 }
 
+std::int64_t runs_of(const Node& node, std::int64_t rounds) { return node.section == Section::micro ? rounds : 1; }
+
 }  // namespace
 
-RankTraffic traffic_of(const Graph& graph) {
+RankTraffic traffic_of(const Graph& graph, std::int64_t rounds) {
   RankTraffic traffic;
   for (const NodeId id : graph.order) {
     const Node& node = graph.nodes[id];
     if (node.op->exchange == Exchange::none) continue;
     const bool parameters = node.op->exchange == Exchange::gather_shards, gradients = node.op->exchange == Exchange::sum_shards;
-    (parameters ? traffic.parameters : gradients ? traffic.gradients : traffic.control) += sent_by(graph, node);
+    (parameters  ? traffic.parameters
+     : gradients ? traffic.gradients
+                 : traffic.control) += sent_by(graph, node) * runs_of(node, rounds);
   }
   return traffic;
 }
@@ -55,9 +59,12 @@ double exchange_seconds(const Graph& graph, const Node& node, const RankLink& li
   return static_cast<double>(rounds_of(node)) * link.latency_seconds + static_cast<double>(most.n) / link.bytes_per_second;
 }
 
-double exchange_seconds(const Graph& graph, const RankLink& link) {
+double exchange_seconds(const Graph& graph, std::int64_t rounds, const RankLink& link) {
   double seconds = 0;
-  for (const NodeId id : graph.order) seconds += exchange_seconds(graph, graph.nodes[id], link);
+  for (const NodeId id : graph.order) {
+    const Node& node = graph.nodes[id];
+    seconds += static_cast<double>(runs_of(node, rounds)) * exchange_seconds(graph, node, link);
+  }
   return seconds;
 }
 

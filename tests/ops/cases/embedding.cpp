@@ -72,6 +72,13 @@ std::vector<Numbers> add_rows(const ReferenceCall& call) {
   return {sum};
 }
 
+std::vector<Numbers> squares_with_rows(const ReferenceCall& call) {
+  const Numbers table = add_rows(call)[0];
+  double sum = 0;
+  for (const double x : table) sum += x * x;
+  return {{sum}};
+}
+
 struct Extents {
   std::int64_t batch, tokens, width, vocab, positions;
   CaseInput ids() const { return i32({batch, tokens}, 0, static_cast<double>(vocab)); }
@@ -81,7 +88,7 @@ struct Extents {
 struct Families {
   OpCases embedding{&ops::kEmbedding, test::embedding, {}, {}}, tokens{&ops::kTokenGradient, token_gradient, {}, {}},
       positions{&ops::kPositionGradient, position_gradient, {}, {}}, slots{&ops::kTokenSlots, token_slots, {}, {}},
-      rows{&ops::kAddRows, add_rows, {}, {}};
+      rows{&ops::kAddRows, add_rows, {}, {}}, squares{&ops::kSquaresWithRows, squares_with_rows, {}, {}};
 
   void add_forward(const Extents& e, bool differentiable = true) {
     OpCase in_order{EmbeddingAttributes{}, {e.ids(), wanted({e.vocab, e.width}), wanted({e.positions, e.width})}};
@@ -121,11 +128,13 @@ struct Families {
     slots.cases.push_back(of_tokens);
     if (overwrite) {
       rows.cases.push_back({ops::AddRowsAttributes{false}, {f32({e.vocab, e.width}), f32({e.vocab, e.width})}});
+      squares.cases.push_back(rows.cases.back());
       return;
     }
     OpCase some{ops::AddRowsAttributes{true}, {f32({e.vocab, e.width}), f32({known, e.width}), i32(Shape{e.vocab + 1}, 0, 1)}};
     some.derive = [fill_map](std::vector<Numbers>& inputs) { fill_map(inputs[2]); };
     rows.cases.push_back(some);
+    squares.cases.push_back(some);
   }
 
   void add_backward(const Extents& e, bool accumulate, bool overwrite) {
@@ -191,11 +200,11 @@ std::vector<OpCases> embedding_cases() {
       {EmbeddingAttributes{}, {large.ids(), f32({large.vocab, large.width}), f32({large.positions, large.width})}});
   families.add_backward(large, true, false);
   families.add_slots(large, false);
-  const auto all = {&families.embedding, &families.tokens, &families.positions, &families.slots, &families.rows};
+  const auto all = {&families.embedding, &families.tokens, &families.positions, &families.slots, &families.rows, &families.squares};
   for (OpCases* cases : all) {
     cases->cases.back().benchmark = true;
   }
-  return {families.embedding, families.tokens, families.positions, families.slots, families.rows};
+  return {families.embedding, families.tokens, families.positions, families.slots, families.rows, families.squares};
 }
 
 }  // namespace plimsoll::test

@@ -1,4 +1,4 @@
-#include "cli/vocabulary.h"
+#include "infer/vocabulary.h"
 
 #include <fmt/core.h>
 
@@ -7,7 +7,6 @@
 
 #include "base/child.h"
 #include "base/error.h"
-#include "cli/say.h"
 #include "data/document_encoder.h"
 #include "data/source.h"
 #include "formats/tokenizer/tokenizer.h"
@@ -24,7 +23,9 @@ void check_rows(const std::vector<Token>& prompt, std::int64_t rows, const TextO
   if (large != prompt.end()) throw rowless_token_error("--prompt", text_of(*large), *large, rows);
 }
 
-std::vector<Token> encoded(Tokenizer& tokenizer, const std::string& prompt) {
+using Say = std::function<void(const std::string&)>;
+
+std::vector<Token> encoded(Tokenizer& tokenizer, const std::string& prompt, const Say& say) {
   std::vector<Token> tokens;
   if (tokenizer.takes_any_bytes()) {
     refuse_unread(prompt, tokenizer.unread(), "--prompt");
@@ -33,7 +34,7 @@ std::vector<Token> encoded(Tokenizer& tokenizer, const std::string& prompt) {
   }
   const TextEdges edges(tokenizer, {});
   if (edges.begins(prompt)) {
-    say_line(fmt::format("note: the prompt begins with {} itself: none is put before it", edges.begin_text()));
+    if (say) say(fmt::format("note: the prompt begins with {} itself: none is put before it", edges.begin_text()));
   } else {
     edges.put_before(tokens);
   }
@@ -63,12 +64,13 @@ std::string packed(const Tokenizer& tokenizer, const std::vector<std::vector<Tok
   return out + text;
 }
 
-std::string packed_of(const std::filesystem::path& folder, const ModelFacts& model, const std::vector<std::string>& prompts) {
+std::string packed_of(const std::filesystem::path& folder, const ModelFacts& model, const std::vector<std::string>& prompts,
+                      const Say& say) {
   std::vector<std::vector<Token>> tokens;
   Tokenizer tokenizer = Tokenizer::of_vocabulary(folder);
   tokenizer.unread();
   for (const std::string& prompt : prompts) {
-    tokens.push_back(encoded(tokenizer, prompt));
+    tokens.push_back(encoded(tokenizer, prompt, say));
     check_rows(tokens.back(), model.vocab, [&](Token token) { return tokenizer.text_of(token); });
   }
   return packed(tokenizer, tokens);
@@ -76,9 +78,10 @@ std::string packed_of(const std::filesystem::path& folder, const ModelFacts& mod
 
 }  // namespace
 
-Vocabulary::Vocabulary(const std::filesystem::path& folder, const ModelFacts& model, const std::vector<std::string>& prompts) {
+Vocabulary::Vocabulary(const std::filesystem::path& folder, const ModelFacts& model, const std::vector<std::string>& prompts,
+                       const Say& say) {
   if (!model.bytes) {
-    unpack(run_in_child([&] { return packed_of(folder, model, prompts); }));
+    unpack(run_in_child([&] { return packed_of(folder, model, prompts, say); }));
     return;
   }
   for (const std::string& prompt : prompts) {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -14,8 +15,10 @@ namespace plimsoll {
 
 class Vocabulary {
  public:
-  // E-DATA-TOKEN if a prompt has a token without a row in the model; E-TOKENIZER and E-DATA-TEXT of the tokenizer.
-  Vocabulary(const std::filesystem::path& folder, const ModelFacts& model, const std::vector<std::string>& prompts);
+  // `say` gets notes on the prompts, in a child process. E-DATA-TOKEN if a prompt has a token without a row in the model;
+  // E-TOKENIZER and E-DATA-TEXT of the tokenizer.
+  Vocabulary(const std::filesystem::path& folder, const ModelFacts& model, const std::vector<std::string>& prompts = {},
+             const std::function<void(const std::string&)>& say = {});
 
   const std::vector<std::vector<std::int32_t>>& prompts() const { return prompts_; }
   std::int64_t size() const;

@@ -1,0 +1,26 @@
+// Settings and texts of trials whose last checkpoint shows the gradient of a window.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "base/remedy.h"
+
+namespace plimsoll::verification {
+
+// The state of plain SGD without past velocity is the gradient of the last window, bit by bit, and the weights do not change. A
+// saved run thus shows the gradient under every plan, without access to the trainer.
+inline constexpr std::string_view kGradient = ".momentum";
+extern const Changes kShowGradient;
+extern const Changes kExact;  // fp32
+
+Changes with(Changes changes, const Changes& more);
+
+// The fault that weights the micro-batches of a window: "weights=0.5,1".
+std::string weights_text(std::span<const double> weights);
+
+std::string percent(double ratio);   // "1.2 %"
+std::string relative(double ratio);  // "1.2e-06"
+
+}  // namespace plimsoll::verification
