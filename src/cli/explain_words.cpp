@@ -55,7 +55,8 @@ const WordExplanation kWords[] = {
      "the live bytes at the phase's peak."},
     {"phases",
      "load reads the weights; first is the first micro-batch of an update, which writes the gradients; steady is a later "
-     "one, which adds to them, with the update; noise measures the gradients after the first one (train.noise_every); each forward "
+     "one, which adds to them, with the update; noise measures the gradients after the first one (train.noise_every); each "
+     "forward "
      "pass (evaluate, generate) is one, and save writes files. Each has its own peak, and the arena holds the largest."},
     {"pieces",
      "Some nodes of a block run again more than once: on the way to the values between its parts, and for each part by itself."},

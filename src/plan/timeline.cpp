@@ -150,10 +150,12 @@ Phase phase_of(Section section) {
 }
 
 bool reads_window(const Graph& graph, Section section) {
-  const auto sums = [&](ValueId input) { return graph.values[input].persistent() && graph.values[input].role == Role::accumulator; };
+  const auto sums = [&](ValueId input) {
+    return graph.values[input].persistent() && graph.values[input].role == Role::accumulator;
+  };
   return section >= Section::forward && std::ranges::any_of(graph.nodes, [&](const Node& node) {
-    return node.section == section && std::ranges::any_of(node.inputs, sums);
-  });
+           return node.section == section && std::ranges::any_of(node.inputs, sums);
+         });
 }
 
 bool reads_window(const Graph& graph, Phase phase) {

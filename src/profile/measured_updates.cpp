@@ -60,7 +60,6 @@ class Measurement {
     }
     timer.after_section({});
     trainer_.on_reading({});
-    measured.rounds = timer.runs(Section::micro);
     measured.sharing = contention.sharing();
   }
 
@@ -135,6 +134,7 @@ MeasuredUpdates measure_updates(const Config& config, const Prepared& prepared, 
     InstructionTimer timer(program, plan.graph, place.device());
     const Executor::Watch watch(executor, timer);
     Measurement(trainer, request).run(timer, measured);
+    for (const Section section : plan.graph.sections()) measured.runs.push_back(timer.runs(section));
     measured.seconds = seconds_by_kind(plan.graph, program, timer, prepared.machine.rates);
   }
   if (data.validation) {

@@ -27,11 +27,11 @@ struct MeasureRequest {
 };
 
 struct MeasuredUpdates {
-  std::vector<Metrics> updates;  // the first one is the warm-up
-  SecondsByKind seconds;         // of the measured ones
-  InstructionTimer::Runs rounds;
-  std::optional<double> evaluate_seconds;  // one evaluation; absent without validation data
-  double save_seconds = 0;                 // one checkpoint
+  std::vector<Metrics> updates;              // the first one is the warm-up
+  SecondsByKind seconds;                     // of the measured ones
+  std::vector<InstructionTimer::Runs> runs;  // of these, by section
+  std::optional<double> evaluate_seconds;    // one evaluation; absent without validation data
+  double save_seconds = 0;                   // one checkpoint
   std::vector<PhaseAudit> audited;
   std::vector<AuditedInstruction> audited_at;
   Bytes timer;    // bytes of the timer

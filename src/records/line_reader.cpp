@@ -21,8 +21,8 @@ namespace {
 
 constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 
-// The numbers and flags of an object, and of its inner objects as "outer.inner", without those of lists and deeper objects. Reused
-// from line to line: no tree is built.
+// The numbers and flags of an object, and of its inner objects as "outer.inner", without those of lists and deeper objects.
+// Reused from line to line: no tree is built.
 class FlatObject final : public JsonEvents {
  public:
   // False for a line that is no JSON object.

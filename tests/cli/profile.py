@@ -307,6 +307,7 @@ def compares(test):
     test.fails(2, "E-PROFILE-FILE", "profile", "--compare", "absent.json", "a.json")
     test.fails(2, "E-USAGE", "profile", "--compare", "a.json", "b.json", "--updates", "3")
     test.fails(2, "E-USAGE", "profile")
+    test.fails(2, "E-RUN-MISSING", "profile", "--run", "nowhere")
     test.fails(2, "E-USAGE", "profile", "config.toml", "--run", "run")
 
 
@@ -339,6 +340,18 @@ def traces(test):
     slices[3]["dur"] = slices[2]["dur"]
     test.that(faults_of(faulty), "the checker finds slices that overlap")
     test.fails(5, "E-IO-WRITE", "profile", "config.toml", *ONE, "--updates", "1", "--trace", "absent/t.json")
+
+
+def measures_noise(test):
+    """The pass of the noise scale in a window is a part of the update, and of the trace."""
+    more = [*ONE, "--set", "train.micro_batch=2", "--set", "train.noise_every=2"]
+    found = test.succeeds("profile", "config.toml", *more, "--updates", "3", "--trace", "noise.trace", "--json")
+    adds_up(test, found, None)
+    test.that(any(op["section"] == "noise" for op in found["ops"]), "the pass has ops of its own")
+    test.equal("faults", faults_of(read_trace(test.path("noise.trace"))), [])
+    test.succeeds("train", "config.toml", *more, "--run", "noise", "--updates", "4", "--json")
+    losses = [line["loss"] for line in metrics(test, "noise")]
+    test.equal("losses", [window["loss"] for window in found["windows"]], losses)
 
 
 def traces_many_rounds(test):
@@ -378,6 +391,7 @@ if __name__ == "__main__":
         large_batch,
         compares,
         traces,
+        measures_noise,
         traces_many_rounds,
         refuses,
     )

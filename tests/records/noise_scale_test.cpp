@@ -57,9 +57,7 @@ class Run {
     return {of_first, of_all, first.effective(), all.effective()};
   }
 
-  double noise(const CountedSamples& samples) {
-    return normal_(random_) * std::sqrt(kTruth / kDirections / samples.effective());
-  }
+  double noise(const CountedSamples& samples) { return normal_(random_) * std::sqrt(kTruth / kDirections / samples.effective()); }
 
   Simulation simulation_;
   std::mt19937_64 random_;

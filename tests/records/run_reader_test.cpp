@@ -111,12 +111,11 @@ TEST(LineReader, ReadsTheNoiseThatARunHasWritten) {
   EXPECT_EQ(seen[1]->samples_window, 1e300);
   // Lists, deeper objects and a part of the four numbers are none.
   const char* numbers = "\"first\":1,\"window\":2,\"samples_first\":3,\"samples_window\":4";
-  write_raw(folder / "metrics.jsonl",
-            fmt::format("{{\"update\":1,\"loss\":1,\"grad_norm\":1,\"noise\":[{{{0}}}]}}\n"
-                        "{{\"update\":2,\"loss\":1,\"grad_norm\":1,\"noise\":{{\"inner\":{{{0}}}}}}}\n"
-                        "{{\"update\":3,\"loss\":1,\"grad_norm\":1,\"noise\":{{\"first\":1}}}}\n"
-                        "{{\"update\":4,\"noise\":{{{0}}},\"loss\":1,\"grad_norm\":1}}\n",
-                        numbers));
+  write_raw(folder / "metrics.jsonl", fmt::format("{{\"update\":1,\"loss\":1,\"grad_norm\":1,\"noise\":[{{{0}}}]}}\n"
+                                                  "{{\"update\":2,\"loss\":1,\"grad_norm\":1,\"noise\":{{\"inner\":{{{0}}}}}}}\n"
+                                                  "{{\"update\":3,\"loss\":1,\"grad_norm\":1,\"noise\":{{\"first\":1}}}}\n"
+                                                  "{{\"update\":4,\"noise\":{{{0}}},\"loss\":1,\"grad_norm\":1}}\n",
+                                                  numbers));
   seen.clear();
   EXPECT_EQ(read_metrics(folder.path(), [&](const Metrics& each) { seen.push_back(each.noise); }).broken, 0);
   ASSERT_EQ(seen.size(), 4U);

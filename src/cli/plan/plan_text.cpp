@@ -351,7 +351,8 @@ std::string noise_line(const json& plan) {
   if (!plan.contains("noise")) return "";
   const json& noise = plan.at("noise");
   if (!noise.at("measured").get<bool>()) {
-    return "note: the gradient noise is not measured: a window has one round; a smaller train.micro_batch or plan.group has more\n";
+    return "note: the gradient noise is not measured: a window has one round; a smaller train.micro_batch or plan.group has "
+           "more\n";
   }
   const json& bytes = noise.at("read_bytes");
   const auto every = noise.at("every").get<std::int64_t>();

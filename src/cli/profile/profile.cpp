@@ -31,6 +31,7 @@
 #include "profile/profile_json.h"
 #include "profile/trace.h"
 #include "records/checkpoints.h"
+#include "records/run_reader.h"
 #include "records/run_report.h"
 #include "run/audit.h"
 #include "session/probe.h"
@@ -59,6 +60,7 @@ Subject open_subject(const ProfileArguments& arguments) {
     Config config = load_settings(settings);
     return {std::move(settings), std::move(config), {}, {}};
   }
+  open_run_records(arguments.run);  // E-RUN-MISSING
   ResumedConfig resumed = resume_config(arguments.run, {"", typed_settings_of(arguments.config.changes), false});
   settle(resumed.config);
   Subject subject{std::move(resumed.settings), std::move(resumed.config), {}, {}};

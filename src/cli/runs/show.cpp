@@ -62,7 +62,8 @@ std::string noise_sheet(const std::filesystem::path& folder) {
   if (noise.windows.empty()) return "";
   std::vector<std::string> thirds;
   for (const auto& third : noise.thirds) thirds.push_back(noise_text(noise_scale(third)));
-  return fmt::format("{} in all; in thirds: {}; {}", noise_text(noise_scale(noise.windows)), fmt::join(thirds, ", "), kNoiseAdvice);
+  return fmt::format("{} in all; in thirds: {}; {}", noise_text(noise_scale(noise.windows)), fmt::join(thirds, ", "),
+                     kNoiseAdvice);
 }
 
 std::string sheet_of(const ListedRun& listed) {

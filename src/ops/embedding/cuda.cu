@@ -236,24 +236,20 @@ std::unique_ptr<Kernel> bind_add_rows(const KernelRequest& request) {
 std::unique_ptr<Kernel> bind_squares(const KernelRequest& request) {
   const Shape& shape = request.inputs[0].shape;
   const bool slots = request.attributes->as<ops::AddRowsAttributes>().slots;
-  return make_kernel([sums = cuda::TileSums<1>(shape.elements(), kCudaSquaresTile), width = shape.last(),
-                      slots](const KernelCall& call) {
-    const cuda::WithRows table{call.range.begin, width, call.in(0), call.in(1), slots ? call.in<std::int32_t>(2) : nullptr};
-    cuda::launch(cuda::squares_with_rows_kernel, sums.grid(call), call.stream, sums.count(call), table,
-                 sums.of_tiles(call, call.scratch, call.out<double>(0)));
-    sums.add(call, call.scratch, call.out<double>(0));
-  });
+  return make_kernel(
+      [sums = cuda::TileSums<1>(shape.elements(), kCudaSquaresTile), width = shape.last(), slots](const KernelCall& call) {
+        const cuda::WithRows table{call.range.begin, width, call.in(0), call.in(1), slots ? call.in<std::int32_t>(2) : nullptr};
+        cuda::launch(cuda::squares_with_rows_kernel, sums.grid(call), call.stream, sums.count(call), table,
+                     sums.of_tiles(call, call.scratch, call.out<double>(0)));
+        sums.add(call, call.scratch, call.out<double>(0));
+      });
 }
 
 }  // namespace
 
 CudaKernels embedding_cuda_kernels() {
-  return {{&ops::kEmbedding, bind},
-          {&ops::kTokenGradient, bind_tokens},
-          {&ops::kPositionGradient, bind_positions},
-          {&ops::kTokenSlots, bind_slots},
-          {&ops::kAddRows, bind_add_rows},
-          {&ops::kSquaresWithRows, bind_squares}};
+  return {{&ops::kEmbedding, bind},        {&ops::kTokenGradient, bind_tokens}, {&ops::kPositionGradient, bind_positions},
+          {&ops::kTokenSlots, bind_slots}, {&ops::kAddRows, bind_add_rows},     {&ops::kSquaresWithRows, bind_squares}};
 }
 
 }  // namespace plimsoll

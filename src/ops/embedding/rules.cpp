@@ -200,12 +200,9 @@ const OpDef kSquaresWithRows{.name = "squares_with_rows",
                              .ranges = ranges_of_squares};
 
 OpList embedding_ops() {
-  return {{&kEmbedding},
-          {&kTokenGradient, {.scratch = cuda_token_gradient_scratch}},
-          {&kPositionGradient},
-          {&kTokenSlots, {.scratch = cuda_token_slots_scratch}},
-          {&kAddRows},
-          {&kSquaresWithRows, {.scratch = cuda_squares_with_rows_scratch}}};
+  return {{&kEmbedding},        {&kTokenGradient, {.scratch = cuda_token_gradient_scratch}},
+          {&kPositionGradient}, {&kTokenSlots, {.scratch = cuda_token_slots_scratch}},
+          {&kAddRows},          {&kSquaresWithRows, {.scratch = cuda_squares_with_rows_scratch}}};
 }
 
 std::string attribute_text(LearnedPositions positions) {

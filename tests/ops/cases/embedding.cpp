@@ -200,7 +200,8 @@ std::vector<OpCases> embedding_cases() {
       {EmbeddingAttributes{}, {large.ids(), f32({large.vocab, large.width}), f32({large.positions, large.width})}});
   families.add_backward(large, true, false);
   families.add_slots(large, false);
-  const auto all = {&families.embedding, &families.tokens, &families.positions, &families.slots, &families.rows, &families.squares};
+  const auto all = {&families.embedding, &families.tokens, &families.positions,
+                    &families.slots,     &families.rows,   &families.squares};
   for (OpCases* cases : all) {
     cases->cases.back().benchmark = true;
   }
