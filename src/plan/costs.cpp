@@ -31,8 +31,8 @@ Costs costs_of(const Simulation& simulation, const Residency& residency, const M
     }
     const Step& what = simulation.timeline.steps[i];
     if (what.kind == Step::Kind::node) {
-        (in_micro ? costs.micro_exchanges : update_exchanges) +=
-            exchange_seconds(simulation.graph, simulation.graph.nodes[what.node], machine.rank_link);
+      (in_micro ? costs.micro_exchanges : update_exchanges) +=
+          exchange_seconds(simulation.graph, simulation.graph.nodes[what.node], machine.rank_link);
     }
     if (what.kind != Step::Kind::node || simulation.graph.nodes[what.node].op->transfer != Transfer::none) continue;
     ++(kernel.source == CostSource::measured   ? costs.measured

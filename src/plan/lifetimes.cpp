@@ -103,7 +103,7 @@ class Analysis {
       } else if (buffer.persistent) {
         buffer.end = static_cast<int>(timeline_.steps.size());
       } else {
-          buffer.begin = timeline_.rounds == 1 || of_round ? std::numeric_limits<int>::max() : timeline_.window;
+        buffer.begin = timeline_.rounds == 1 || of_round ? std::numeric_limits<int>::max() : timeline_.window;
         buffer.first_begin = std::numeric_limits<int>::max();
       }
       result_.buffer_of[id] = result_.buffers.push_back(std::move(buffer));

@@ -68,7 +68,7 @@ struct ReserveModel {
   Bytes slack;          // error of resident bytes: the system adds up its counters per processor late
   Bytes peers;          // messages between ranks; 0 in a process that trains alone
   bool peers_assumed = false;
-  Bytes per_launch;     // one kernel in a graph that a GPU keeps; on its host also one copy
+  Bytes per_launch;  // one kernel in a graph that a GPU keeps; on its host also one copy
 };
 
 struct ReserveItem {

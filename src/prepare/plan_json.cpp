@@ -379,9 +379,10 @@ AnswerDecision answers_from(const json& record) {
   const bool possible = answers.slots > 0 && answers.slots <= kMostSlots && answers.chunk > 0 && answers.chunk <= answers.slots &&
                         answers.heap.n >= 0 && answers.heap.n <= kMostHeap;
   if (possible) return answers;
-  throw config_error("E-PLAN-FILE", "plan",
-                     fmt::format("answers have {} slots, chunks of {} and {} bytes", answers.slots, answers.chunk, answers.heap.n),
-                     fmt::format("up to {} slots and {} bytes", kMostSlots, kMostHeap));
+  throw config_error(
+      "E-PLAN-FILE", "plan",
+      fmt::format("answers have {} slots, chunks of {} and {} bytes", answers.slots, answers.chunk, answers.heap.n),
+      fmt::format("up to {} slots and {} bytes", kMostSlots, kMostHeap));
 }
 
 }  // namespace

@@ -51,6 +51,7 @@ class Measurement {
     measured.updates.reserve(static_cast<std::size_t>(request_.updates + 1));
     measured.updates.push_back(next());
     timer.clear();
+    const Contention contention;
     for (std::int64_t i = 1; i <= request_.updates; ++i) {
       if (i == request_.updates && !request_.times.empty()) times.emplace(request_.times);
       const double begin = seconds_now();
@@ -59,7 +60,7 @@ class Measurement {
     }
     timer.after_section({});
     trainer_.on_reading({});
-    measured.rounds = timer.runs(Section::micro);
+    measured.sharing = contention.sharing();
   }
 
  private:
@@ -133,6 +134,7 @@ MeasuredUpdates measure_updates(const Config& config, const Prepared& prepared, 
     InstructionTimer timer(program, plan.graph, place.device());
     const Executor::Watch watch(executor, timer);
     Measurement(trainer, request).run(timer, measured);
+    for (const Section section : plan.graph.sections()) measured.runs.push_back(timer.runs(section));
     measured.seconds = seconds_by_kind(plan.graph, program, timer, prepared.machine.rates);
   }
   if (data.validation) {
@@ -143,7 +145,10 @@ MeasuredUpdates measure_updates(const Config& config, const Prepared& prepared, 
   const double start = seconds_now();
   trainer.save_checkpoint_to(request.folder / "checkpoint");
   measured.save_seconds = seconds_now() - start;
-  if (audit) measured.audited = audit->phases();
+  if (audit) {
+    measured.audited = audit->phases();
+    measured.audited_at = audited_instructions(program, measured.audited);
+  }
   measured.process = peak_resident();
   return measured;
 }

@@ -8,7 +8,9 @@
 #include <vector>
 
 #include "config/config.h"
+#include "measure/sharing.h"
 #include "prepare/prepare.h"
+#include "profile/audited_steps.h"
 #include "profile/op_seconds.h"
 #include "run/audit.h"
 #include "train/metrics.h"
@@ -25,16 +27,18 @@ struct MeasureRequest {
 };
 
 struct MeasuredUpdates {
-  std::vector<Metrics> updates;  // the first one is the warm-up
-  SecondsByKind seconds;         // of the measured ones
-  InstructionTimer::Runs rounds;
-  std::optional<double> evaluate_seconds;  // one evaluation; absent without validation data
-  double save_seconds = 0;                 // one checkpoint
+  std::vector<Metrics> updates;              // the first one is the warm-up
+  SecondsByKind seconds;                     // of the measured ones
+  std::vector<InstructionTimer::Runs> runs;  // of these, by section
+  std::optional<double> evaluate_seconds;    // one evaluation; absent without validation data
+  double save_seconds = 0;                   // one checkpoint
   std::vector<PhaseAudit> audited;
+  std::vector<AuditedInstruction> audited_at;
   Bytes timer;    // bytes of the timer
   Bytes planned;  // of the process, with the timer
   Bytes process;  // the peak by the count of the system
   std::vector<ReserveItem> reserve;
+  Sharing sharing;  // the processors' use by other work during the measured updates
 
   double update_seconds() const;  // mean of the measured ones
   double wait_seconds() const;    // likewise, for data

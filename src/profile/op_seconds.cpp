@@ -48,7 +48,8 @@ SecondsByKind seconds_by_kind(const Graph& graph, const Program& program, const 
     op.bound += times * roofline_seconds(rates, cost);
     (node.section == Section::update ? sums.update : sums.kernels) += seconds;
   };
-  for (const Section section : {Section::micro, Section::update}) {
+  for (const Section section : graph.sections()) {
+    if (timer.runs(section).all() == 0) continue;
     const std::vector<Instruction>& instructions = program.of(section);
     const InstructionTimer::Runs runs = timer.runs(section);
     for (std::size_t i = 0; i < instructions.size(); ++i) {

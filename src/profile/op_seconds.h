@@ -23,7 +23,7 @@ struct OpSeconds {
 
 struct SecondsByKind {
   std::vector<OpSeconds> ops;      // slowest first
-  double kernels = 0, update = 0;  // kernels of the micro-step; those of the update, wherever they run
+  double kernels = 0, update = 0;  // kernels of micro-steps and passes; those of the update, wherever they run
   double copies = 0;               // starts of copies between tiers, and waits for them
   double exchanges = 0;            // the same with other ranks
   double feed = 0;                 // feeding of inputs, with the waits for data; fetching of results
@@ -35,7 +35,7 @@ std::string op_name(const Graph& graph, const Node& node, bool shapes = false);
 // The cost of one run; of a range, its share of the node.
 Cost cost_of(const Graph& graph, const RunKernel& run);
 
-// The seconds of the micro-step and the update. `rates` for bounds, without the cost of a call.
+// The seconds of all sections that ran. `rates` for bounds, without the cost of a call.
 SecondsByKind seconds_by_kind(const Graph& graph, const Program& program, const InstructionTimer& timer, Roofline rates,
                               bool shapes = false);
 

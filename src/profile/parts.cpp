@@ -1,5 +1,6 @@
 #include "profile/parts.h"
 
+#include <algorithm>
 #include <map>
 #include <string>
 #include <utility>
@@ -11,7 +12,6 @@ double updates_of(const MeasuredUpdates& measured) { return static_cast<double>(
 
 // Seconds of all measured updates by op and section, for the rounds that ran.
 std::map<std::pair<std::string, std::string>, double> predicted_seconds(const Plan& plan, const MeasuredUpdates& measured) {
-  const auto starting = static_cast<double>(measured.rounds.starting), later = static_cast<double>(measured.rounds.later);
   std::map<std::pair<std::string, std::string>, double> seconds;
   for (std::size_t i = 0; i < plan.timeline.steps.size(); ++i) {
     const Step& step = plan.timeline.steps[i];
@@ -19,8 +19,8 @@ std::map<std::pair<std::string, std::string>, double> predicted_seconds(const Pl
     const Node& node = plan.graph.nodes[step.node];
     const StepKernel& kernel = plan.kernels[i];
     double& sum = seconds[{op_name(plan.graph, node), std::string(plan.graph.name(node.section))}];
-    if (step.section == Section::micro) sum += starting * kernel.write.seconds + later * kernel.add.seconds;
-    if (step.section == Section::update) sum += updates_of(measured) * kernel.add.seconds;
+    const InstructionTimer::Runs runs = measured.runs.at(static_cast<std::size_t>(step.section));
+    sum += static_cast<double>(runs.starting) * kernel.write.seconds + static_cast<double>(runs.later) * kernel.add.seconds;
   }
   return seconds;
 }
@@ -32,8 +32,9 @@ UpdateParts parts_of(const MeasuredUpdates& measured) {
   const SecondsByKind& seconds = measured.seconds;
   UpdateParts parts{.kernels = seconds.kernels / updates,
                     .update = seconds.update / updates,
-                    .copies = (seconds.copies + seconds.exchanges) / updates,
-                    .data = measured.wait_seconds()};
+                    .copies = (seconds.copies + seconds.exchanges) / updates};
+  // A GPU may work while the host waits.
+  parts.data = std::min(measured.wait_seconds(), seconds.feed / updates);
   parts.feed = seconds.feed / updates - parts.data;
   parts.other = measured.update_seconds() - parts.all();
   return parts;

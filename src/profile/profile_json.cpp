@@ -119,6 +119,7 @@ json to_json(const Profile& profile, const Plan& plan, const Budget& budget) {
             {"planned_bytes", measured.planned.n},
             {"measured_bytes", measured.process.n},
             {"reserve", reserve_json(measured.reserve)}}},
+          {"shared", measured.sharing.shared() ? json(sharing_text(measured.sharing)) : json(nullptr)},
           {"audit", audit_json(measured.audited, plan)}};
 }
 

@@ -59,8 +59,15 @@ class Counters {
   std::vector<PhaseSeries> series_;
 };
 
+// The steps of a section.
+StepRange range_of(const Timeline& timeline, Section section) {
+  if (section == Section::micro) return timeline.micro;
+  return section == Section::update ? timeline.update : timeline.of(phase_of(section));
+}
+
 // The phase of a run of a section.
 std::string phase_name(const Graph& graph, std::int64_t rounds, Section section, bool window_start) {
+  if (section != Section::micro && section != Section::update) return std::string(name(graph, phase_of(section)));
   const bool first = section == Section::micro ? window_start : rounds == 1;
   return std::string(name(graph, first ? Phase::first : Phase::steady));
 }
@@ -94,7 +101,7 @@ class MeasuredUpdate {
   double since_begin(const SectionTimes& section, double seconds) const { return section.begin + seconds - times_.begin; }
 
   void write(const SectionTimes& section) {
-    const StepRange range = section.section == Section::micro ? plan_.timeline.micro : plan_.timeline.update;
+    const StepRange range = range_of(plan_.timeline, section.section);
     const std::vector<Instruction>& instructions = program_.of(section.section);
     std::vector<double> at(static_cast<std::size_t>(range.end - range.begin), -1);
     const auto reached = [&](int step, double when) {
@@ -124,7 +131,7 @@ class MeasuredUpdate {
 
   template <class Reached>
   void write(const Instruction& instruction, const SectionTimes& section, double begin, double end, Reached&& reached) {
-    const StepRange range = section.section == Section::micro ? plan_.timeline.micro : plan_.timeline.update;
+    const StepRange range = range_of(plan_.timeline, section.section);
     const auto show = [&](std::string_view name, std::string_view args = {}) {
       file_.slice(kMeasured, kKernels, name, begin, end, args);
     };

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 
 #include "base/error.h"
 #include "base/philox.h"
@@ -60,6 +61,7 @@ void Audit::enter(Phase phase) {
   close_phase();
   phase_ = phase;
   time_ = 0;
+  ran_.clear();
   library_end_ = 0;
   accesses_.clear();
   rings_.clear();
@@ -122,7 +124,7 @@ Bytes Audit::changed_height() const {
 //   accesses   . . r . . w . r
 //   alive      - - -     - - -
 // State that outlives the phase lives through all of it, even if the phase writes it before reading it.
-Bytes Audit::live_peak() const {
+std::vector<std::int64_t> Audit::live_bytes() const {
   std::vector<std::int64_t> cuts;
   std::vector<Access> accesses = accesses_;
   std::vector<std::pair<std::int64_t, std::int64_t>> state;
@@ -179,9 +181,9 @@ Bytes Audit::live_peak() const {
     }
   }
   for (std::size_t i = 0; i + 1 < cuts.size(); ++i) settle(i);
-  std::int64_t live = 0, peak = 0;
-  for (const std::int64_t change : delta) peak = std::max(peak, live += change);
-  return Bytes{peak};
+  std::partial_sum(delta.begin(), delta.end(), delta.begin());
+  delta.pop_back();
+  return delta;
 }
 
 void Audit::close_phase() {
@@ -190,7 +192,12 @@ void Audit::close_phase() {
   result.phase = phase_;
   result.name = name(graph_, phase_);
   result.arena = std::max(result.arena, changed_height());
-  result.live = std::max(result.live, live_peak());
+  const std::vector<std::int64_t> live = live_bytes();
+  for (std::size_t i = 0; i < live.size(); ++i) {
+    Bytes& most = result.live_at[ran_[i]];
+    most = std::max(most, Bytes{live[i]});
+    result.live = std::max(result.live, most);
+  }
 }
 
 std::vector<PhaseAudit> Audit::phases() {
@@ -328,6 +335,7 @@ void Audit::after(const Instruction& instruction, bool) {
         for (const auto& part : exchange.receives) write(part.memory);
       },
       [](const WaitExchange&) {}, [](const WaitCopy&) {}, [](const Fetch&) {}, [](const SaveState&) {});
+  ran_.push_back(&instruction);
   ++time_;
 }
 

@@ -23,6 +23,7 @@ struct PhaseAudit {
   std::string name;
   Bytes arena;  // aligned height
   Bytes live;
+  std::map<const Instruction*, Bytes> live_at;  // the most at each instruction of the program that ran
 };
 
 class Audit : public RunObserver {
@@ -50,7 +51,8 @@ class Audit : public RunObserver {
   bool within_window() const;
   void poison();
   Bytes changed_height() const;
-  Bytes live_peak() const;
+  // The live bytes at each instruction since the phase began.
+  std::vector<std::int64_t> live_bytes() const;
   void record(const Operand& operand, bool write);
   void plant_sentinel(const RunKernel& kernel);
   void check_sentinel(const RunKernel& kernel);
@@ -65,7 +67,8 @@ class Audit : public RunObserver {
   std::map<Phase, PhaseAudit> results_;
   Phase phase_ = Phase::load;
   int time_ = 0;
-  std::int64_t library_end_ = 0;  // end of memory that counts as used whole, even if only partly written
+  std::vector<const Instruction*> ran_;  // by time
+  std::int64_t library_end_ = 0;         // end of memory that counts as used whole, even if only partly written
   std::vector<Access> accesses_;
   std::vector<std::byte> behind_;  // the bytes that the sentinel replaces
   bool planted_ = false;

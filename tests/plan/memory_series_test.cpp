@@ -133,5 +133,23 @@ TEST(MemorySeries, FewPointsKeepEveryMaximum) {
   }
 }
 
+TEST(MemorySeries, HasEveryStepIfAsked) {
+  for (const Plan& plan : plans()) {
+    for (const PhaseSeries& phase : memory_series(plan, kEveryStep)) {
+      const auto planned = std::ranges::find(plan.phases, phase.phase, &PhasePlan::name);
+      ASSERT_NE(planned, plan.phases.end());
+      const StepRange range = plan.timeline.of(planned->phase);
+      const LiveProfile live = live_profile(plan.lifetimes, plan.timeline, planned->phase);
+      ASSERT_EQ(static_cast<int>(phase.steps.size()), range.end - range.begin);
+      for (std::size_t i = 0; i < phase.steps.size(); ++i) {
+        EXPECT_EQ(phase.steps[i], range.begin + static_cast<int>(i));
+        Bytes sum;
+        for (const OwnerSeries& owner : phase.tiers[0].owners) sum += owner.bytes[i];
+        EXPECT_EQ(sum, live.bytes[i]) << phase.phase << " " << i;
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace plimsoll

@@ -31,6 +31,7 @@
 #include "profile/profile_json.h"
 #include "profile/trace.h"
 #include "records/checkpoints.h"
+#include "records/run_reader.h"
 #include "records/run_report.h"
 #include "run/audit.h"
 #include "session/probe.h"
@@ -59,6 +60,7 @@ Subject open_subject(const ProfileArguments& arguments) {
     Config config = load_settings(settings);
     return {std::move(settings), std::move(config), {}, {}};
   }
+  open_run_records(arguments.run);  // E-RUN-MISSING
   ResumedConfig resumed = resume_config(arguments.run, {"", typed_settings_of(arguments.config.changes), false});
   settle(resumed.config);
   Subject subject{std::move(resumed.settings), std::move(resumed.config), {}, {}};
@@ -92,9 +94,11 @@ std::variant<Prepared, Refused> prepare(const Subject& subject, const std::files
   return prepare_training(subject.config, options, say_line);
 }
 
-// The audit has to see the planned bytes.
-void check_audit(const Plan& plan, const std::vector<PhaseAudit>& audited) {
-  const std::string difference = audited.empty() ? "" : audit_difference(plan.phases, audited);
+// The audit has to see the planned bytes, and never more at an instruction.
+void check_audit(const Plan& plan, const Program& program, const MeasuredUpdates& measured) {
+  if (measured.audited.empty()) return;
+  std::string difference = audit_difference(plan.phases, measured.audited);
+  if (difference.empty()) difference = excess_over_plan(plan, program, measured.audited_at);
   if (difference.empty()) return;
   throw Error(ErrorKind::internal, ExitCode::verify_failed, "E-VERIFY", "audit", difference,
               "bytes that are written and read exactly where the plan says");
@@ -113,10 +117,10 @@ class Report {
                                                      prepared_.record.decisions.micro_batch);
     const MachineRecord machine = read_machine_file(folder_ / kMachineFile);
     Plan plan = rebuild_plan(config_, model, prepared_, &machine);
-    check_audit(plan, measured_.audited);
+    const Program program = lower(plan);
+    check_audit(plan, program, measured_);
     const json object = to_json(profile_of(plan), plan, prepared_.budget);
     if (!arguments_.trace.empty()) {
-      const Program program = lower(plan);
       write_trace(arguments_.trace, std::move(plan), program, prepared_.machine, read_update_times(folder_ / kTimesFile));
     }
     if (arguments_.json) {

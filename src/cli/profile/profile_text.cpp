@@ -56,6 +56,7 @@ std::string parts_text(const json& profile) {
     const double part = profile.at("parts").at(key);
     text += fmt::format("  {:<26}{:>12}{:>8.1f} %\n", name, seconds(part), 100 * part / all);
   }
+  if (!profile.at("shared").is_null()) text += fmt::format("  note: {}\n", profile.at("shared").get<std::string>());
   text += fmt::format("  evaluation {}, checkpoint {}\n", seconds_or_none(profile.at("evaluate_seconds")),
                       seconds(profile.at("save_seconds")));
   return text;
