@@ -118,8 +118,7 @@ void TrainWatcher::see(const Event& event) {
         if (!evaluating_) evaluating_.emplace();
         evaluating_->show(evaluating.done, evaluating.samples, [&](const std::string& text) { say(text); });
       },
-      [&](const Evaluated& evaluated) { show(evaluated.evaluation); },
-      [&](const Answered& answered) { show(answered.answers); },
+      [&](const Evaluated& evaluated) { show(evaluated.evaluation); }, [&](const Answered& answered) { show(answered.answers); },
       [&](const RateFell& fell) {
         say(fmt::format("update {}: the validation loss is on a plateau: learning rate {:.2e}", fell.update, fell.rate));
       },

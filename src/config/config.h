@@ -124,8 +124,8 @@ struct TrainSettings {
   double gradient_clip = 1.0;      // maximum global norm; 0: no clipping
   double gradient_clip_value = 0;  // maximum magnitude of each element; 0: no clipping
   double label_smoothing = 0, z_loss = 0;
-  Duration evaluate_every;            // between evaluations; 0: at the end only
-  std::int64_t evaluate_samples = 0;  // samples of an evaluation; 0: all of data.validation
+  Duration evaluate_every;                   // between evaluations; 0: at the end only
+  std::int64_t evaluate_samples = 0;         // samples of an evaluation; 0: all of data.validation
   std::optional<std::int64_t> show_samples;  // held-out prompts that each evaluation answers; absent: see shown_samples()
   OnDivergence on_divergence = OnDivergence::stop;
 

@@ -344,8 +344,8 @@ const ConfigKey kKeys[] = {
     {"train.evaluate_samples", OnResume::free, "samples of a validation loss; 0: all", "0",
      whole_at(PLIMSOLL_FIELD(train.evaluate_samples), 0, kMaxUpdates)},
     {"train.show_samples", OnResume::free,
-     "held-out prompts that each evaluation answers (samples.jsonl); auto: 2 for conversations with validation data, else 0",
-     "2", whole_or_auto_at(PLIMSOLL_FIELD(train.show_samples), 0, kMostShown)},
+     "held-out prompts that each evaluation answers (samples.jsonl); auto: 2 for conversations with validation data, else 0", "2",
+     whole_or_auto_at(PLIMSOLL_FIELD(train.show_samples), 0, kMostShown)},
     {"train.on_divergence", OnResume::free, "when the loss diverges: stop or continue; a warning is printed in both cases",
      "\"stop\"", name_at(PLIMSOLL_FIELD(train.on_divergence), kOnDivergence)},
 

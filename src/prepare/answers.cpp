@@ -124,8 +124,8 @@ PlannedAnswers plan_answers(const Config& config, const PlanningInput& input, co
     decisions->answers = answers;
     Plan with = build_plan(both, find_units(both), *decisions, input.request, input.machine.machine, catalogue, nullptr);
     if (input.budget.memory && with.process > *input.budget.memory) {
-      result.left_out = fmt::format("the process would take {}, the budget is {}", to_text(with.process),
-                                    to_text(*input.budget.memory));
+      result.left_out =
+          fmt::format("the process would take {}, the budget is {}", to_text(with.process), to_text(*input.budget.memory));
       return result;
     }
     with.floor = plan.floor, with.floor_bound = plan.floor_bound;
@@ -152,12 +152,8 @@ json samples_json(const Plan& plan, const HeldOutPrompts& prompts) {
   for (const Value& value : plan.graph.values) {
     if (value.role == Role::cache && value.persistent()) cache += aligned_bytes(value);
   }
-  return {{"left_out", nullptr},
-          {"prompts", prompts.prompts.size()},
-          {"tokens", kMostAnswered},
-          {"context", answers.slots},
-          {"cache_bytes", cache.n},
-          {"heap_bytes", answers.heap.n}};
+  return {{"left_out", nullptr},    {"prompts", prompts.prompts.size()}, {"tokens", kMostAnswered}, {"context", answers.slots},
+          {"cache_bytes", cache.n}, {"heap_bytes", answers.heap.n}};
 }
 
 json samples_left_out(const std::string& reason) { return {{"left_out", reason}}; }

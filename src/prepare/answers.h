@@ -1,6 +1,6 @@
-// Answers of a training to held-out prompts, at each evaluation. The passes that answer have a cache of their own in the arena and
-// share everything else with the training. They change no decision of its plan: where they do not fit beside it, they are left
-// out.
+// Answers of a training to held-out prompts, at each evaluation. The passes that answer have a cache of their own in the arena
+// and share everything else with the training. They change no decision of its plan: where they do not fit beside it, they are
+// left out.
 #pragma once
 
 #include <cstdint>

@@ -157,7 +157,8 @@ json to_json(const HeldOutPrompts& prompts) {
 HeldOutPrompts prompts_from(const json& object) {
   HeldOutPrompts prompts;
   prompts.ends = object.at("ends").get<std::vector<std::int64_t>>();
-  for (const json& each : object.at("prompts")) prompts.prompts.push_back({each.at("tokens"), each.at("text"), each.at("expected")});
+  for (const json& each : object.at("prompts"))
+    prompts.prompts.push_back({each.at("tokens"), each.at("text"), each.at("expected")});
   return prompts;
 }
 
@@ -189,9 +190,7 @@ HeldOutPrompts find_prompts(const Config& config, const DataSet* validation) {
     const std::span tokens(row.tokens);
     const auto prompt = tokens.first(static_cast<std::size_t>(cut->prompt));
     const auto expected = tokens.subspan(prompt.size(), static_cast<std::size_t>(cut->end - cut->prompt));
-    found.prompts.push_back({{prompt.begin(), prompt.end()},
-                             end_of(texts.whole(prompt)),
-                             beginning_of(texts.answer(expected))});
+    found.prompts.push_back({{prompt.begin(), prompt.end()}, end_of(texts.whole(prompt)), beginning_of(texts.answer(expected))});
   }
   return found;
 }

@@ -12,7 +12,7 @@
 
 namespace plimsoll {
 
-inline constexpr std::int64_t kMostAnswered = 64;         // tokens of an answer
+inline constexpr std::int64_t kMostAnswered = 64;        // tokens of an answer
 inline constexpr std::int64_t kMostShownText = 3 << 10;  // bytes of a text; three of them, escaped, are a valid line of a run
 
 struct HeldOutPrompt {

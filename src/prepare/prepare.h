@@ -30,8 +30,8 @@ struct Prepared {
   DataFiles data;
   std::string data_hash;
   std::optional<RaggedWindows> ragged;
-  std::string plan_text;  // the plan's JSON
-  Budget budget;          // the budget of the plan: the request, or the memory of the machine
+  std::string plan_text;   // the plan's JSON
+  Budget budget;           // the budget of the plan: the request, or the memory of the machine
   RankShare share;         // the rank that the plan is for
   HeldOutPrompts prompts;  // to answer at each evaluation
 };

@@ -29,8 +29,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::array<std::string_view, 11> kFiles{
-    kMetricsFile,    kEvaluationsFile,       kEventsFile, kAnswersFile,    "report.html",           kNoteFile,
-    "settings.json", "config.resolved.toml", "plan.json", "stored.json",   "checkpoint.safetensors"};
+    kMetricsFile,    kEvaluationsFile,       kEventsFile, kAnswersFile,  "report.html",           kNoteFile,
+    "settings.json", "config.resolved.toml", "plan.json", "stored.json", "checkpoint.safetensors"};
 
 bool is_number(const std::string& name) { return !name.empty() && name.find_first_not_of("0123456789") == std::string::npos; }
 

@@ -32,8 +32,7 @@
 namespace plimsoll {
 namespace {
 
-constexpr const char *kMetrics = kMetricsFile, *kEvaluations = kEvaluationsFile, *kEvents = kEventsFile,
-                     *kAnswers = kAnswersFile;
+constexpr const char *kMetrics = kMetricsFile, *kEvaluations = kEvaluationsFile, *kEvents = kEventsFile, *kAnswers = kAnswersFile;
 
 Error cannot_write(const std::filesystem::path& path, const std::string& why) {
   return data_error("E-IO-WRITE", path.string(), "it cannot be written: " + why, "a folder that exists or can be created");

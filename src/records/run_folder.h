@@ -116,8 +116,8 @@ class RunFolder {
   std::int64_t evaluated_ = -1, answered_ = -1;  // the last updates in eval.jsonl and samples.jsonl
   // Open for appending, after the first line.
   int metrics_ = -1, evaluations_ = -1, events_ = -1, answers_ = -1;
-  bool reserved_ = false;                              // metrics.jsonl has room past its end
-  int lock_ = -1;                                      // the folder; -1 if it cannot be opened
+  bool reserved_ = false;  // metrics.jsonl has room past its end
+  int lock_ = -1;          // the folder; -1 if it cannot be opened
 };
 
 }  // namespace plimsoll

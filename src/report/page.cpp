@@ -57,8 +57,7 @@ std::string footer() {
 
 std::string page_of(const ReportedRun& reported) {
   std::string body = head_of(reported) + summary_html(reported);
-  body +=
-      "<nav aria-label=\"Sections\"><a href=\"#curves\">Curves</a>";
+  body += "<nav aria-label=\"Sections\"><a href=\"#curves\">Curves</a>";
   const std::string samples = samples_html(reported);
   if (!samples.empty()) body += "<a href=\"#samples\">Samples</a>";
   body +=
@@ -67,8 +66,7 @@ std::string page_of(const ReportedRun& reported) {
       "<a href=\"#checkpoints\">Checkpoints</a><a href=\"#machine\">Machine</a><a href=\"#command\">Command</a></nav>\n";
   body += "<main>\n";
   body += section("curves", "Learning curves", curves_html(reported)) + section("samples", "Samples", samples) +
-          section("memory", "Memory", memory_html(reported)) +
-          section("time", "Time", time_html(reported)) +
+          section("memory", "Memory", memory_html(reported)) + section("time", "Time", time_html(reported)) +
           section("stability", "Stability",
                   reported.history.updates > 0 ? stability_html(reported) : "<p class=\"dim\">No update has been made.</p>\n") +
           section("data", "Data", data_html(reported)) + section("settings", "Settings", settings_html(reported)) +

@@ -21,7 +21,8 @@ std::string text_html(const std::string& text) {
 std::vector<std::size_t> rows_of(const AnsweredPrompt& prompt) {
   const std::size_t all = prompt.answers.size();
   std::vector<std::size_t> rows;
-  for (std::size_t i = 0; i < std::min(all, kMostRows); ++i) rows.push_back(all <= kMostRows ? i : i * (all - 1) / (kMostRows - 1));
+  for (std::size_t i = 0; i < std::min(all, kMostRows); ++i)
+    rows.push_back(all <= kMostRows ? i : i * (all - 1) / (kMostRows - 1));
   return rows;
 }
 
@@ -34,8 +35,8 @@ std::string prompt_html(const AnsweredPrompt& prompt, std::size_t number) {
     table.row({grouped(prompt.answers[row].first), text_html(prompt.answers[row].second)});
   }
   table.row({"expected", text_html(prompt.expected)});
-  return fmt::format("<h3>Prompt {}</h3>\n<pre><code>{}</code></pre>\n{}", number,
-                     escaped(shortened(prompt.prompt, kMostText)), table.html());
+  return fmt::format("<h3>Prompt {}</h3>\n<pre><code>{}</code></pre>\n{}", number, escaped(shortened(prompt.prompt, kMostText)),
+                     table.html());
 }
 
 }  // namespace

@@ -162,8 +162,8 @@ struct Failed {
 };
 
 using Event = std::variant<Said, Planned, Begins, Continues, Begun, Placed, Loaded, MadeWrong, LoopBegins, Updated, Overflowed,
-                           Warned, Unstable, Diverging, ValidationRises, Evaluating, Evaluated, Answered, BestSaved, RateFell, NotSaved,
-                           Saving, Saved, LoopEnded, Finished, Ended, Failed>;
+                           Warned, Unstable, Diverging, ValidationRises, Evaluating, Evaluated, Answered, BestSaved, RateFell,
+                           NotSaved, Saving, Saved, LoopEnded, Finished, Ended, Failed>;
 
 class Consumer {
  public:

@@ -20,7 +20,8 @@ class RunAnswers {
   // Reads the texts of all tokens. References outlive this.
   RunAnswers(const Config& config, HeldOutPrompts prompts, const TrainingGraph& model, const Graph& graph);
 
-  // `stops`: asked before each pass; true ends all answers, and none is returned. An answer also ends where the model's logits are not finite.
+  // `stops`: asked before each pass; true ends all answers, and none is returned. An answer also ends where the model's logits
+  // are not finite.
   std::vector<Answer> answer(Trainer& trainer, const std::function<bool()>& stops) const;
 
  private:

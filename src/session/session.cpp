@@ -468,7 +468,8 @@ void Session::evaluate(Trainer& trainer) {
     const EvaluationResult result = trainer.evaluate_now([&](std::int64_t done, std::int64_t samples) {
       emit(Evaluating{done, samples});
     });
-    const std::vector<Answer> answers = answers_ ? answers_->answer(trainer, [&] { return !request_.stopped_by().empty(); }) : std::vector<Answer>{};
+    const std::vector<Answer> answers =
+        answers_ ? answers_->answer(trainer, [&] { return !request_.stopped_by().empty(); }) : std::vector<Answer>{};
     const Evaluation evaluation{
         trainer.progress().updates, trainer.progress().samples, result.loss, result.units, seconds_now() - start, result.accuracy,
         utc_seconds_now()};

@@ -59,7 +59,8 @@ def as_generated(test):
     """The answers of a chat with the saved weights, and of a continuation in plain text."""
     config = prepare(test)
     for name, more in (("whole", []), ("adapter", sets(adapter__kind="lora", adapter__rank=4))):
-        test.succeeds("train", config, *sets(optimizer__learning_rate=3e-3, train__updates=30), *more, *ROOM, "--run", name, "--json")
+        more = [*more, *sets(optimizer__learning_rate=3e-3, train__updates=30)]
+        test.succeeds("train", config, *more, *ROOM, "--run", name, "--json")
         answers = answers_of(test, name)
         test.equal(f"updates of {name}", [each["update"] for each in answers], [30, 30])
         weights = ["--weights", f"{name}/weights"] if name == "whole" else []

@@ -38,7 +38,9 @@ struct Planned {
   Bytes budget;
 };
 
-const PhasePlan& phase_of(const Plan& plan, std::string_view name) { return *std::ranges::find(plan.phases, name, &PhasePlan::name); }
+const PhasePlan& phase_of(const Plan& plan, std::string_view name) {
+  return *std::ranges::find(plan.phases, name, &PhasePlan::name);
+}
 
 TEST(Answers, AddPhasesAndChangeNoOtherOne) {
   Planned planned;
@@ -52,7 +54,8 @@ TEST(Answers, AddPhasesAndChangeNoOtherOne) {
   EXPECT_EQ(with.decisions.micro_batch, planned.plan.decisions.micro_batch);
   EXPECT_LT(phase_of(with, "extend").arena, with.arena);
   EXPECT_GT(with.process, planned.plan.process);  // steps, and the heap of prompts
-  const StepRange extend = with.timeline.of(phase_of(with, "extend").phase), decode = with.timeline.of(phase_of(with, "decode").phase);
+  const StepRange extend = with.timeline.of(phase_of(with, "extend").phase),
+                  decode = with.timeline.of(phase_of(with, "decode").phase);
   int caches = 0;
   for (const Buffer& buffer : with.lifetimes.buffers) {
     if (buffer.owner != name(Role::cache)) continue;

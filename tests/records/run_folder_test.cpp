@@ -111,8 +111,8 @@ TEST(RunFolder, AnotherFolderAtItsPathIsNotTakenAway) {
 }
 
 TEST(RunFolder, WritesThroughNoLink) {
-  for (const char* name : {"metrics.jsonl", "eval.jsonl", "samples.jsonl", "events.jsonl", "run.json", "checkpoint.safetensors",
-                           "weights"}) {
+  for (const char* name :
+       {"metrics.jsonl", "eval.jsonl", "samples.jsonl", "events.jsonl", "run.json", "checkpoint.safetensors", "weights"}) {
     const ScratchFolder folder;
     write_raw(folder / "victim", "precious");
     std::filesystem::create_directory(folder / "run");
@@ -145,7 +145,8 @@ TEST(RunFolder, HasTheAnswersOfAnUpdateOnce) {
     RunFolder run = RunFolder::open(folder / "run", false);
     run.write_run({{"pid", 1}});
     run.open_answers(0);
-    for (const std::int64_t update : {2, 4, 6}) run.append(std::array{Answer{update, "p", "a", "e"}, Answer{update, "q", "b", "f"}});
+    for (const std::int64_t update : {2, 4, 6})
+      run.append(std::array{Answer{update, "p", "a", "e"}, Answer{update, "q", "b", "f"}});
     EXPECT_EQ(answers_in(folder / "run"), (Answers{"2a", "2b", "4a", "4b", "6a", "6b"}));
     run.append(std::array{Answer{6, "p", "c\xff\n", "e"}});  // in the place of those that were there
     EXPECT_EQ(answers_in(folder / "run"), (Answers{"2a", "2b", "4a", "4b", "6c\uFFFD\n"}));

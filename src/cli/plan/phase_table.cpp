@@ -78,7 +78,8 @@ std::string samples_text(const json& plan) {
   }
   const auto count = samples.at("prompts").get<std::int64_t>();
   return fmt::format("each evaluation answers {} held-out prompt{} with up to {} tokens; arena {}, {} of it cache\n", count,
-                     count == 1 ? "" : "s", samples.at("tokens").get<int>(), to_text(Bytes{arena}), size(samples.at("cache_bytes")));
+                     count == 1 ? "" : "s", samples.at("tokens").get<int>(), to_text(Bytes{arena}),
+                     size(samples.at("cache_bytes")));
 }
 
 }  // namespace plimsoll
