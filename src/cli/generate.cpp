@@ -119,7 +119,7 @@ int run_generate(const GenerateArguments& arguments) {
   command.require_tokens();
   const ModelSource& model = command.model();
   const ModelFacts& facts = command.facts();
-  const Vocabulary vocabulary(model.tokenizer(), facts, arguments.prompts, say_line);
+  const Vocabulary vocabulary(model.tokenizer(), facts, {arguments.prompts, "--prompt", say_line});
   GenerationRequest request = request_of(arguments, vocabulary, facts);
   if (!arguments.ignore_end) request.ends = model.ends();
   const auto build = [&](std::int64_t, const FrozenBase& stored) {

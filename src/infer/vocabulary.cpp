@@ -18,30 +18,28 @@ constexpr std::int64_t kBytes = 256;
 
 // A vocabulary may have tokens without a row in the model; a prompt may not.
 template <class TextOf>
-void check_rows(const std::vector<Token>& prompt, std::int64_t rows, const TextOf& text_of) {
+void check_rows(const std::vector<Token>& prompt, std::int64_t rows, const std::string& where, const TextOf& text_of) {
   const auto large = std::ranges::find_if(prompt, [&](Token token) { return token >= rows; });
-  if (large != prompt.end()) throw rowless_token_error("--prompt", text_of(*large), *large, rows);
+  if (large != prompt.end()) throw rowless_token_error(where, text_of(*large), *large, rows);
 }
 
-using Say = std::function<void(const std::string&)>;
-
-std::vector<Token> encoded(Tokenizer& tokenizer, const std::string& prompt, const Say& say) {
+std::vector<Token> encoded(Tokenizer& tokenizer, const std::string& prompt, const PromptTexts& of) {
   std::vector<Token> tokens;
   if (tokenizer.takes_any_bytes()) {
-    refuse_unread(prompt, tokenizer.unread(), "--prompt");
+    refuse_unread(prompt, tokenizer.unread(), of.where);
     tokenizer.encode_bytes(prompt, /*last=*/true, tokens);
     return tokens;
   }
   const TextEdges edges(tokenizer, {});
   if (edges.begins(prompt)) {
-    if (say) say(fmt::format("note: the prompt begins with {} itself: none is put before it", edges.begin_text()));
+    if (of.say) of.say(fmt::format("note: the prompt begins with {} itself: none is put before it", edges.begin_text()));
   } else {
     edges.put_before(tokens);
   }
   try {
     tokenizer.encode_part(prompt, {}, tokens);
   } catch (const Error& error) {
-    throw data_error(error.code, "--prompt", error.message, error.expected);
+    throw data_error(error.code, of.where, error.message, error.expected);
   }
   return tokens;
 }
@@ -64,30 +62,28 @@ std::string packed(const Tokenizer& tokenizer, const std::vector<std::vector<Tok
   return out + text;
 }
 
-std::string packed_of(const std::filesystem::path& folder, const ModelFacts& model, const std::vector<std::string>& prompts,
-                      const Say& say) {
+std::string packed_of(const std::filesystem::path& folder, const ModelFacts& model, const PromptTexts& prompts) {
   std::vector<std::vector<Token>> tokens;
   Tokenizer tokenizer = Tokenizer::of_vocabulary(folder);
   tokenizer.unread();
-  for (const std::string& prompt : prompts) {
-    tokens.push_back(encoded(tokenizer, prompt, say));
-    check_rows(tokens.back(), model.vocab, [&](Token token) { return tokenizer.text_of(token); });
+  for (const std::string& prompt : prompts.texts) {
+    tokens.push_back(encoded(tokenizer, prompt, prompts));
+    check_rows(tokens.back(), model.vocab, prompts.where, [&](Token token) { return tokenizer.text_of(token); });
   }
   return packed(tokenizer, tokens);
 }
 
 }  // namespace
 
-Vocabulary::Vocabulary(const std::filesystem::path& folder, const ModelFacts& model, const std::vector<std::string>& prompts,
-                       const Say& say) {
+Vocabulary::Vocabulary(const std::filesystem::path& folder, const ModelFacts& model, const PromptTexts& prompts) {
   if (!model.bytes) {
-    unpack(run_in_child([&] { return packed_of(folder, model, prompts, say); }));
+    unpack(run_in_child([&] { return packed_of(folder, model, prompts); }));
     return;
   }
-  for (const std::string& prompt : prompts) {
+  for (const std::string& prompt : prompts.texts) {
     std::vector<Token> tokens;
     for (const char letter : prompt) tokens.push_back(static_cast<unsigned char>(letter));
-    check_rows(tokens, model.vocab, [](Token token) { return std::string(1, static_cast<char>(token)); });
+    check_rows(tokens, model.vocab, prompts.where, [](Token token) { return std::string(1, static_cast<char>(token)); });
     prompts_.emplace_back(tokens.begin(), tokens.end());
   }
 }

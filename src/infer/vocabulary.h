@@ -13,12 +13,17 @@
 
 namespace plimsoll {
 
+// Texts that become prompts.
+struct PromptTexts {
+  std::vector<std::string> texts;
+  std::string where = "prompt";                           // their name, for errors
+  std::function<void(const std::string&)> say = nullptr;  // gets notes on them, in a child process
+};
+
 class Vocabulary {
  public:
-  // `say` gets notes on the prompts, in a child process. E-DATA-TOKEN if a prompt has a token without a row in the model;
-  // E-TOKENIZER and E-DATA-TEXT of the tokenizer.
-  Vocabulary(const std::filesystem::path& folder, const ModelFacts& model, const std::vector<std::string>& prompts = {},
-             const std::function<void(const std::string&)>& say = {});
+  // E-DATA-TOKEN if a prompt has a token without a row in the model; E-TOKENIZER and E-DATA-TEXT of the tokenizer.
+  Vocabulary(const std::filesystem::path& folder, const ModelFacts& model, const PromptTexts& prompts = {});
 
   const std::vector<std::vector<std::int32_t>>& prompts() const { return prompts_; }
   std::int64_t size() const;

@@ -106,8 +106,17 @@ GenerationShape shape_of(const AnswerDecision& answers) {
   return {.rows = 1, .prompt = 0, .slots = answers.slots, .chunk = answers.chunk};
 }
 
-PlannedAnswers plan_answers(const Config& config, const PlanningInput& input, const Plan& plan, OpCatalogue& catalogue) {
-  if (shown_samples(config) == 0) return {};
+Config with_tokens_of(const DataFiles& data, Config config) {
+  ModelConfig& model = config.model.config;
+  if (data.train && config.model.init.empty()) {
+    model = with_vocabulary(model, facts_of(model).vocab, data.train->is_bytes());
+  }
+  return config;
+}
+
+PlannedAnswers plan_answers(const Config& asked, const PlanningInput& input, const Plan& plan, OpCatalogue& catalogue) {
+  if (shown_samples(asked) == 0) return {};
+  const Config config = with_tokens_of(input.data, asked);
   PlannedAnswers result;
   result.left_out = why_never(config, input);
   if (!result.left_out.empty()) return result;

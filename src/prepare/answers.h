@@ -19,6 +19,9 @@ namespace plimsoll {
 // The shape of the passes of these decisions; no rows: none.
 GenerationShape shape_of(const AnswerDecision& answers);
 
+// The configuration with the kind of tokens that the data have, which is a guess before they are opened.
+Config with_tokens_of(const DataFiles& data, Config config);
+
 struct PlannedAnswers {
   std::optional<Plan> plan;  // the given one with the passes that answer
   std::string left_out;      // the reason if there is none; empty if no samples are asked for

@@ -365,12 +365,7 @@ json to_json(const std::vector<FrontierPoint>& frontier) {
 
 namespace {
 
-json answers_json(const AnswerDecision& answers) {
-  if (!answers.active()) return nullptr;
-  return {{"slots", answers.slots}, {"chunk", answers.chunk}, {"heap_bytes", answers.heap.n}};
-}
-
-// Absent in plans of earlier versions.
+// Absent in a plan without answers.
 AnswerDecision answers_from(const json& record) {
   constexpr std::int64_t kMostSlots = 1 << 24, kMostHeap = std::int64_t{1} << 32;
   const json object = record.value("answers", json());
@@ -392,16 +387,19 @@ PlanRecord record_of(const Plan& plan) { return {plan.decisions, plan.offsets, p
 json to_json(const PlanRecord& record) {
   json offsets = json::array();
   for (const Bytes offset : record.offsets) offsets.push_back(offset.n);
-  return {{"micro_batch", record.decisions.micro_batch},
-          {"accumulation", record.decisions.accumulation},
-          {"group", record.decisions.group},
-          {"loss_chunks", record.decisions.loss_chunks},
-          {"replays", replays_json(record.decisions.replays)},
-          {"paging", paging_json(record.decisions.residency)},
-          {"answers", answers_json(record.decisions.answers)},
-          {"offsets", offsets},
-          {"graph_hash", record.graph_hash},
-          {"plan_hash", record.plan_hash}};
+  json object = {{"micro_batch", record.decisions.micro_batch},
+                 {"accumulation", record.decisions.accumulation},
+                 {"group", record.decisions.group},
+                 {"loss_chunks", record.decisions.loss_chunks},
+                 {"replays", replays_json(record.decisions.replays)},
+                 {"paging", paging_json(record.decisions.residency)},
+                 {"offsets", offsets},
+                 {"graph_hash", record.graph_hash},
+                 {"plan_hash", record.plan_hash}};
+  if (const AnswerDecision& answers = record.decisions.answers; answers.active()) {
+    object["answers"] = {{"slots", answers.slots}, {"chunk", answers.chunk}, {"heap_bytes", answers.heap.n}};
+  }
+  return object;
 }
 
 PlanRecord record_from_json(const json& object) {

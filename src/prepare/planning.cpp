@@ -402,7 +402,8 @@ PlanningResult plan_with_extras(const Config& given, const PlanningInput& input,
   result.zero = config.parallel.zero.value_or(1);
   json object;
   if (Plan* plan = std::get_if<Plan>(&best)) {
-    PlannedAnswers answers = plan_answers(config, input, *plan, catalogue);
+    PlannedAnswers answers;
+    if (extras.answers) answers = plan_answers(config, input, *plan, catalogue);
     if (answers.plan) *plan = *std::move(answers.plan);
     result.prompts = std::move(answers.prompts);
     object = to_json(*plan, context, extras.values);
@@ -499,7 +500,7 @@ PlanningResult replay_plan(const Config& config, const PlanningInput& input, con
   object["run_folder"] = run_folder_json(config, *result.plan);
   object["machine"] = machine_json(input.machine, *result.plan);
   if (record.decisions.answers.active()) {
-    result.prompts = find_prompts(config, input.data.validation.get());
+    result.prompts = find_prompts(with_tokens_of(input.data, config), input.data.validation.get());
     object["samples"] = samples_json(*result.plan, result.prompts);
   } else if (shown_samples(config) > 0) {
     object["samples"] = samples_left_out("the plan file has none");

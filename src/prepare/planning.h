@@ -84,6 +84,7 @@ OpCatalogue catalogue_of(const MachineRecord& record);
 struct PlanExtras {
   bool values = false;
   bool levers = false;
+  bool answers = true;                                           // plans answers to held-out prompts, if they are asked for
   int frontier_points = 0;                                       // 0: no frontier
   std::vector<Bytes> frontier_budgets = {};                      // each gets a point of its own
   std::function<void(const nlohmann::json& plan)> decided = {};  // gets the plan or the refusal before the search for levers

@@ -59,7 +59,10 @@ def as_generated(test):
     """The answers of a chat with the saved weights, and of a continuation in plain text."""
     config = prepare(test)
     for name, more in (("whole", []), ("adapter", sets(adapter__kind="lora", adapter__rank=4))):
-        test.succeeds("train", config, *sets(optimizer__learning_rate=3e-3, train__updates=30), *more, *ROOM, "--run", name, "--json")
+        more = [*more, *sets(optimizer__learning_rate=3e-3, train__updates=30)]
+        run = test.succeeds("train", config, *more, *ROOM, "--run", name, "--json")
+        taken, planned = run["measured"]["process_hwm_bytes"], run["predicted"]["process_bytes"]
+        test.that(taken <= planned, f"the process of {name} takes {taken} of {planned}")
         answers = answers_of(test, name)
         test.equal(f"updates of {name}", [each["update"] for each in answers], [30, 30])
         weights = ["--weights", f"{name}/weights"] if name == "whole" else []
@@ -131,8 +134,14 @@ def left_out(test):
         test.that(plan and reason in (plan["samples"]["left_out"] or ""), f"{reason}: {plan and plan['samples']}")
     text = test.succeeds("plan", config, *sim, *ROOM)
     test.that("no answers at evaluations (train.show_samples): kernels run on a simulated device" in text, "as text")
-    ranks = test.run("train", config, "--ranks", 2, *ROOM, *sets(machine__threads=1), "--run", "ranks")
-    test.that("several ranks train" in ranks.text()[1] and ranks.code == 0, f"with ranks: {ranks.text()[1][-1500:]}")
+    if shutil.which("mpirun"):
+        ranks = test.run("plan", config, "--ranks", 2, *sets(machine__threads=1, train__micro_batch=1), *ROOM, "--json")
+        said = (ranks.json() or {}).get("samples")
+        test.equal("with ranks", said, {"left_out": "several ranks train"})
+    test.write("tokens.bin", bytes(4000))
+    raw = ["config.toml", *sets(data__train="tokens.bin", data__validation="tokens.bin", data__format="u16")]
+    said = test.run("train", *raw, *sets(train__show_samples=1), *ROOM, "--run", "raw")
+    test.that("the tokens have no texts" in said.text()[1] and said.code == 0, f"bare tokens: {said.text()[1][-900:]}")
     bare = test.write("bare.toml", test.path("config.toml").read_text().replace('validation = "validation.txt"\n', "")
                       .replace("evaluate_samples = 8", "show_samples = 2"))  # fmt: skip
     plan = test.run("plan", bare, *ROOM, "--json")

@@ -16,6 +16,7 @@
 #include "formats/expect_error.h"
 #include "formats/scratch_folder.h"
 #include "measure/simulated_machine.h"
+#include "records/line_reader.h"
 #include "records/run_folder.h"
 #include "session/run_lines.h"
 #include "session/run_record.h"
@@ -80,6 +81,10 @@ struct Spy : Consumer {
         [&](const Unstable&) { add("unstable"); }, [&](const Diverging&) { add("diverging"); },
         [&](const ValidationRises& rises) { with("rises", rises.update); }, [](const Evaluating&) {},
         [&](const Evaluated& evaluated) { with("evaluated", evaluated.evaluation.update); },
+        [&](const Answered& answered) {
+          EXPECT_EQ(answered.answers.size(), 2);
+          with("answered", answered.answers.front().update);
+        },
         [&](const BestSaved& saved) { with("best", saved.best.update); },
         [&](const RateFell& fell) { with("rate fell", fell.update); },
         [&](const NotSaved& not_saved) { with("not saved", not_saved.update); }, [&](const Saving&) { add("saving"); },
@@ -157,6 +162,26 @@ TEST_F(SessionTest, TwoConsumersSeeTheSame) {
   EXPECT_EQ(written, first.losses);
   EXPECT_EQ(record.report().status, "done");
   EXPECT_EQ(run_status(folder.path()), "done");
+}
+
+TEST_F(SessionTest, AnswersPromptsAtEachEvaluation) {
+  Spy without, with;
+  {
+    RunFolder folder = RunFolder::open(folder_ / "without", false);
+    run(folder, request(), {&without});
+  }
+  config_.train.show_samples = 2;
+  RunFolder folder = RunFolder::open(folder_ / "with", false);
+  RunLines lines(folder);
+  SessionRequest audited = request();
+  audited.audit = true;
+  run(folder, audited, {&with, &lines});
+  EXPECT_EQ(with.losses, without.losses);
+  EXPECT_EQ(std::erase_if(with.seen, [](const std::string& event) { return event.starts_with("answered"); }), 2U);
+  EXPECT_EQ(with.seen, without.seen);
+  std::vector<std::int64_t> updates;
+  read_answers(folder.path(), [&](const Answer& answer) { updates.push_back(answer.update); });
+  EXPECT_EQ(updates, (std::vector<std::int64_t>{2, 2, 4, 4}));
 }
 
 TEST_F(SessionTest, NobodyNeedsToListen) {

@@ -123,7 +123,8 @@ int plan_for(const PlanArguments& arguments, const Outputs& outputs, const Targe
   input.other_ranks = config.device == DeviceChoice::cpu;
   input.request.floor_only = floors_alone;
   const bool values = arguments.values || !arguments.out.empty();
-  PlanExtras extras{values, /*levers=*/true, arguments.frontier ? kFrontierPoints : 0};
+  PlanExtras extras{.values = values, .levers = true, .frontier_points = arguments.frontier ? kFrontierPoints : 0};
+  extras.answers = outputs.instance.empty();  // an instance is a training alone
   if (!arguments.json) extras.decided = [&](const nlohmann::json& plan) { printer.decided(plan); };
   for (const std::string& budget : arguments.at) extras.frontier_budgets.push_back(parse_bytes(budget, "--at"));
   const PlanningResult result = arguments.solve.empty() ? plan_with_extras(config, input, extras)
