@@ -52,6 +52,7 @@ class RankVerification {
     gradients();
     training();
     bits_and_bytes();
+    if (one_) controls();
     if (one_) trials_.forget(*one_);
     return std::move(verdict_);
   }
@@ -133,7 +134,6 @@ class RankVerification {
           relative(kMostStatistics), several.command);
     }
     trials_.forget(several);
-    controls();
   }
 
   // The user's optimizer. Its state in fewer bits would turn a last bit of the gradient into another rounding.

@@ -135,7 +135,9 @@ def audit(test):
 def proven(test):
     """verify compares ranks with one process, and notices sums over ranks that are wrong."""
     budget = ["--memory", "96MiB"]
-    for ranks, more in ((2, []), (3, ["--set", "precision.compute=bf16", "--set", "precision.optimizer_state=bf16"])):
+    sets = ["precision.compute=bf16", "precision.optimizer_state=bf16", "adapter.kind=lora", "adapter.rank=2"]
+    narrow = [word for each in sets for word in ("--set", each)]
+    for ranks, more in ((2, []), (3, narrow)):
         report = test.succeeds("verify", "config.toml", *budget, *more, "--ranks", ranks, "--json")
         if report is None:
             continue
@@ -386,8 +388,8 @@ def main():
     if missing:
         print(f"skipped: several ranks need {' and '.join(missing)}")
         test.finish()
-    test.run_parts(alone, numbers, sent, audit, proven, other_numbers, refusals, differences, bad_data, full_disk, signals, kills, silent,
-                   planning, link)
+    test.run_parts(alone, numbers, sent, audit, proven, other_numbers, refusals, differences, bad_data, full_disk,
+                   signals, kills, silent, planning, link)
     test.finish()
 
 
