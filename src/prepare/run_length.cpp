@@ -30,7 +30,8 @@ std::optional<double> evaluate_seconds(const Config& config, const PlanningInput
   if (pass == nullptr) return 0;
   if (!input.data.validation) return {};
   const std::int64_t batches = evaluation_batches(config, *input.data.validation, plan.decisions.micro_batch);
-  return static_cast<double>(ceil_div(batches, std::int64_t{input.facts.share.ranks})) * pass->seconds + answer_seconds(config, plan);
+  return static_cast<double>(ceil_div(batches, std::int64_t{input.facts.share.ranks})) * pass->seconds +
+         answer_seconds(config, plan);
 }
 
 // The last evaluation always follows the last update.
@@ -99,7 +100,9 @@ void add_times(json& plan_json, const Config& config, const PlanningInput& input
   const bool several = plan.decisions.window().rounds() > 1;
   plan_json["noise"] = {{"every", config.train.noise_every},
                         {"measured", measures},
-                        {"why_not", measures ? json() : several ? json("shared gradients") : json("one round")},
+                        {"why_not", measures  ? json()
+                                    : several ? json("shared gradients")
+                                              : json("one round")},
                         {"seconds", noise_seconds(plan)},
                         {"read_bytes", measures ? read_by_noise(plan).n : 0}};
 }
