@@ -100,7 +100,9 @@ void add_times(json& plan_json, const Config& config, const PlanningInput& input
   const bool several = plan.decisions.window().rounds() > 1;
   plan_json["noise"] = {{"every", config.train.noise_every},
                         {"measured", measures},
-                        {"why_not", measures ? json() : several ? json("shared gradients") : json("one round")},
+                        {"why_not", measures  ? json()
+                                    : several ? json("shared gradients")
+                                              : json("one round")},
                         {"seconds", noise_seconds(plan)},
                         {"read_bytes", measures ? read_by_noise(plan).n : 0}};
 }

@@ -334,7 +334,7 @@ TEST(CompareRuns, ValidationOnOtherDataIsNotCompared) {
 
 TEST(CompareRuns, SettingsThatChangeTheLossSaySo) {
   const ScratchFolder folder;
-  std::vector<Run> runs(2);
+  std::vector<plimsoll::Run> runs(2);
   for (std::size_t i = 0; i < 2; ++i) {
     runs[i].path = folder / std::to_string(i);
     fs::create_directory(runs[i].path);
