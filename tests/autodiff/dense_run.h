@@ -66,7 +66,7 @@ class DenseRun {
   void add_node(NodeId id) {
     const Node& node = graph_.nodes[id];
     if (node.op->view) return;
-    RunKernel run{id, {}, {}, {}, starts_window(graph_, node), {}, false};
+    RunKernel run{.node = id, .starts_window = starts_window(graph_, node)};
     for (const ValueId value : node.inputs) run.inputs.push_back(program_.operands[value]);
     for (const ValueId value : node.outputs) run.outputs.push_back(program_.operands[value]);
     run.scratch = place(std::max(scratch_of(node, false), scratch_of(node, run.starts_window)), {});
