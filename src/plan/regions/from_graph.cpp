@@ -11,11 +11,13 @@ namespace {
 
 class Conversion {
  public:
-  Conversion(const Simulation& simulation, const std::vector<Unit>& units, bool narrow, std::int64_t least_loss_scratch)
+  Conversion(const Simulation& simulation, const std::vector<Unit>& units, bool narrow, std::int64_t least_loss_scratch,
+             const RankLink& link)
       : simulation_(simulation),
         graph_(simulation.graph),
         unit_of_(graph_.nodes.size(), -1),
-        least_loss_scratch_(least_loss_scratch) {
+        least_loss_scratch_(least_loss_scratch),
+        link_(link) {
     result_.problem.narrow = narrow;
     result_.problem.adds = simulation.timeline.rounds > 1;
     for (std::size_t i = 0; i < units.size(); ++i) {
@@ -100,7 +102,7 @@ class Conversion {
     op.seconds = kernel.of(simulation_.timeline.rounds == 1).seconds;
     op.scratch = simulation_.lifetimes.scratch_bytes(step).n;
     if (what.kind == Step::Kind::node) {
-      op.seconds += exchange_seconds(graph_, graph_.nodes[what.node]);
+      op.seconds += exchange_seconds(graph_, graph_.nodes[what.node], link_);
       describe(graph_.nodes[what.node], op);
     }
     result_.problem.ops.push_back(std::move(op));
@@ -137,14 +139,15 @@ class Conversion {
   std::int64_t least_loss_scratch_;
   std::map<ValueId, int> item_of_;  // by origin
   StepAccess access_;               // of the current step
+  RankLink link_;
   GraphProblem result_;
 };
 
 }  // namespace
 
 GraphProblem problem_of(const Simulation& simulation, const std::vector<Unit>& units, bool narrow,
-                        std::int64_t least_loss_scratch) {
-  return Conversion(simulation, units, narrow, least_loss_scratch).run();
+                        std::int64_t least_loss_scratch, const RankLink& link) {
+  return Conversion(simulation, units, narrow, least_loss_scratch, link).run();
 }
 
 std::vector<NodeReplay> nodes_of(const GraphProblem& graph, const std::vector<Replay>& replays) {

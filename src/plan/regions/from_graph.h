@@ -19,9 +19,10 @@ struct GraphProblem {
   std::vector<NodeId> likes;  // of each op: its node, or the node that it repeats
 };
 
-// `narrow`: Residency::by_matrix. `least_loss_scratch`: the least scratch of the chunked loss over all its numbers of chunks.
+// `narrow`: Residency::by_matrix. `link`: prices exchanges between ranks. `least_loss_scratch`: the least scratch of the chunked
+// loss over all its numbers of chunks.
 GraphProblem problem_of(const Simulation& simulation, const std::vector<Unit>& units, bool narrow,
-                        std::int64_t least_loss_scratch);
+                        std::int64_t least_loss_scratch, const RankLink& link = {});
 
 // The replays of ops as replays of nodes, without those of nodes that repeat another one for another micro-batch: grouping
 // repeats these. Reads no part of `graph.problem`.

@@ -19,7 +19,8 @@ RegionPlans::RegionPlans(const Simulation& keep, const std::vector<Unit>& units,
     : chunks_(chunks) {
   const std::int64_t least_scratch = std::ranges::min_element(chunks, {}, &LossChunks::scratch)->scratch;
   const std::int64_t most_scratch = std::ranges::max_element(chunks, {}, &LossChunks::scratch)->scratch;
-  graph_ = std::make_unique<replays::GraphProblem>(replays::problem_of(keep, units, residency.by_matrix, least_scratch));
+  graph_ = std::make_unique<replays::GraphProblem>(
+      replays::problem_of(keep, units, residency.by_matrix, least_scratch, machine.rank_link));
   const replays::Problem& problem = graph_->problem;
   const regions::Regions regions = regions::find_regions(problem);
   const LiveProfile steady = live_profile(keep.lifetimes, keep.timeline, Phase::steady);
