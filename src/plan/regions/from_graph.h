@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "plan/machine.h"
 #include "plan/passes/replay.h"
 #include "plan/replays/search.h"
 #include "plan/simulation.h"
