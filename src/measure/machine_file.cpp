@@ -218,7 +218,6 @@ std::string machine_hash(const Machine& machine) {
   const auto add = [&](const ReserveModel& reserve) {
     hasher.add(fmt::format("{} {} {} {} {}", reserve.code.n, reserve.per_primitive.n, reserve.per_step.n, reserve.threads.n,
                            reserve.slack.n));
-    if (reserve.peers.n > 0) hasher.add(fmt::format("peers {}", reserve.peers.n));
     if (reserve.per_launch.n > 0) hasher.add(fmt::format("per launch {}", reserve.per_launch.n));
   };
   add(machine.reserve);
@@ -233,8 +232,6 @@ std::string machine_hash(const Machine& machine) {
                            link.tail_seconds_per_byte));
     if (link.alone_latency() < link.latency_seconds) hasher.add(fmt::format("alone {}", link.alone_latency()));
   }
-  const RankLink& ranks = machine.rank_link;
-  if (!ranks.assumed) hasher.add(fmt::format("ranks {} {}", ranks.bytes_per_second, ranks.latency_seconds));
   return hasher.hex();
 }
 

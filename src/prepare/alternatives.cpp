@@ -14,6 +14,7 @@
 #include <string>
 #include <tuple>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "base/disk_folder.h"
@@ -23,6 +24,7 @@
 #include "config/config_rules.h"
 #include "config/image_rules.h"
 #include "measure/measure_disk.h"
+#include "plan/search/candidates.h"
 #include "prepare/model_changes.h"
 #include "prepare/rank_plans.h"
 #include "prepare/requests.h"
@@ -90,7 +92,7 @@ std::vector<Alternative> automatic_choices(const PlanRequest& request) {
 std::vector<Alternative> more_ranks(const PlanningInput& input) {
   std::vector<Alternative> list;
   constexpr int kMost = 8;
-  const std::int64_t micro_batches = input.request.effective_batch / input.request.micro_batch.value_or(1);
+  const std::int64_t micro_batches = input.request.effective_batch / input.request.micro_batch.value_or(input.request.row_step);
   for (int ranks = 2 * input.facts.share.ranks; input.other_ranks && ranks <= std::min<std::int64_t>(kMost, micro_batches);
        ranks *= 2) {
     list.push_back({fmt::format("{} ranks, each with this budget", ranks), {{kRanks, ranks}}});
@@ -223,18 +225,27 @@ std::optional<Outcome> outcome_of(const ChangedConfig& changed, const PlanningIn
   record.machine = machine;
   record = machine_for_ranks(std::move(record), changed.facts.share.ranks);
   const int ranks = changed.facts.share.ranks;
-  for (const std::int64_t stage : stages_of(changed.config, ranks)) {
-    const Config config = with_stage(changed.config, ranks, stage);
-    PlanSpace space(source_of(config, changed.facts), changed.request, record.machine, catalogue);
+  if (ranks == 1) {
+    PlanSpace space(source_of(changed.config, changed.facts), changed.request, record.machine, catalogue);
     work += space.effort().work;
-    const PlanningInput of_ranks{.request = changed.request, .machine = record, .facts = changed.facts};
-    const Bytes least = ranks > 1 ? floor_of_ranks(config, of_ranks, space) : Bytes{0};
     for (const Budget& budget : budgets) {
-      if (budget.memory && *budget.memory < least) continue;
       if (const Plan* plan = space.fastest(budget)) return outcome_of(*plan);
     }
+    return {};
   }
-  return {};
+  std::optional<Outcome> best;
+  for (const Budget& budget : budgets) {
+    const PlanningInput of_ranks{.request = changed.request, .budget = budget, .machine = record, .facts = changed.facts};
+    each_stage(changed.config, ranks, [&](const Config& config) {
+      PlanSpace space(source_of(config, changed.facts), changed.request, record.machine, catalogue);
+      work += space.effort().work;
+      const RankPlans plans = best_for_ranks(config, of_ranks, space);
+      const Plan* plan = std::get_if<Plan>(&plans.best);
+      if (plan != nullptr && (!best || plan->update_seconds < (1 - kLeastGain) * best->seconds)) best = outcome_of(*plan);
+    });
+    if (best) break;
+  }
+  return best;
 }
 
 // The outcome of an attempt; empty also if the configuration refuses the change.

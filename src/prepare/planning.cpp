@@ -312,7 +312,7 @@ PlanningInput planning_input(const Config& config, const std::filesystem::path& 
     add_disk_tier(input.machine.machine, *config.memory.disk, transfers_for(config), cache, say);
   }
   if (simulated) limit_links(input.machine.machine, config.links);
-  if (place.share.ranks > 1 && !place.machine) {
+  if (!place.machine && config.device == DeviceChoice::cpu) {
     if (const std::optional<RankLink> link = kept_rank_link(cache)) input.machine.machine.rank_link = *link;
   }
   input.machine = machine_for_ranks(std::move(input.machine), place.share.ranks, place.peers);
@@ -351,8 +351,8 @@ struct StagePlans {
   std::unique_ptr<PlanSpace> space;
   RankPlans plans;
 
-  StagePlans(const Config& of, const PlanningInput& input, std::int64_t stage, KernelCatalogue& catalogue)
-      : config(std::make_unique<Config>(with_stage(of, input.facts.share.ranks, stage))) {
+  StagePlans(const Config& of_stage, const PlanningInput& input, KernelCatalogue& catalogue)
+      : config(std::make_unique<Config>(of_stage)) {
     space = std::make_unique<PlanSpace>(source_of(*config, input.facts), input.request, input.machine.machine, catalogue);
     plans = best_for_ranks(*config, input, *space);
   }
@@ -375,11 +375,11 @@ Bytes& floor_of(RankPlans& plans) {
 StagePlans best_stage(const Config& config, const PlanningInput& input, KernelCatalogue& catalogue) {
   std::optional<StagePlans> best;
   Bytes least;
-  for (const std::int64_t stage : stages_of(config, input.facts.share.ranks)) {
-    StagePlans plans(config, input, stage, catalogue);
+  each_stage(config, input.facts.share.ranks, [&](const Config& of_stage) {
+    StagePlans plans(of_stage, input, catalogue);
     least = best ? std::min(least, floor_of(plans.plans)) : floor_of(plans.plans);
     if (!best || better(plans.plans, best->plans)) best = std::move(plans);
-  }
+  });
   floor_of(best->plans) = least;
   return std::move(*best);
 }

@@ -24,6 +24,7 @@
 #include "prepare/epochs.h"
 #include "prepare/plan_file.h"
 #include "prepare/planning.h"
+#include "prepare/rank_plans.h"
 #include "prepare/requests.h"
 
 namespace plimsoll {
@@ -49,10 +50,13 @@ Config of_stage(Config config, std::int64_t zero) {
 PlanningResult replay(const Config& config, const PlanningInput& input, const std::filesystem::path& path) {
   const json plan = read_plan(path.string());
   if (!plan.contains("record")) throw not_a_plan(path.string(), "it has no record to replay");
-  const Config planned = of_stage(config, plan.value("zero", config.parallel.zero.value_or(1)));
+  const std::int64_t zero = plan.value("zero", config.parallel.zero.value_or(1));
+  const Config planned = input.facts.share.ranks > 1 ? of_stage(config, zero) : config;
   PlanningResult result = replay_plan(planned, input, record_from_json(plan.at("record")));
-  result.zero = *planned.parallel.zero;
+  result.zero = zero;
   json object = json::parse(result.text);
+  object["config_hash"] = config_hash(config);  // the stage is a decision
+  add_ranks(object, bytes_of_ranks(planned, input, *result.plan), *result.plan, zero, input.machine.machine.rank_link);
   if (const json bounds = plan.value("bounds", json()); bounds.is_object()) object["bounds"].update(bounds);
   result.text = object.dump();
   return result;

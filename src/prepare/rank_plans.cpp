@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -69,7 +70,6 @@ MachineRecord machine_for_ranks(MachineRecord record, int ranks, Bytes measured)
   if ((ranks > 1) == (reserve.peers.n > 0)) return record;
   reserve.peers = ranks == 1 ? Bytes{0} : measured.n > 0 ? measured : kAssumed;
   reserve.peers_assumed = ranks > 1 && measured.n == 0;
-  record.machine.hash = machine_hash(record.machine);
   return record;
 }
 
@@ -98,16 +98,23 @@ std::vector<RankBytes> bytes_of_ranks(const Config& config, const PlanningInput&
   return ranks;
 }
 
-std::vector<std::int64_t> stages_of(const Config& config, int ranks) {
-  if (ranks == 1 || config.parallel.zero) return {config.parallel.zero.value_or(1)};
-  std::vector<std::int64_t> stages;
-  for (std::int64_t stage = 1; stage <= kLastStage; ++stage) stages.push_back(stage);
-  return stages;
-}
-
-Config with_stage(Config config, int ranks, std::int64_t stage) {
-  if (ranks > 1) config.parallel.zero = stage;
-  return config;
+void each_stage(const Config& config, int ranks, const std::function<void(const Config&)>& plan) {
+  if (ranks == 1) return plan(config);
+  const std::int64_t first = config.parallel.zero.value_or(1), last = config.parallel.zero.value_or(kLastStage);
+  std::optional<Error> refused;
+  bool planned = false;
+  for (std::int64_t stage = first; stage <= last; ++stage) {
+    try {
+      Config of_stage = config;
+      of_stage.parallel.zero = stage;
+      plan(of_stage);
+      planned = true;
+    } catch (const Error& error) {
+      if (error.kind == ErrorKind::internal) throw;
+      if (!refused) refused = error;
+    }
+  }
+  if (!planned) throw Error(*refused);
 }
 
 Bytes floor_of_ranks(const Config& config, const PlanningInput& input, PlanSpace& space) {

@@ -2,6 +2,7 @@
 // each of them.
 #pragma once
 
+#include <functional>
 #include <nlohmann/json_fwd.hpp>
 #include <variant>
 #include <vector>
@@ -38,9 +39,9 @@ struct RankPlans {
 };
 // The fastest plan of the space whose decisions fit the budget on every rank.
 RankPlans best_for_ranks(const Config& config, const PlanningInput& input, PlanSpace& space);
-// The stages of ZeRO that the configuration allows, the one that sends the least first; one stage for one process.
-std::vector<std::int64_t> stages_of(const Config& config, int ranks);
-Config with_stage(Config config, int ranks, std::int64_t stage);
+// Plans the configuration with each stage of ZeRO that it allows, the one that sends the least first; as it is for one process.
+// A stage that refuses the configuration is left out. Throws the first refusal if all do.
+void each_stage(const Config& config, int ranks, const std::function<void(const Config& of_stage)>& plan);
 // The least budget that every rank fits.
 Bytes floor_of_ranks(const Config& config, const PlanningInput& input, PlanSpace& space);
 // The bytes of all ranks under these decisions; `own` is the plan of the facts' rank.

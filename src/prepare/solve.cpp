@@ -140,8 +140,7 @@ class Solver {
       OpCatalogue catalogue = catalogue_of(record);
       ++plans_;
       const int ranks = changed.facts.share.ranks;
-      for (const std::int64_t stage : stages_of(changed.config, ranks)) {
-        const Config config = with_stage(changed.config, ranks, stage);
+      each_stage(changed.config, ranks, [&](const Config& config) {
         PlanSpace space(source_of(config, changed.facts), changed.request, record.machine, catalogue);
         work_ += space.effort().work;
         Bytes floor = space.floor();
@@ -152,10 +151,10 @@ class Solver {
         }
         trial.floor = std::min(trial.floor.value_or(floor), floor);
         const bool room = key_.budget == SolvedBudget::disk || key_.budget == SolvedBudget::host_memory;
-        if (!room || !trial.fits()) continue;
+        if (!room || !trial.fits()) return;
         const Plan* plan = space.fastest(changed.budget);
         if (plan != nullptr) trial.used = used_of(key_.budget, *plan, input_.machine.machine);
-      }
+      });
     } catch (const Error& error) {
       if (error.kind == ErrorKind::internal) throw;
       trial.refused = error;
@@ -216,7 +215,8 @@ class Solver {
   // More ranks than micro-batches share no more work.
   std::int64_t most_ranks() const {
     constexpr std::int64_t kMost = 64;
-    return std::max(key_.now, std::min(kMost, input_.request.effective_batch / input_.request.micro_batch.value_or(1)));
+    const PlanRequest& request = input_.request;
+    return std::max(key_.now, std::min(kMost, request.effective_batch / request.micro_batch.value_or(request.row_step)));
   }
 
   // Doubles the ranks until a rank's plan fits, then halves the gap.

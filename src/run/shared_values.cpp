@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
+#include <exception>
 #include <span>
 #include <string>
 
@@ -39,9 +40,19 @@ Bytes SharedValues::bytes_of(ValueId value, int rank) const {
   return Bytes{cuts[static_cast<std::size_t>(rank) + 1] - cuts[static_cast<std::size_t>(rank)]};
 }
 
+// A sink that fails still takes all parts from the others, so that all ranks remain at the same message.
 void SharedValues::read(ValueId value, const Device::Sink& sink) const {
   ensure(peers_ != nullptr && peers_->rank() == 0, "executor", "another rank than the first reads a value of all ranks");
-  device_.read(program_.operands[value], sink);
+  std::exception_ptr failure;
+  const auto take = [&](std::span<const std::byte> part) {
+    if (failure) return;
+    try {
+      sink(part);
+    } catch (...) {
+      failure = std::current_exception();
+    }
+  };
+  device_.read(program_.operands[value], take);
   broadcast(*peers_, event_, 0, std::to_string(value.index));
   std::vector<std::byte> piece(kPiece);
   for (int rank = 1; rank < peers_->count(); ++rank) {
@@ -50,10 +61,11 @@ void SharedValues::read(ValueId value, const Device::Sink& sink) const {
       const Peers::Receive receive{rank, part};
       peers_->start(event_, {{}, std::span(&receive, 1)});
       peers_->wait(event_);
-      sink(part);
+      take(part);
       left -= part.size();
     }
   }
+  if (failure) std::rethrow_exception(failure);
 }
 
 void SharedValues::serve() const {

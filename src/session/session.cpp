@@ -497,8 +497,8 @@ void Session::evaluate(Trainer& trainer) {
     evaluated_at_ = evaluation.update;
     const double factor = improvement_.rate_factor();
     const bool better = improvement_.see(evaluation);
+    if (!answers.empty()) emit(Answered{answers});  // a run that ends here evaluates and answers again
     emit(Evaluated{evaluation, improvement_.best()});
-    if (!answers.empty()) emit(Answered{answers});
     if (better) saves_.save_best(trainer);
     saves_.keep_ranked(trainer);
     trainer.scale_rate(improvement_.rate_factor());

@@ -81,6 +81,7 @@ class RankVerification {
                          {{"data.validation"},
                           {"train.evaluate_every", "0"},
                           {"save.every", "0"},
+                          {"plan.group", "auto"},
                           {"train.effective_batch", samples()},
                           {"train.micro_batch", micro_},
                           {"train.accumulation", "auto"}},
@@ -183,7 +184,7 @@ class RankVerification {
     const Trial trial = trials_.run(audited);
     if (!ran(trial, "bytes in memory", true)) return;
     add("bytes in memory", true, "planned = measured on each rank", "no difference", trial.command);
-    const json plan = trials_.plan(request("plan", ranks_, kLong, {}));
+    const json plan = planned_by(trial);
     const json few = report(first).at("ranks"), many = report(trial).at("ranks"), &planned = plan.at("ranks");
     std::int64_t sent = 0, off = 0;
     for (std::size_t rank = 0; rank < many.size(); ++rank) {
@@ -200,10 +201,12 @@ class RankVerification {
         "as planned", trial.command);
     trials_.forget(trial);
   }
-  static json report(const Trial& trial) {
-    std::ifstream file(trial.folder / "run.json");
+  static json json_of(const Trial& trial, const char* name) {
+    std::ifstream file(trial.folder / name);
     return json::parse(file);
   }
+  static json planned_by(const Trial& trial) { return json_of(trial, "plan.json"); }
+  static json report(const Trial& trial) { return json_of(trial, "run.json"); }
 
   // The units of each rank's micro-batches in the second window.
   std::vector<double> units_of_ranks() const {

@@ -130,7 +130,6 @@ TEST_F(ConfigTest, TheStageOfZeroHasOtherNames) {
   for (const char* set : {"parallel.zero=3", "zero_stage=3", "fsdp_sharding_strategy=FULL_SHARD"}) {
     EXPECT_EQ(small({set}).parallel.zero, 3) << set;
   }
-  EXPECT_ERROR(small({"sharding_strategy=FULL_SHARD"}), "E-CONFIG-VALUE", "ranks cannot share");
   EXPECT_ERROR(small({"sharding_strategy=HYBRID_SHARD"}), "E-CONFIG-VALUE", "parallel.zero = 1, 2 or 3");
   EXPECT_ERROR(small({"parallel.zero=4"}), "E-CONFIG-RANGE", "4");
 }

@@ -120,7 +120,7 @@ int plan_for(const PlanArguments& arguments, const Outputs& outputs, const Targe
   };
   PlanningInput input = planning_input(config, cache_folder(), say, place);
   input.source = source;
-  input.other_ranks = config.device == DeviceChoice::cpu;
+  input.other_ranks = config.device == DeviceChoice::cpu && config.memory.budget.has_value();
   input.request.floor_only = floors_alone;
   const bool values = arguments.values || !arguments.out.empty();
   PlanExtras extras{.values = values, .levers = true, .frontier_points = arguments.frontier ? kFrontierPoints : 0};
