@@ -206,7 +206,7 @@ def ragged_windows(test):
         test.equal("rows", window["rows"], 2 * line["micro_steps"])
     adds_up(test, found, None)
     # Some windows have a single micro-step, although the plan has several rounds: `first` contains their update.
-    more[-1] = "train.effective_batch=7"
+    more[-1] = "train.effective_batch=3"
     audited = test.succeeds("profile", config, *more, "--updates", "12", "--audit", "--json")
     steps = {window["micro_steps"] for window in audited["windows"]}
     test.that(1 in steps and len(steps) > 1, f"micro-steps of the windows: {steps}")
