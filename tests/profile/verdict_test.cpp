@@ -84,8 +84,8 @@ TEST(ProfileVerdict, TakesTheSmallerOfTwoThatAreAlike) {
 
 // More memory helps, but this machine has less.
 TEST(ProfileVerdict, OffersAnotherStepIfTheMemoryIsTooLarge) {
-  const json levers = json::array({lever("the ceiling", "memory.budget", "2000", 0.80, 2000, false),
-                                   lever("fewer", "plan.recompute", "none", 0.9, 500)});
+  const json levers = json::array(
+      {lever("the ceiling", "memory.budget", "2000", 0.80, 2000, false), lever("fewer", "plan.recompute", "none", 0.9, 500)});
   const ProfileVerdict verdict = on({.kernels = 1}, levers);
   EXPECT_EQ(verdict.verdict, "MEMORY-BOUND");
   ASSERT_TRUE(verdict.next);
