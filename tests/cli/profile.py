@@ -159,6 +159,10 @@ def refuses_other_states(test):
     test.succeeds("train", "config.toml", *ONE, *data, "--run", "mine", "--updates", "2", "--json")
     test.write("mine.txt", test.path("train.txt").read_bytes()[::-1])
     test.fails(2, "E-RESUME-DATA", "profile", "--run", "mine")
+    test.write("mine.txt", test.path("train.txt").read_bytes())
+    other = test.run("profile", "--run", "mine", "--updates", "1", "--set", "train.micro_batch=1", "--json")
+    test.equal("exit code with another micro-batch", other.code, 0)
+    test.that("changed since the checkpoint: train.micro_batch" in "".join(other.text()), f"a note tells it: {other.text()}")
 
 
 def keeps_the_floor(test):
