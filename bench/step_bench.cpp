@@ -34,8 +34,7 @@ int main(int argc, char** argv) {
   const Prepared& prepared = std::get<Prepared>(prepared_or);
   cpu::set_thread_count(config.threads);
   const DataFiles& data = prepared.data;
-  const TrainingGraph model =
-      build_training_graph(config, facts_of(config, data, prepared.ragged), prepared.record.decisions.micro_batch);
+  const TrainingGraph model = build_training_graph(config, facts_of(config, prepared), prepared.record.decisions.micro_batch);
   const Plan plan = rebuild_plan(config, model, prepared);
   const Program program = lower(plan);
   const Arena arena(plan.arena);

@@ -189,7 +189,7 @@ void profile_options(CLI::App& command, ProfileArguments& a) {
   add_device(command, a.config);
   command.add_option("--run", a.run, "a run instead of CONFIG: its settings, and the state of its newest checkpoint");
   command.add_option("--updates", a.updates, "updates to measure, after a first one (default: 5)")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{10000}));
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1000}));
   command.add_option("--trace", a.trace, "write the last update here, for ui.perfetto.dev and chrome://tracing");
   const auto others = command.get_options([](const CLI::Option* option) { return option->get_name() != "--help"; });
   command.add_option("--compare", a.compare, "the ops, waits and owners by which two profiles differ, from files of --json")

@@ -21,6 +21,7 @@
 #include "models/pixel_norm.h"
 #include "ops/op_catalogue.h"
 #include "plan/build_plan.h"
+#include "prepare/answers.h"
 #include "prepare/epochs.h"
 #include "prepare/plan_file.h"
 #include "prepare/planning.h"
@@ -245,6 +246,12 @@ std::variant<Prepared, Refused> read_preparation(const Config& config, const Pre
   prepared.zero = result.at("zero");
   prepared.prompts = prompts_from(result.at("prompts"));
   return prepared;
+}
+
+DataFacts facts_of(const Config& config, const Prepared& prepared) {
+  DataFacts facts = facts_of(config, prepared.data, prepared.ragged);
+  facts.answers = shape_of(prepared.record.decisions.answers);
+  return facts;
 }
 
 Plan rebuild_plan(const Config& config, const TrainingGraph& model, const Prepared& prepared, const MachineRecord* machine) {

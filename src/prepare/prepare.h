@@ -72,6 +72,9 @@ std::string preparation_for_others(const std::string& text);
 // E-RANK-MISMATCH (exit 2) if its data differ.
 std::string preparation_of_rank(const Config& config, const PrepareOptions& options, const std::string& text);
 
+// The facts of the planned graph, with the passes that answer.
+DataFacts facts_of(const Config& config, const Prepared& prepared);
+
 // Rebuilds the plan that prepare_training decided, in this process. It has predicted seconds only with the `machine` of
 // PrepareOptions::machine_file.
 Plan rebuild_plan(const Config& config, const TrainingGraph& model, const Prepared& prepared,

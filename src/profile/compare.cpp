@@ -23,6 +23,8 @@ Error not_a_profile(const std::string& path, const std::string& why) {
                       {Remedy::of_command("profile CONFIG", {{"command.json"}})});
 }
 
+constexpr double kMost = 1e18;  // of each number, and of their sums
+
 // The parts of a profile that are compared.
 struct Side {
   std::map<std::pair<std::string, std::string>, double> seconds;  // by op and section; parts have no section
@@ -32,9 +34,16 @@ struct Side {
 
 double number(const json& value, const char* what, const std::string& path) {
   const double found = value.is_number() ? value.get<double>() : NAN;
-  constexpr double kMost = 1e18;
   if (std::abs(found) <= kMost) return found;
   throw not_a_profile(path, fmt::format("{} is no number", what));
+}
+
+// The name of a row, on one line.
+std::string name(const json& value, const char* what, const std::string& path) {
+  std::string found = value.get<std::string>();
+  const auto is_control = [](unsigned char c) { return c < 0x20 || c == 0x7f; };
+  if (std::ranges::none_of(found, is_control)) return found;
+  throw not_a_profile(path, fmt::format("{} has a control character", what));
 }
 
 Side side_of(const std::string& path, const json& profile) {
@@ -42,7 +51,7 @@ Side side_of(const std::string& path, const json& profile) {
     Side side;
     side.update_seconds = number(profile.at("update_seconds"), "update_seconds", path);
     for (const json& op : profile.at("ops")) {
-      side.seconds[{op.at("op").get<std::string>(), op.at("section").get<std::string>()}] +=
+      side.seconds[{name(op.at("op"), "an op", path), name(op.at("section"), "a section", path)}] +=
           number(op.at("seconds"), "the seconds of an op", path);
     }
     const std::pair<const char*, const char*> parts[] = {
@@ -55,9 +64,11 @@ Side side_of(const std::string& path, const json& profile) {
     }
     for (const json& value : profile.at("peak")) {
       const double bytes = number(value.at("bytes"), "the bytes of a value", path);
-      side.bytes[value.at("owner").get<std::string>()] += bytes;
+      if (bytes < 0) throw not_a_profile(path, "the bytes of a value are negative");
+      side.bytes[name(value.at("owner"), "an owner", path)] += bytes;
       side.live += bytes;
     }
+    if (side.live > kMost) throw not_a_profile(path, fmt::format("its values have {:g} bytes", side.live));
     return side;
   } catch (const json::exception& error) {
     throw not_a_profile(path, fmt::format("it is broken: {}", error.what()));

@@ -103,8 +103,7 @@ void reserve_timer(Plan& plan, Bytes timer) {
 MeasuredUpdates measure_updates(const Config& config, const Prepared& prepared, const MeasureRequest& request) {
   cpu::set_thread_count(config.threads);
   const DataFiles& data = prepared.data;
-  TrainingGraph model =
-      build_training_graph(config, facts_of(config, data, prepared.ragged), prepared.record.decisions.micro_batch);
+  TrainingGraph model = build_training_graph(config, facts_of(config, prepared), prepared.record.decisions.micro_batch);
   Plan plan = rebuild_plan(config, model, prepared);
   model.graph = {};
   const Program program = lower(plan);
@@ -130,6 +129,7 @@ MeasuredUpdates measure_updates(const Config& config, const Prepared& prepared, 
     trainer.before_phase([&](Phase phase) { audit->enter(phase); });
   }
   trainer.load(request.checkpoint.empty() ? nullptr : &request.checkpoint);
+  trainer.scale_rate(request.rate_factor);
   {
     InstructionTimer timer(program, plan.graph, place.device());
     const Executor::Watch watch(executor, timer);

@@ -21,6 +21,7 @@ struct MeasureRequest {
   std::int64_t updates = 5;          // measured, after a first one
   bool audit = false;                // the audit watches every instruction; its times are no measurement
   std::filesystem::path checkpoint;  // the state to begin with; empty: a new run
+  double rate_factor = 1;            // of the schedule "plateau", after the evaluations of the run
   std::filesystem::path folder;      // for the checkpoint that is saved once; the caller removes it
   std::filesystem::path times;       // for the times of the last update (profile/update_times.h); empty: not written
   std::function<bool()> stopped;     // E-INTERRUPTED once it returns true, between updates

@@ -89,8 +89,8 @@ ProfileVerdict verdict_on(const UpdateParts& parts, double bound, const json& pl
   double saved = 0;
   for (const Lever& lever : levers) saved = std::max(saved, lever.memory ? lever.step.saved : 0);
   if (saved >= kMemoryBound) {
-    return {"MEMORY-BOUND", percent(saved, "of the update would go with more memory"),
-            best(levers, [](const Lever& lever) { return lever.memory; })};
+    const std::optional<NextStep> step = best(levers, [](const Lever& lever) { return lever.memory; });
+    return {"MEMORY-BOUND", percent(saved, "of the update would go with more memory"), step ? step : next_step(levers)};
   }
   return {"COMPUTE-BOUND", percent(bound / all, "of the machine's rates are reached"), next_step(levers)};
 }

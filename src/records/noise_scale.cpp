@@ -48,7 +48,7 @@ bool is_usable(const NoiseSums& window) {
          window.samples_first != window.samples_window;
 }
 
-bool is_scale(double signal) { return signal > 0 && std::isfinite(signal); }
+bool is_scale(double signal) { return signal > 0 && std::isfinite(signal) && std::isfinite(1 / signal); }
 
 }  // namespace
 
@@ -59,17 +59,20 @@ std::optional<NoiseScale> noise_scale(std::span<const NoiseSums> windows) {
   if (std::ssize(usable) < kLeastNoiseWindows) return {};
   Sums all;
   for (const NoiseSums& window : usable) all.add(window);
+  const double signal = all.signal();
+  if (!is_scale(signal)) return {};
   std::vector<double> signals;
   std::uint64_t draw = 0;
   for (int i = 0; i < kResamples; ++i) {
     Sums some;
     for (std::size_t j = 0; j < count; ++j) some.add(usable[mix64(draw++) % count]);
     signals.push_back(some.signal());
+    if (std::isnan(signals.back())) return {};  // sums that overflow
   }
   std::ranges::sort(signals);
   const auto tail = static_cast<std::size_t>(kTail * kResamples);
-  const double low = signals[tail], high = signals[signals.size() - 1 - tail], signal = all.signal();
-  if (!is_scale(low) || !is_scale(high) || !is_scale(signal)) return {};
+  const double low = signals[tail], high = signals[signals.size() - 1 - tail];
+  if (!is_scale(low) || !is_scale(high)) return {};
   return NoiseScale{1 / signal, 1 / high, 1 / low, std::ssize(usable)};
 }
 
@@ -84,8 +87,8 @@ RunNoise noise_of_run(const std::filesystem::path& folder) {
     updates.push_back(metrics.update);
   });
   for (std::size_t i = 0; i < updates.size(); ++i) {
-    const std::int64_t third = std::clamp<std::int64_t>((updates[i] - 1) * 3 / std::max<std::int64_t>(1, last), 0, 2);
-    noise.thirds[static_cast<std::size_t>(third)].push_back(noise.windows[i]);
+    const double before = static_cast<double>(updates[i]) - 1, all = static_cast<double>(std::max<std::int64_t>(1, last));
+    noise.thirds[static_cast<std::size_t>(std::clamp(std::floor(before * 3 / all), 0.0, 2.0))].push_back(noise.windows[i]);
   }
   return noise;
 }

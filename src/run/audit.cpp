@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <numeric>
 
 #include "base/error.h"
@@ -70,6 +71,12 @@ void Audit::enter(Phase phase) {
 
 // True after the first micro-step of a window, whose accumulators are then state.
 bool Audit::within_window() const { return phase_ == Phase::steady || reads_window(graph_, phase_); }
+
+// True after the update of a window with a single round, which has read its accumulators.
+bool Audit::updated() const {
+  const Instruction *begin = program_.update.data(), *end = begin + program_.update.size();
+  return !ran_.empty() && !std::less<>()(ran_.back(), begin) && std::less<>()(ran_.back(), end);
+}
 
 // A pass of a training that answers from caches: its runs do not add up.
 bool Audit::answers() const {
@@ -140,7 +147,7 @@ std::vector<std::int64_t> Audit::live_bytes() const {
   };
   hold(program_.persistent, 0);
   if (answers()) hold(program_.caches, 0);
-  if (phase_ == Phase::first && program_.rounds > 1) hold(program_.window, -1);
+  if (phase_ == Phase::first && program_.rounds > 1 && !updated()) hold(program_.window, -1);
   if (reads_window(graph_, phase_)) hold(program_.window, 0);
   std::stable_sort(accesses.begin(), accesses.end(), [](const Access& a, const Access& b) { return a.time < b.time; });
   for (const Access& access : accesses) {

@@ -49,6 +49,7 @@ class Audit : public RunObserver {
   bool answers() const;
   void close_phase();
   bool within_window() const;
+  bool updated() const;
   void poison();
   Bytes changed_height() const;
   // The live bytes at each instruction since the phase began.

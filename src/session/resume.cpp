@@ -16,6 +16,8 @@
 #include "formats/weights_folder.h"
 #include "models/all.h"
 #include "models/family.h"
+#include "records/run_folder.h"
+#include "session/run_remedies.h"
 #include "weights/adapter_weights.h"
 #include "weights/origin.h"
 
@@ -303,6 +305,15 @@ std::vector<std::string> check_resumed_batch(const Config& config, const Progres
   if (now == progress.micro_batch) return {};
   return {fmt::format("changed since the checkpoint: train.micro_batch: {} -> {}; sums are rounded in another order",
                       progress.micro_batch, now)};
+}
+
+void check_resumed_data(const Config& config, const Progress& progress, const std::string& data_hash, const RunFolder& folder) {
+  if (progress.data_hash == data_hash) return;
+  throw config_error("E-RESUME-DATA", folder.path().string(),
+                     facts_of(config.model.config).vocab == 0
+                         ? "the training data are not those of this run"
+                         : "the training data, or the tokens that template and tokenizer make of it, are not those of this run",
+                     "the same file as before", {RunRemedies(config, folder).other_data()});
 }
 
 }  // namespace plimsoll

@@ -12,6 +12,8 @@
 
 namespace plimsoll {
 
+class RunFolder;
+
 // The request of the command line.
 struct ResumeRequest {
   std::filesystem::path file;  // CONFIG; empty: the settings of the run
@@ -37,5 +39,8 @@ std::vector<std::string> check_resumed_origin(const Config& config, const Progre
 // E-CKPT-FORMAT if an update has other samples than in the checkpoint. Returns a line if micro-batches are others.
 std::vector<std::string> check_resumed_batch(const Config& config, const Progress& progress,
                                              const std::filesystem::path& checkpoint);
+
+// E-RESUME-DATA if the checkpoint has trained on other data. The configuration has the vocabulary of the opened data.
+void check_resumed_data(const Config& config, const Progress& progress, const std::string& data_hash, const RunFolder& folder);
 
 }  // namespace plimsoll

@@ -26,7 +26,6 @@
 #include "formats/weight_files.h"
 #include "models/family.h"
 #include "models/gguf.h"
-#include "prepare/answers.h"
 #include "prepare/epochs.h"
 #include "prepare/requests.h"
 #include "records/best_weights.h"
@@ -197,13 +196,7 @@ std::optional<Refused> Session::prepare() {
   if (ModelConfig& model = config_.model.config; config_.model.init.empty()) {
     model = with_vocabulary(model, facts_of(model).vocab, prepared_.data.train->is_bytes());
   }
-  if (resumed_ && resumed_->progress.data_hash != prepared_.data_hash) {
-    throw config_error("E-RESUME-DATA", folder_.path().string(),
-                       facts_of(config_.model.config).vocab == 0
-                           ? "the training data are not those of this run"
-                           : "the training data, or the tokens that template and tokenizer make of it, are not those of this run",
-                       "the same file as before", {remedies_.other_data()});
-  }
+  if (resumed_) check_resumed_data(config_, resumed_->progress, prepared_.data_hash, folder_);
   return {};
 }
 
@@ -226,9 +219,8 @@ class SharesValues {
 void Session::train() {
   cpu::set_thread_count(config_.threads);
   const DataFiles& data = prepared_.data;
-  DataFacts facts = facts_of(config_, data, prepared_.ragged);
+  DataFacts facts = facts_of(config_, prepared_);
   facts.share = ranks_.share();
-  facts.answers = shape_of(prepared_.record.decisions.answers);
   Config planned = config_;
   planned.parallel.zero = prepared_.zero;
   TrainingGraph model = build_training_graph(planned, facts, prepared_.record.decisions.micro_batch);

@@ -112,6 +112,20 @@ def trains_as_train(test):
         test.that(word in text, f"the text has '{word}'")
 
 
+def plans_answers(test):
+    """With answers to held-out prompts the plan and the losses are those of `train`, also under the audit."""
+    more = [*ONE, "--set", "train.show_samples=1"]
+    test.succeeds("train", "config.toml", *more, "--run", "answers", "--updates", "3", "--json")
+    plan = json.loads(test.path("answers/plan.json").read_text())
+    test.equal("prompts", (plan["samples"]["prompts"], plan["samples"]["left_out"]), (1, None))
+    losses = [line["loss"] for line in metrics(test, "answers")]
+    for audit in ([], ["--audit"]):
+        found = profile(test, *more, *audit, "--updates", "2")
+        test.equal(f"plan {audit}", found["plan_hash"], plan["plan_hash"])
+        test.equal(f"losses {audit}", [window["loss"] for window in found["windows"]], losses)
+        test.equal(f"audit {audit}", found["audit"] is not None, bool(audit))
+
+
 def continues_a_run(test):
     """--run takes the settings of a run, and the state of its checkpoint; the run stays as it is."""
     test.succeeds("train", "config.toml", *ONE, "--run", "kept", "--updates", "2", "--json")
@@ -122,6 +136,33 @@ def continues_a_run(test):
     test.succeeds("train", "--run", "kept", "--resume", "--json")
     test.equal("updates", [window["update"] for window in found["windows"]], [3, 4, 5])
     test.equal("losses", [window["loss"] for window in found["windows"]], [line["loss"] for line in metrics(test, "kept")[2:5]])
+
+
+def continues_a_fallen_rate(test):
+    """The schedule plateau continues with the rate that the evaluations of the run left."""
+    more = ["--set", "schedule.name=plateau", "--set", "schedule.patience=2", "--set", "schedule.factor=0.25"]
+    more += ["--set", "schedule.warmup=0", "--set", "optimizer.learning_rate=0.3", "--set", "train.updates=20"]
+    more += ["--set", "train.evaluate_every=2"]
+    test.succeeds("train", "config.toml", *ONE, *more, "--run", "fallen", "--updates", "8", "--json")
+    found = test.succeeds("profile", "--run", "fallen", "--updates", "1", "--json")
+    test.succeeds("train", "--run", "fallen", "--resume", "--updates", "10", "--json")
+    lines = metrics(test, "fallen")
+    test.that(lines[8]["learning_rate"] < lines[0]["learning_rate"], "the rate has fallen")
+    # The second loss follows from the rate of the first update.
+    test.equal("losses", [window["loss"] for window in found["windows"]], [line["loss"] for line in lines[8:10]])
+
+
+def refuses_other_states(test):
+    """A run whose data or checkpoint are others is refused, as by a resume."""
+    test.write("mine.txt", test.path("train.txt").read_bytes())
+    data = ["--set", f"data.train={test.path('mine.txt')}"]
+    test.succeeds("train", "config.toml", *ONE, *data, "--run", "mine", "--updates", "2", "--json")
+    test.write("mine.txt", test.path("train.txt").read_bytes()[::-1])
+    test.fails(2, "E-RESUME-DATA", "profile", "--run", "mine")
+    test.write("mine.txt", test.path("train.txt").read_bytes())
+    other = test.run("profile", "--run", "mine", "--updates", "1", "--set", "train.micro_batch=1", "--json")
+    test.equal("exit code with another micro-batch", other.code, 0)
+    test.that("changed since the checkpoint: train.micro_batch" in "".join(other.text()), f"a note tells it: {other.text()}")
 
 
 def keeps_the_floor(test):
@@ -168,6 +209,11 @@ def ragged_windows(test):
             test.equal(f"{key} of update {line['update']}", window[key], line[key])
         test.equal("rows", window["rows"], 2 * line["micro_steps"])
     adds_up(test, found, None)
+    # Some windows have a single micro-step, although the plan has several rounds: `first` contains their update.
+    more[-1] = "train.effective_batch=3"
+    audited = test.succeeds("profile", config, *more, "--updates", "12", "--audit", "--json")
+    steps = {window["micro_steps"] for window in audited["windows"]}
+    test.that(1 in steps and len(steps) > 1, f"micro-steps of the windows: {steps}")
 
 
 # ---- planted bottlenecks ----
@@ -380,6 +426,9 @@ if __name__ == "__main__":
     test = Test("profile")
     test.run_parts(
         trains_as_train,
+        plans_answers,
+        continues_a_fallen_rate,
+        refuses_other_states,
         continues_a_run,
         keeps_the_floor,
         audits,

@@ -66,6 +66,11 @@ TEST(ProfileDiff, NamesTheFileThatIsBroken) {
   broken([](json& bad) { bad["update_seconds"] = 5.0; });  // the parts do not add up to it
   broken([](json& bad) { bad["parts"] = json::array(); });
   broken([](json& bad) { bad["peak"][1].erase("owner"); });
+  broken([](json& bad) { bad["peak"][1]["bytes"] = -1; });
+  broken([](json& bad) { bad["peak"][0]["bytes"] = bad["peak"][1]["bytes"] = 9e17; });
+  broken([](json& bad) { bad["peak"][1]["owner"] = "a\nb"; });
+  broken([](json& bad) { bad["ops"][0]["op"] = "\x1b[31m"; });
+  broken([](json& bad) { bad["ops"][0]["section"] = "micro\x7f"; });
 }
 
 TEST(ProfileDiff, ReadsProfilesAlone) {

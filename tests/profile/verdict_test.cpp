@@ -82,6 +82,16 @@ TEST(ProfileVerdict, TakesTheSmallerOfTwoThatAreAlike) {
   EXPECT_EQ(on({.kernels = 1}, levers).next->text, "the knee");
 }
 
+// More memory helps, but this machine has less.
+TEST(ProfileVerdict, OffersAnotherStepIfTheMemoryIsTooLarge) {
+  const json levers = json::array(
+      {lever("the ceiling", "memory.budget", "2000", 0.80, 2000, false), lever("fewer", "plan.recompute", "none", 0.9, 500)});
+  const ProfileVerdict verdict = on({.kernels = 1}, levers);
+  EXPECT_EQ(verdict.verdict, "MEMORY-BOUND");
+  ASSERT_TRUE(verdict.next);
+  EXPECT_EQ(verdict.next->text, "fewer");
+}
+
 // Faster kernels only wait longer for data.
 TEST(ProfileVerdict, OffersNothingAgainstSlowData) {
   EXPECT_FALSE(on({.kernels = 0.5, .data = 0.5}, json::array({lever("fewer", "plan.recompute", "none", 0.5, 500)})).next);

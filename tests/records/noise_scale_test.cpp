@@ -161,6 +161,17 @@ TEST(NoiseScale, WithoutSignalOrWithoutNoiseIsNothing) {
   EXPECT_FALSE(noise_scale(no_noise)) << "the variance is negative";
 }
 
+// Records of foreign runs may have any number: sums overflow, a scale would be infinite.
+TEST(NoiseScale, OfNumbersBeyondDoublesIsNothing) {
+  std::vector<NoiseSums> windows = SimulatedRun({}, 7).windows();
+  ASSERT_TRUE(noise_scale(windows));
+  std::vector<NoiseSums> large(40, {1e308, 1e307, 25, 100}), mixed = windows, faint(40, {1e302, 1.001e-6, 1, 1e308});
+  EXPECT_FALSE(noise_scale(large));
+  for (std::size_t i = 0; i < 6; ++i) mixed[i].first = mixed[i].window = 1e308;
+  EXPECT_FALSE(noise_scale(mixed));
+  EXPECT_FALSE(noise_scale(faint));
+}
+
 TEST(NoiseScale, CountsSamplesByTheirUnits) {
   CountedSamples equal, one;
   for (int i = 0; i < 8; ++i) equal.add(7);

@@ -31,11 +31,14 @@
 #include "profile/profile_json.h"
 #include "profile/trace.h"
 #include "records/checkpoints.h"
+#include "records/line_reader.h"
+#include "records/run_folder.h"
 #include "records/run_reader.h"
 #include "records/run_report.h"
 #include "run/audit.h"
 #include "session/probe.h"
 #include "session/resume.h"
+#include "train/improvement.h"
 #include "weights/checkpoint.h"
 
 namespace plimsoll {
@@ -52,22 +55,32 @@ struct Subject {
   Config config;
   std::filesystem::path checkpoint;         // of the run; empty: a new training
   std::optional<std::int64_t> micro_batch;  // of the checkpoint
+  Progress progress;                        // likewise
+  double rate_factor = 1;                   // of the schedule "plateau" at the checkpoint
 };
 
 Subject open_subject(const ProfileArguments& arguments) {
   if (arguments.run.empty()) {
     RunSettings settings = read_settings_of(with_data(arguments.config));
     Config config = load_settings(settings);
-    return {std::move(settings), std::move(config), {}, {}};
+    return {.settings = std::move(settings), .config = std::move(config)};
   }
   open_run_records(arguments.run);  // E-RUN-MISSING
   ResumedConfig resumed = resume_config(arguments.run, {"", typed_settings_of(arguments.config.changes), false});
   settle(resumed.config);
-  Subject subject{std::move(resumed.settings), std::move(resumed.config), {}, {}};
-  if (!checkpoints_in(arguments.run).empty()) {
-    subject.checkpoint = find_checkpoint(arguments.run);
-    subject.micro_batch = subject.config.train.micro_batch.value_or(read_progress(subject.checkpoint).micro_batch);
-  }
+  Subject subject{.settings = std::move(resumed.settings), .config = std::move(resumed.config)};
+  if (checkpoints_in(arguments.run).empty()) return subject;
+  const Config& config = subject.config;
+  subject.checkpoint = find_checkpoint(arguments.run);
+  subject.progress = read_progress(subject.checkpoint);
+  subject.micro_batch = config.train.micro_batch.value_or(subject.progress.micro_batch);
+  for (const std::string& line : check_resumed_batch(config, subject.progress, subject.checkpoint)) say_line("note: " + line);
+  check_resumed_origin(config, subject.progress, arguments.run, /*force=*/false);
+  ImprovementWatch watch(config);
+  read_evaluations(arguments.run, [&](const Evaluation& evaluation) {
+    if (evaluation.update <= subject.progress.updates) watch.see(evaluation);
+  });
+  subject.rate_factor = watch.rate_factor();
   return subject;
 }
 
@@ -113,8 +126,8 @@ class Report {
       : arguments_(arguments), config_(config), prepared_(prepared), measured_(measured), folder_(folder) {}
 
   void write() const {
-    const TrainingGraph model = build_training_graph(config_, facts_of(config_, prepared_.data, prepared_.ragged),
-                                                     prepared_.record.decisions.micro_batch);
+    const TrainingGraph model =
+        build_training_graph(config_, facts_of(config_, prepared_), prepared_.record.decisions.micro_batch);
     const MachineRecord machine = read_machine_file(folder_ / kMachineFile);
     Plan plan = rebuild_plan(config_, model, prepared_, &machine);
     const Program program = lower(plan);
@@ -193,6 +206,9 @@ int run_profile(const ProfileArguments& arguments) {
   if (ModelConfig& model = config.model.config; config.model.init.empty()) {
     model = with_vocabulary(model, facts_of(model).vocab, prepared.data.train->is_bytes());
   }
+  if (!subject.checkpoint.empty()) {
+    check_resumed_data(config, subject.progress, prepared.data_hash, RunFolder::of_another_rank(arguments.run));
+  }
   write_file_atomically(folder / kPlanFile, prepared.plan_text);
   std::string().swap(prepared.plan_text);  // it grows with the graph
   const MeasuredUpdates measured =
@@ -200,6 +216,7 @@ int run_profile(const ProfileArguments& arguments) {
                       {.updates = arguments.updates,
                        .audit = arguments.audit,
                        .checkpoint = subject.checkpoint,
+                       .rate_factor = subject.rate_factor,
                        .folder = folder.path(),
                        .times = arguments.trace.empty() ? std::filesystem::path() : folder / kTimesFile,
                        .stopped = stop_requested});
