@@ -1,18 +1,17 @@
-// Alternatives to a configuration: each lever alone, and the cheapest changes that make it fit. Each alternative has been planned
-// itself.
+// The planning of alternatives to a configuration, for levers and remedies. Each is planned itself, within a limit of work.
 #pragma once
 
-#include <nlohmann/json_fwd.hpp>
+#include <cstddef>
+#include <functional>
+#include <optional>
+#include <vector>
 
-#include "prepare/planning.h"
+#include "base/error.h"
+#include "plan/search/space.h"
+#include "prepare/answers.h"
+#include "prepare/changed_config.h"
 
 namespace plimsoll {
-
-// The bytes of a training that can rest on other tiers: in all, and of the optimizer state alone.
-struct Leaving {
-  Bytes all, state;
-};
-Leaving leaving_of(const Config& config, const PlanningInput& input);
 
 // Alternatives are planned one after the other until they have taken this much work (PlanningEffort::work), earlier planning
 // included: about ten seconds of a processor. The array `left_out` of plimsoll.plan/1 names the alternatives that were skipped,
@@ -26,15 +25,41 @@ struct Spent {
   Bytes memory;
 };
 
-// Adds the array `levers` to an object of plimsoll.plan/1: the effect of each lever on `plan`, which `space` gave for the budget.
-// A lever is planned within the budget if it fits, else without a budget. The fastest comes first; levers that change neither
-// bytes nor seconds are left out.
-void add_levers(nlohmann::json& object, const Config& config, const PlanningInput& input, PlanSpace& space, const Plan& plan,
-                const Spent& spent);
-// Adds the array `infeasible.remedies`: remedies that leave results unchanged come first, then the order is by cost. `floor` and
-// `knee`: process bytes of the request. No disk is measured: an unmeasured disk counts with kAssumedDiskRate, and the
-// remedy says so. With little memory, or if the request is for floors alone, only the smallest plan of each is made.
-void add_remedies(nlohmann::json& object, const Config& config, const PlanningInput& input, Bytes floor, Bytes knee,
-                  const Spent& spent);
+struct Outcome {
+  Bytes process;
+  double seconds = 0;
+  std::int64_t micro_batch = 1;
+  bool assumed_disk = false;  // the disk has not been measured
+  bool floors_alone = false;  // the memory limit had no room for other plans; planning the change alone may find a faster one
+};
+
+// The outcome of a plan of the configuration, with the answers that fit beside it. `input`: its request, budget, machine and
+// facts.
+Outcome outcome_of(const Plan& plan, const Config& config, const PlanningInput& input, const AskedPrompts& asked);
+
+// The outcome of a change, for the first of the budgets that it fits; empty if it fits none. Throws if the change is impossible,
+// such as a disk that is too small for the state.
+std::optional<Outcome> outcome_of(const ChangedConfig& changed, const PlanningInput& input, const Machine& machine,
+                                  const std::vector<Budget>& budgets, const AskedPrompts& asked, double& work);
+
+// The outcome of an attempt; empty also if the configuration refuses the change.
+template <class Try>
+std::optional<Outcome> unless_refused(const Try& attempt) {
+  try {
+    return attempt();
+  } catch (const Error& error) {
+    if (error.kind == ErrorKind::internal) throw;
+    return {};
+  }
+}
+
+// Runs body(i), which returns its work, for one alternative after the other, as long as the expected work of the next ones and
+// the `work` so far stay within the limit. The expected work of one is the smaller of `each`, the work of the plan that it
+// changes, and the largest work so far. The first one runs in any case if there was no work before. Some run in parallel; the
+// selection does not depend on the number of threads. Returns the skipped ones. `floors_alone`, if given, becomes true when the
+// memory limit has no room for one; this one and the following ones then get their smallest plans alone.
+std::vector<std::size_t> look_at_alternatives(std::size_t count, double work, double each,
+                                              const std::function<double(std::size_t)>& body,
+                                              const std::function<void(std::size_t)>& forget, bool* floors_alone = nullptr);
 
 }  // namespace plimsoll

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <new>
 #include <nlohmann/json.hpp>
 #include <string_view>
 #include <utility>
@@ -20,6 +21,8 @@ namespace {
 using nlohmann::json;
 
 constexpr std::int64_t kChunk = 64;  // as in a chat
+constexpr const char* kSeveralRanks = "several ranks train";
+constexpr const char* kLittleMemory = "there was too little memory for planning them";
 
 AnswerDecision decision_of(const Config& config, const HeldOutPrompts& prompts) {
   const std::int64_t slots = config.model.context;
@@ -33,9 +36,9 @@ std::string why_never(const Config& config, const PlanningInput& input) {
   if (!input.facts.validation) return "there are no validation data";
   if (config.device == DeviceChoice::cuda) return "kernels run on a GPU";
   if (config.device != DeviceChoice::cpu) return "kernels run on a simulated device";
-  if (input.facts.share.ranks > 1) return "several ranks train";
+  if (input.facts.share.ranks > 1) return kSeveralRanks;
   if (!facts.bytes && vocabulary_of(config).empty()) return "the tokens have no texts: there is no vocabulary";
-  if (input.request.floor_only) return "there was too little memory for planning them";
+  if (input.request.floor_only) return kLittleMemory;
   return "";
 }
 
@@ -114,24 +117,33 @@ Config with_tokens_of(const DataFiles& data, Config config) {
   return config;
 }
 
-PlannedAnswers plan_answers(const Config& asked, const PlanningInput& input, const Plan& plan, OpCatalogue& catalogue) {
+AskedPrompts asked_prompts(const Config& asked, const PlanningInput& input) {
   if (shown_samples(asked) == 0) return {};
   const Config config = with_tokens_of(input.data, asked);
-  PlannedAnswers result;
-  result.left_out = why_never(config, input);
+  AskedPrompts prompts{{}, why_never(config, input)};
+  if (!prompts.why_not.empty()) return prompts;
+  try {
+    prompts.found = find_prompts(config, input.data.validation.get());
+    if (input.data.validation && prompts.found.prompts.empty())
+      prompts.why_not = "no validation sample has a prompt and an answer";
+  } catch (const std::bad_alloc&) {  // past the memory limit of planning
+    prompts.why_not = kLittleMemory;
+  }
+  return prompts;
+}
+
+PlannedAnswers plan_answers(const Config& config, const PlanningInput& input, const Plan& plan, OpCatalogue& catalogue,
+                            const AskedPrompts& asked) {
+  if (shown_samples(config) == 0) return {};
+  PlannedAnswers result{{}, input.facts.share.ranks > 1 ? kSeveralRanks : asked.why_not};
   if (!result.left_out.empty()) return result;
   const Residency& residency = plan.decisions.residency;
   if (residency.parameters.beyond || residency.tables.beyond) {
     result.left_out = "weights rest outside memory, and each token of an answer reads all of them";
     return result;
   }
-  result.prompts = find_prompts(config, input.data.validation.get());
-  if (input.data.validation && result.prompts.prompts.empty()) {
-    result.left_out = "no validation sample has a prompt and an answer";
-    return result;
-  }
   try {
-    const AnswerDecision answers = decision_of(config, result.prompts);
+    const AnswerDecision answers = decision_of(config, asked.found);
     DataFacts facts = input.facts;
     facts.answers = shape_of(answers);
     const Graph both = build_training_graph(config, facts, plan.decisions.micro_batch).graph;
@@ -152,7 +164,7 @@ PlannedAnswers plan_answers(const Config& asked, const PlanningInput& input, con
     with.bound_seconds = plan.bound_seconds;
     result.plan = std::move(with);
   } catch (const std::bad_alloc&) {  // past the memory limit of planning
-    result.left_out = "there was too little memory for planning them";
+    result.left_out = kLittleMemory;
   }
   return result;
 }

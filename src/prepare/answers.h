@@ -22,12 +22,19 @@ GenerationShape shape_of(const AnswerDecision& answers);
 // The configuration with the kind of tokens that the data have, which is a guess before they are opened.
 Config with_tokens_of(const DataFiles& data, Config config);
 
+// The prompts of a configuration. Its alternatives have the same ones.
+struct AskedPrompts {
+  HeldOutPrompts found;
+  std::string why_not;  // the reason why none are answered; empty otherwise, and if none are asked for
+};
+AskedPrompts asked_prompts(const Config& config, const PlanningInput& input);
+
 struct PlannedAnswers {
   std::optional<Plan> plan;  // the given one with the passes that answer
   std::string left_out;      // the reason if there is none; empty if no samples are asked for
-  HeldOutPrompts prompts;
 };
-PlannedAnswers plan_answers(const Config& config, const PlanningInput& input, const Plan& plan, OpCatalogue& catalogue);
+PlannedAnswers plan_answers(const Config& config, const PlanningInput& input, const Plan& plan, OpCatalogue& catalogue,
+                            const AskedPrompts& asked);
 
 // The most seconds in which a plan answers its prompts once.
 double answer_seconds(const Config& config, const Plan& plan);

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "config/adapter_keys.h"
+#include "config/config_rules.h"
 #include "models/family.h"
 #include "plan/units.h"
 #include "prepare/changed_config.h"
@@ -90,6 +91,12 @@ std::vector<Alternative> other_bases(const Config& config) {
                     true});
   }
   return list;
+}
+
+std::vector<Alternative> narrower_state(const Config& config) {
+  if (!keeps_state(config) || config.precision.optimizer_state != DType::f32) return {};
+  return {{"optimizer state in bf16", {{"precision.optimizer_state", "bf16"}}, true},
+          {"optimizer state in 8bit", {{"precision.optimizer_state", "8bit"}}, true}};
 }
 
 std::vector<Alternative> shorter_samples(const Config& config) {

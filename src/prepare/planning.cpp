@@ -29,10 +29,11 @@
 #include "plan/node_kernels.h"
 #include "plan/search/candidates.h"
 #include "plan/search/resting.h"
-#include "prepare/alternatives.h"
 #include "prepare/answers.h"
 #include "prepare/bytes_written.h"
+#include "prepare/levers.h"
 #include "prepare/rank_plans.h"
+#include "prepare/remedies.h"
 #include "prepare/requests.h"
 #include "prepare/run_length.h"
 #include "weights/model_source.h"
@@ -401,11 +402,14 @@ PlanningResult plan_with_extras(const Config& given, const PlanningInput& input,
   PlanningResult result;
   result.zero = config.parallel.zero.value_or(1);
   json object;
+  const AskedPrompts asked = extras.answers ? asked_prompts(config, input) : AskedPrompts{{}, "an instance has none"};
   if (Plan* plan = std::get_if<Plan>(&best)) {
     PlannedAnswers answers;
-    if (extras.answers) answers = plan_answers(config, input, *plan, catalogue);
-    if (answers.plan) *plan = *std::move(answers.plan);
-    result.prompts = std::move(answers.prompts);
+    if (extras.answers) answers = plan_answers(config, input, *plan, catalogue, asked);
+    if (answers.plan) {
+      *plan = *std::move(answers.plan);
+      result.prompts = asked.found;
+    }
     object = to_json(*plan, context, extras.values);
     if (answers.plan) object["samples"] = samples_json(*plan, result.prompts);
     if (!answers.left_out.empty()) object["samples"] = samples_left_out(answers.left_out);
@@ -428,14 +432,14 @@ PlanningResult plan_with_extras(const Config& given, const PlanningInput& input,
   if (!input.assumed.empty()) object["assumed"] = to_json(input.assumed);
   if (extras.decided) extras.decided(object);
   if (Plan* plan = std::get_if<Plan>(&best)) {
-    if (extras.levers && input.source) add_levers(object, config, input, *space, *plan, spent);
+    if (extras.levers && input.source) add_levers(object, config, input, *space, *plan, spent, asked);
     result.plan = std::move(*plan);
   }
   if (extras.frontier_points > 0) add_frontier(object, *space, input.budget, extras.frontier_points, extras.frontier_budgets);
   if (!result.plan && input.source) {
     const Bytes knee = space->knee();
     space.reset();  // remedies take its memory
-    add_remedies(object, config, input, std::get<Infeasible>(best).floor, knee, spent);
+    add_remedies(object, config, input, std::get<Infeasible>(best).floor, knee, spent, asked);
   }
   result.text = object.dump(1);
   return result;
@@ -500,7 +504,7 @@ PlanningResult replay_plan(const Config& config, const PlanningInput& input, con
   object["run_folder"] = run_folder_json(config, *result.plan);
   object["machine"] = machine_json(input.machine, *result.plan);
   if (record.decisions.answers.active()) {
-    result.prompts = find_prompts(with_tokens_of(input.data, config), input.data.validation.get());
+    result.prompts = asked_prompts(config, input).found;
     object["samples"] = samples_json(*result.plan, result.prompts);
   } else if (shown_samples(config) > 0) {
     object["samples"] = samples_left_out("the plan file has none");

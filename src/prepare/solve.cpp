@@ -19,6 +19,7 @@
 #include "prepare/alternatives.h"
 #include "prepare/boundary.h"
 #include "prepare/changed_config.h"
+#include "prepare/leaving.h"
 #include "prepare/rank_plans.h"
 #include "prepare/requests.h"
 #include "prepare/solve_keys.h"

@@ -207,9 +207,29 @@ HOSTILE = "<script>alert(1)</script>\x1b[31m"
 KEYS = ("update", "prompt", "answer", "expected")
 
 
+def compared(test):
+    """Levers and remedies count the answers as the plans do that they lead to."""
+    config = prepare(test)
+    command = ["plan", config, *EACH, "--json", "--memory"]
+    plan = test.succeeds(*command, "2GiB")
+    test.that(plan["samples"]["left_out"] is None and len(plan["levers"]) > 5, f"a plan with answers and levers: {plan['levers']}")
+    for lever in plan["levers"]:
+        arguments = lever["arguments"]
+        memory = [] if "--memory" in arguments else ["2GiB"]
+        again = test.succeeds(*(command if memory else command[:-1]), *memory, *arguments)
+        test.equal(f"bytes of {lever['name']}", lever["process_bytes"], again["predicted"]["process_bytes"])
+    short = plan["bounds"]["floor_bytes"] - 4096
+    refused = test.run(*command, short).json()
+    test.that(refused["infeasible"]["remedies"], "there are remedies")
+    for remedy in refused["infeasible"]["remedies"]:
+        arguments = remedy["arguments"]
+        again = test.succeeds(*(command[:-1] if "--memory" in arguments else [*command, short]), *arguments)
+        test.equal(f"bytes of {remedy['text']}", remedy["process_bytes"], again["predicted"]["process_bytes"])
+
+
 def main():
     test = Test("samples")
-    test.run_parts(same_training, as_generated, left_out, resumes, shown)
+    test.run_parts(same_training, as_generated, left_out, resumes, shown, compared)
     test.finish()
 
 

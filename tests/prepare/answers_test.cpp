@@ -29,7 +29,8 @@ struct Planned {
     input.budget.memory = budget = space.ceiling() + kMiB * 64;
     plan = std::get<Plan>(space.best(input.budget));
   }
-  PlannedAnswers answers() { return plan_answers(training.config, input, plan, catalogue); }
+  AskedPrompts asked() { return asked_prompts(training.config, input); }
+  PlannedAnswers answers() { return plan_answers(training.config, input, plan, catalogue, asked()); }
 
   SmallTraining training;
   PlanningInput input;
@@ -89,7 +90,7 @@ TEST(Answers, AreOfThePlanThatARecordGives) {
 
 TEST(Answers, TakePromptsFromTheBeginningsOfSamples) {
   Planned planned;
-  const HeldOutPrompts prompts = planned.answers().prompts;
+  const HeldOutPrompts prompts = planned.asked().found;
   ASSERT_EQ(prompts.prompts.size(), 3);
   EXPECT_EQ(prompts.prompts[0].text, "abcdefghijklmnop");
   EXPECT_EQ(prompts.prompts[0].expected, "qrstuvwabcdefghij");
