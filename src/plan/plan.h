@@ -46,6 +46,9 @@ struct AnswerDecision {
   bool active() const { return slots > 0; }
 };
 
+// The last stage of ZeRO.
+inline constexpr std::int64_t kLastStage = 3;
+
 struct PlanDecisions {
   std::int64_t micro_batch = 1;
   std::int64_t accumulation = 1;
@@ -54,6 +57,7 @@ struct PlanDecisions {
   Residency residency;
   std::vector<NodeReplay> replays;
   AnswerDecision answers;
+  std::int64_t zero = 1;  // the stage of ZeRO of several ranks
 
   WindowOrder window() const { return {accumulation, group}; }
 };

@@ -38,13 +38,14 @@ std::optional<Outcome> outcome_of(const ChangedConfig& changed, const PlanningIn
   std::optional<Outcome> best;
   for (const Budget& budget : budgets) {
     own.budget = budget;
-    each_stage(changed.config, ranks, [&](const Config& config) {
-      PlanSpace space(source_of(config, changed.facts), changed.request, own.machine.machine, catalogue);
+    each_stage(changed.config, changed.facts, [&](const DataFacts& facts) {
+      own.facts = facts;
+      PlanSpace space(source_of(changed.config, facts), changed.request, own.machine.machine, catalogue);
       work += space.effort().work;
-      const RankPlans plans = best_for_ranks(config, own, space);
+      const RankPlans plans = best_for_ranks(changed.config, own, space);
       const Plan* plan = std::get_if<Plan>(&plans.best);
       if (plan != nullptr && (!best || plan->update_seconds < (1 - kLeastGain) * best->seconds))
-        best = outcome_of(*plan, config, own, asked);
+        best = outcome_of(*plan, changed.config, own, asked);
     });
     if (best) break;
   }

@@ -13,6 +13,7 @@
 #include "models/family.h"
 #include "plan/build_plan.h"
 #include "prepare/requests.h"
+#include "prepare/run_length.h"
 #include "prepare/training_graph.h"
 
 namespace plimsoll {
@@ -49,14 +50,9 @@ bool same_types(const Graph& a, const std::vector<ValueId>& of_a, const Graph& b
   });
 }
 
-std::string_view pass_of(const Graph& graph, Section section) {
-  if (section < Section::forward) return "";
-  return graph.forward[static_cast<std::size_t>(section) - static_cast<std::size_t>(Section::forward)].name;
-}
-
 bool answers(const Graph& graph, Section section) {
-  const std::string_view pass = pass_of(graph, section);
-  return pass == "extend" || pass == "decode";
+  const std::string_view name = graph.name(section);
+  return name == "extend" || name == "decode";
 }
 
 // The numbers of a training's nodes in the graph that also answers, in the order of the first. Nothing if the training is
@@ -68,11 +64,10 @@ std::optional<std::vector<NodeId>> places_of(const Graph& training, const Graph&
     if (answers(both, there.section)) continue;
     if (places.size() == training.nodes.size()) return {};
     const Node& here = training.nodes[NodeId{places.size()}];
-    const bool same =
-        here.op == there.op && std::min(here.section, Section::forward) == std::min(there.section, Section::forward) &&
-        pass_of(training, here.section) == pass_of(both, there.section) && here.line == there.line && here.site == there.site &&
-        here.attributes == there.attributes && same_types(training, here.inputs, both, there.inputs) &&
-        same_types(training, here.outputs, both, there.outputs);
+    const bool same = here.op == there.op && training.name(here.section) == both.name(there.section) && here.line == there.line &&
+                      here.site == there.site && here.attributes == there.attributes &&
+                      same_types(training, here.inputs, both, there.inputs) &&
+                      same_types(training, here.outputs, both, there.outputs);
     if (!same) return {};
     places.push_back(NodeId{i});
   }
@@ -93,15 +88,6 @@ std::optional<PlanDecisions> decisions_in(const Graph& both, const Config& confi
   return decisions;
 }
 
-double seconds_of(const Plan& plan, std::string_view pass) {
-  const auto phase = std::ranges::find(plan.phases, pass, &PhasePlan::name);
-  if (phase == plan.phases.end()) return 0;
-  double seconds = 0;
-  const StepRange steps = plan.timeline.of(phase->phase);
-  for (int i = steps.begin; i < steps.end; ++i) seconds += plan.kernels[static_cast<std::size_t>(i)].of(false).seconds;
-  return seconds;
-}
-
 }  // namespace
 
 GenerationShape shape_of(const AnswerDecision& answers) {
@@ -109,17 +95,9 @@ GenerationShape shape_of(const AnswerDecision& answers) {
   return {.rows = 1, .prompt = 0, .slots = answers.slots, .chunk = answers.chunk};
 }
 
-Config with_tokens_of(const DataFiles& data, Config config) {
-  ModelConfig& model = config.model.config;
-  if (data.train && config.model.init.empty()) {
-    model = with_vocabulary(model, facts_of(model).vocab, data.train->is_bytes());
-  }
-  return config;
-}
-
 AskedPrompts asked_prompts(const Config& asked, const PlanningInput& input) {
   if (shown_samples(asked) == 0) return {};
-  const Config config = with_tokens_of(input.data, asked);
+  const Config config = with_tokens_of(asked, input.data);
   AskedPrompts prompts{{}, why_never(config, input)};
   if (!prompts.why_not.empty()) return prompts;
   try {
@@ -173,8 +151,8 @@ double answer_seconds(const Config& config, const Plan& plan) {
   const AnswerDecision& answers = plan.decisions.answers;
   if (!answers.active()) return 0;
   const auto chunks = static_cast<double>(ceil_div(answers.slots, answers.chunk));
-  return static_cast<double>(shown_samples(config)) *
-         (chunks * seconds_of(plan, "extend") + static_cast<double>(kMostAnswered) * seconds_of(plan, "decode"));
+  return static_cast<double>(shown_samples(config)) * (chunks * find_phase(plan, "extend")->seconds +
+                                                       static_cast<double>(kMostAnswered) * find_phase(plan, "decode")->seconds);
 }
 
 json samples_json(const Plan& plan, const HeldOutPrompts& prompts) {

@@ -19,9 +19,6 @@ namespace plimsoll {
 // The shape of the passes of these decisions; no rows: none.
 GenerationShape shape_of(const AnswerDecision& answers);
 
-// The configuration with the kind of tokens that the data have, which is a guess before they are opened.
-Config with_tokens_of(const DataFiles& data, Config config);
-
 // The prompts of a configuration. Its alternatives have the same ones.
 struct AskedPrompts {
   HeldOutPrompts found;

@@ -93,6 +93,12 @@ DataFiles open_data(const Config& config, const std::filesystem::path& cache, co
   return data_kind(config).open(data_request(config, cache, elsewhere));
 }
 
+Config with_tokens_of(Config config, const DataFiles& data) {
+  ModelConfig& model = config.model.config;
+  if (data.train && config.model.init.empty()) model = with_vocabulary(model, facts_of(model).vocab, data.train->is_bytes());
+  return config;
+}
+
 std::unique_ptr<DataSet> open_training_in_child(const Config& config, const std::filesystem::path& cache) {
   return open_in_child([&] {
     DataRequest request = data_request(config, cache);

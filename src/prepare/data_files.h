@@ -32,6 +32,10 @@ std::vector<AssumedData> unprepared_data(const Config& config, const std::filesy
 
 DataFiles open_data(const Config& config, const std::filesystem::path& cache, const std::filesystem::path& elsewhere = {});
 
+// The configuration with the kind of tokens that the data have, which is a guess before they are opened. Unchanged for a model of
+// a folder.
+Config with_tokens_of(Config config, const DataFiles& data);
+
 // The training data without the held-out share, and the validation data, or the training data if there are none.
 std::unique_ptr<DataSet> open_training_in_child(const Config& config, const std::filesystem::path& cache);
 std::unique_ptr<DataSet> open_validation_in_child(const Config& config, const std::filesystem::path& cache);

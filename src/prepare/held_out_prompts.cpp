@@ -99,6 +99,7 @@ class Texts {
     if (!vocabulary.empty()) tokenizer_.emplace(Tokenizer::of_vocabulary(vocabulary));
   }
 
+  const Tokenizer& tokenizer() const { return *tokenizer_; }
   std::string whole(std::span<const std::int32_t> tokens) const {
     if (!tokenizer_) return answer(tokens);
     return tokenizer_->decode(std::vector<Token>(tokens.begin(), tokens.end()), /*skip_special=*/false);
@@ -121,7 +122,8 @@ class Texts {
   std::optional<Tokenizer> tokenizer_;
 };
 
-std::vector<std::int64_t> ends_of(const Config& config, const std::filesystem::path& vocabulary) {
+// Chats use the tokenizer of Tokenizer::load, as their data do; `texts` has that of a vocabulary.
+std::vector<std::int64_t> ends_of(const Config& config, const std::filesystem::path& vocabulary, const Texts& texts) {
   std::vector<std::int64_t> ends;
   if (!config.model.init.empty()) ends = end_tokens(config.model.init);
   if (vocabulary.empty()) return ends;
@@ -131,8 +133,7 @@ std::vector<std::int64_t> ends_of(const Config& config, const std::filesystem::p
       return ends_of_answers(tokenizer, *templates, std::move(ends));
     }
   }
-  const Tokenizer tokenizer = Tokenizer::of_vocabulary(vocabulary);
-  if (const std::optional<Token> end = end_of_document(tokenizer, vocabulary, config.model.init)) ends.push_back(*end);
+  if (const std::optional<Token> end = end_of_document(texts.tokenizer(), vocabulary, config.model.init)) ends.push_back(*end);
   return ends;
 }
 
@@ -140,7 +141,7 @@ std::vector<std::int64_t> ends_of(const Config& config, const std::filesystem::p
 std::string end_of(const std::string& text) {
   if (std::ssize(text) <= kMostShownText) return text;
   std::size_t begin = text.size() - static_cast<std::size_t>(kMostShownText);
-  while ((static_cast<unsigned char>(text[begin]) & 0xC0U) == 0x80U) ++begin;  // within a character
+  while (is_utf8_continuation(text[begin])) ++begin;
   return "…" + text.substr(begin);
 }
 
@@ -178,7 +179,7 @@ std::filesystem::path vocabulary_of(const Config& config) {
 HeldOutPrompts find_prompts(const Config& config, const DataSet* validation) {
   const std::filesystem::path vocabulary = vocabulary_of(config);
   const Texts texts(vocabulary);
-  HeldOutPrompts found{{}, ends_of(config, vocabulary), texts.heap()};
+  HeldOutPrompts found{{}, ends_of(config, vocabulary, texts), texts.heap()};
   if (validation == nullptr) return found;
   const std::int64_t context = config.model.context;
   const bool whole = !data_kind(config).renders || config.data.loss == TrainedTurns::all;

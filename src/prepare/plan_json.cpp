@@ -396,6 +396,7 @@ json to_json(const PlanRecord& record) {
                  {"offsets", offsets},
                  {"graph_hash", record.graph_hash},
                  {"plan_hash", record.plan_hash}};
+  if (record.decisions.zero > 1) object["zero"] = record.decisions.zero;
   if (const AnswerDecision& answers = record.decisions.answers; answers.active()) {
     object["answers"] = {{"slots", answers.slots}, {"chunk", answers.chunk}, {"heap_bytes", answers.heap.n}};
   }
@@ -428,6 +429,11 @@ PlanRecord record_from_json(const json& object) {
     record.decisions.replays = replays_from(object.at("replays"));
     record.decisions.residency = paging_from(object.at("paging"));
     record.decisions.answers = answers_from(object);
+    record.decisions.zero = object.contains("zero") ? count("zero") : 1;
+    if (record.decisions.zero > kLastStage) {
+      throw config_error("E-PLAN-FILE", "plan", fmt::format("zero is {}", record.decisions.zero),
+                         fmt::format("a stage from 1 to {}", kLastStage));
+    }
     for (const std::int64_t offset : object.at("offsets").get<std::vector<std::int64_t>>()) {
       if (offset < 0 || offset > kFarthest) {
         throw config_error("E-PLAN-FILE", "plan", fmt::format("an offset is {}", offset), fmt::format("0 to {}", kFarthest));

@@ -269,6 +269,10 @@ void check_classes(const Config& config, const DataSet& data) {
 
 }  // namespace
 
+PlanningInput with_facts(const PlanningInput& input, const DataFacts& facts) {
+  return {.request = input.request, .budget = input.budget, .machine = input.machine, .facts = facts};
+}
+
 PlanningInput planning_input(const Config& config, const std::filesystem::path& cache,
                              const std::function<void(const std::string&)>& say, const PlanningPlace& place) {
   PlanningInput input;
@@ -346,17 +350,14 @@ std::string plan_in_child(const std::function<std::string(bool floors_alone)>& w
 
 namespace {
 
-// The plans of a stage of ZeRO.
+// The plans of a stage of ZeRO, which is one of the facts.
 struct StagePlans {
-  std::unique_ptr<Config> config;  // with the stage
-  std::unique_ptr<PlanSpace> space;
-  RankPlans plans;
+  StagePlans(const Config& config, const PlanningInput& input, const DataFacts& facts, KernelCatalogue& catalogue)
+      : space(source_of(config, facts), input.request, input.machine.machine, catalogue),
+        plans(best_for_ranks(config, with_facts(input, facts), space)) {}
 
-  StagePlans(const Config& of_stage, const PlanningInput& input, KernelCatalogue& catalogue)
-      : config(std::make_unique<Config>(of_stage)) {
-    space = std::make_unique<PlanSpace>(source_of(*config, input.facts), input.request, input.machine.machine, catalogue);
-    plans = best_for_ranks(*config, input, *space);
-  }
+  PlanSpace space;
+  RankPlans plans;
 };
 
 // True if `plans` are better than those of an earlier stage: fewer seconds or, if neither fits, a smaller floor.
@@ -373,34 +374,32 @@ Bytes& floor_of(RankPlans& plans) {
 }
 
 // The plans of the configuration's stage, or else of the fastest one that fits. The floor is that of the stage with the least.
-StagePlans best_stage(const Config& config, const PlanningInput& input, KernelCatalogue& catalogue) {
-  std::optional<StagePlans> best;
+std::unique_ptr<StagePlans> best_stage(const Config& config, const PlanningInput& input, KernelCatalogue& catalogue) {
+  std::unique_ptr<StagePlans> best;
   Bytes least;
-  each_stage(config, input.facts.share.ranks, [&](const Config& of_stage) {
-    StagePlans plans(of_stage, input, catalogue);
-    least = best ? std::min(least, floor_of(plans.plans)) : floor_of(plans.plans);
-    if (!best || better(plans.plans, best->plans)) best = std::move(plans);
+  each_stage(config, input.facts, [&](const DataFacts& facts) {
+    auto stage = std::make_unique<StagePlans>(config, input, facts, catalogue);
+    least = best ? std::min(least, floor_of(stage->plans)) : floor_of(stage->plans);
+    if (!best || better(stage->plans, best->plans)) best = std::move(stage);
   });
   floor_of(best->plans) = least;
-  return std::move(*best);
+  return best;
 }
 
 }  // namespace
 
-PlanningResult plan_with_extras(const Config& given, const PlanningInput& input, const PlanExtras& extras) {
+PlanningResult plan_with_extras(const Config& config, const PlanningInput& input, const PlanExtras& extras) {
   keep_freed_memory();
   const double start = seconds_now();
   const Bytes resident = anonymous_resident();
   OpCatalogue catalogue = catalogue_of(input.machine);
-  StagePlans stage = best_stage(given, input, catalogue);
-  const Config& config = *stage.config;
-  std::unique_ptr<PlanSpace>& space = stage.space;
-  auto& best = stage.plans.best;
-  const Spent spent{extras.work, space->effort().work, anonymous_resident() - resident};
-  const PlanContext context{input.budget,          config_hash(given), precision_names(config),
-                            seconds_now() - start, stat_batch(config), pixels_of(config)};
+  std::unique_ptr<StagePlans> stage = best_stage(config, input, catalogue);
+  PlanSpace& space = stage->space;
+  auto& best = stage->plans.best;
+  const Spent spent{extras.work, space.effort().work, anonymous_resident() - resident};
+  const PlanContext context{input.budget,          config_hash(config), precision_names(config),
+                            seconds_now() - start, stat_batch(config),  pixels_of(config)};
   PlanningResult result;
-  result.zero = config.parallel.zero.value_or(1);
   json object;
   const AskedPrompts asked = extras.answers ? asked_prompts(config, input) : AskedPrompts{{}, "an instance has none"};
   if (Plan* plan = std::get_if<Plan>(&best)) {
@@ -413,9 +412,10 @@ PlanningResult plan_with_extras(const Config& given, const PlanningInput& input,
     object = to_json(*plan, context, extras.values);
     if (answers.plan) object["samples"] = samples_json(*plan, result.prompts);
     if (!answers.left_out.empty()) object["samples"] = samples_left_out(answers.left_out);
-    add_ranks(object, stage.plans.ranks, *plan, result.zero, input.machine.machine.rank_link);
-    object["run"] = run_json(config, input, *plan);
-    add_times(object, config, input, *plan);
+    add_ranks(object, stage->plans.ranks, *plan, input.machine.machine.rank_link);
+    const RunTimes times = times_of(config, input, *plan);
+    object["run"] = run_json(config, input, *plan, times);
+    add_times(object, config, *plan, times);
     if (input.epoch) object["epoch"] = epoch_json(*input.epoch, *input.data.train, config.model.context);
     if (const auto& recurring = input.recurring) {
       object["validation"] = {{"samples", recurring->samples}, {"recurring", recurring->recurring}};
@@ -432,14 +432,14 @@ PlanningResult plan_with_extras(const Config& given, const PlanningInput& input,
   if (!input.assumed.empty()) object["assumed"] = to_json(input.assumed);
   if (extras.decided) extras.decided(object);
   if (Plan* plan = std::get_if<Plan>(&best)) {
-    if (extras.levers && input.source) add_levers(object, config, input, *space, *plan, spent, asked);
+    if (extras.levers && input.source) add_levers(object, config, input, space, *plan, spent, asked);
     result.plan = std::move(*plan);
   }
-  if (extras.frontier_points > 0) add_frontier(object, *space, input.budget, extras.frontier_points, extras.frontier_budgets);
+  if (extras.frontier_points > 0) add_frontier(object, space, input.budget, extras.frontier_points, extras.frontier_budgets);
   if (!result.plan && input.source) {
-    const Bytes knee = space->knee();
-    space.reset();  // remedies take its memory
-    add_remedies(object, config, input, std::get<Infeasible>(best).floor, knee, spent, asked);
+    const Bytes floor = std::get<Infeasible>(best).floor, knee = space.knee();
+    stage.reset();  // remedies take its memory
+    add_remedies(object, config, input, floor, knee, spent, asked);
   }
   result.text = object.dump(1);
   return result;
@@ -449,6 +449,7 @@ PlanningResult replay_plan(const Config& config, const PlanningInput& input, con
   const double start = seconds_now();
   DataFacts facts = input.facts;
   facts.answers = shape_of(record.decisions.answers);
+  facts.zero = record.decisions.zero;
   const Graph graph = build_training_graph(config, facts, record.decisions.micro_batch).graph;
   const std::vector<Unit> units = find_units(graph);
   check_replayed_batch(input, record);
@@ -462,6 +463,11 @@ PlanningResult replay_plan(const Config& config, const PlanningInput& input, con
       graph_hash(graph) != record.graph_hash || !fits_blocks(record.decisions, units) ||
       !are_possible(graph, record.decisions.replays) || !why_not_grouped(graph, units, record.decisions.group).empty()) {
     throw config_error("E-PLAN-REPLAY", "plan", "the plan was made for another model, batch or data format",
+                       "a plan of this configuration", {new_plan()});
+  }
+  if (const auto asked = config.parallel.zero; facts.share.ranks > 1 && asked && *asked != record.decisions.zero) {
+    throw config_error("E-PLAN-REPLAY", "plan",
+                       fmt::format("the plan has stage {} of ZeRO, parallel.zero is {}", record.decisions.zero, *asked),
                        "a plan of this configuration", {new_plan()});
   }
   OpCatalogue catalogue = catalogue_of(input.machine);
@@ -497,7 +503,9 @@ PlanningResult replay_plan(const Config& config, const PlanningInput& input, con
   const PlanContext context{input.budget,          config_hash(config), precision_names(config),
                             seconds_now() - start, stat_batch(config),  pixels_of(config)};
   json object = to_json(*result.plan, context, false);
-  add_times(object, config, input, *result.plan);
+  add_ranks(object, bytes_of_ranks(config, with_facts(input, facts), *result.plan), *result.plan,
+            input.machine.machine.rank_link);
+  add_times(object, config, *result.plan, times_of(config, input, *result.plan));
   add_words(object, config);
   if (input.epoch) object["epoch"] = epoch_json(*input.epoch, *input.data.train, config.model.context);
   object["written"] = written_json(config, *result.plan);

@@ -45,6 +45,9 @@ struct PlanningInput {
   bool other_ranks = false;                 // remedies may add ranks
 };
 
+// The request, the budget and the machine of an input, with other facts, and without its data.
+PlanningInput with_facts(const PlanningInput& input, const DataFacts& facts);
+
 // The machine of a plan, and the circumstances of planning.
 struct PlanningPlace {
   std::optional<MachineRecord> machine;  // absent: this one
@@ -94,7 +97,6 @@ struct PlanExtras {
 struct PlanningResult {
   std::string text;          // the JSON object plimsoll.plan/1
   std::optional<Plan> plan;  // absent: infeasible
-  std::int64_t zero = 1;     // the stage of ZeRO of the plan
   HeldOutPrompts prompts;    // of a plan with answers
 };
 

@@ -25,7 +25,6 @@
 #include "prepare/epochs.h"
 #include "prepare/plan_file.h"
 #include "prepare/planning.h"
-#include "prepare/rank_plans.h"
 #include "prepare/requests.h"
 
 namespace plimsoll {
@@ -41,23 +40,12 @@ std::optional<RaggedWindows> ragged_from(const json& object) {
   return RaggedWindows{object.at(0), object.at(1), object.at(2)};
 }
 
-// The configuration with the stage of ZeRO that was planned for.
-Config of_stage(Config config, std::int64_t zero) {
-  config.parallel.zero = zero;
-  return config;
-}
-
 // The bounds were found when the plan was made; a replay does not search.
 PlanningResult replay(const Config& config, const PlanningInput& input, const std::filesystem::path& path) {
   const json plan = read_plan(path.string());
   if (!plan.contains("record")) throw not_a_plan(path.string(), "it has no record to replay");
-  const std::int64_t zero = plan.value("zero", config.parallel.zero.value_or(1));
-  const Config planned = input.facts.share.ranks > 1 ? of_stage(config, zero) : config;
-  PlanningResult result = replay_plan(planned, input, record_from_json(plan.at("record")));
-  result.zero = zero;
+  PlanningResult result = replay_plan(config, input, record_from_json(plan.at("record")));
   json object = json::parse(result.text);
-  object["config_hash"] = config_hash(config);  // the stage is a decision
-  add_ranks(object, bytes_of_ranks(planned, input, *result.plan), *result.plan, zero, input.machine.machine.rank_link);
   if (const json bounds = plan.value("bounds", json()); bounds.is_object()) object["bounds"].update(bounds);
   result.text = object.dump();
   return result;
@@ -159,7 +147,6 @@ std::string prepare_in_child(const Config& config, const PrepareOptions& options
   };
   const PlanningResult planned = replays ? replay(config, input, options.plan_file) : plan_with_extras(config, input, extras);
   result["plan"] = planned.text;
-  result["zero"] = planned.zero;
   if (planned.plan) {
     result["prompts"] = to_json(planned.prompts);
     result["record"] = to_json(record_of(*planned.plan));
@@ -206,9 +193,10 @@ json lay_out(const Config& config, const PrepareOptions& options, json result) {
   const std::optional<RaggedWindows> ragged = ragged_from(result.at("ragged"));
   DataFacts facts = facts_of(config, data, ragged);
   facts.share = options.share;
+  facts.zero = decisions.zero;
   PlanRequest request = plan_request(config, ragged);
   request.ranks = options.share.ranks;
-  const TrainingGraph model = build_training_graph(of_stage(config, result.at("zero")), facts, decisions.micro_batch);
+  const TrainingGraph model = build_training_graph(config, facts, decisions.micro_batch);
   OpCatalogue catalogue({}, {}, kernels_of(machine), result.at("algorithms"));
   const Plan plan = build_plan(model.graph, find_units(model.graph), decisions, request, machine, catalogue, nullptr);
   const Bytes budget = result.at("budget").is_null() ? plan.process : Bytes{result.at("budget")};
@@ -243,13 +231,14 @@ std::variant<Prepared, Refused> read_preparation(const Config& config, const Pre
   prepared.budget = plan_budget(config);
   if (!result.at("budget").is_null()) prepared.budget.memory = Bytes{result.at("budget")};
   prepared.share = options.share;
-  prepared.zero = result.at("zero");
   prepared.prompts = prompts_from(result.at("prompts"));
   return prepared;
 }
 
 DataFacts facts_of(const Config& config, const Prepared& prepared) {
   DataFacts facts = facts_of(config, prepared.data, prepared.ragged);
+  facts.share = prepared.share;
+  facts.zero = prepared.record.decisions.zero;
   facts.answers = shape_of(prepared.record.decisions.answers);
   return facts;
 }

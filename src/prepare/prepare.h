@@ -33,7 +33,6 @@ struct Prepared {
   std::string plan_text;   // the plan's JSON
   Budget budget;           // the budget of the plan: the request, or the memory of the machine
   RankShare share;         // the rank that the plan is for
-  std::int64_t zero = 1;   // the stage of ZeRO of the plan
   HeldOutPrompts prompts;  // to answer at each evaluation
 };
 

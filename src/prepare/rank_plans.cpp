@@ -98,15 +98,15 @@ std::vector<RankBytes> bytes_of_ranks(const Config& config, const PlanningInput&
   return ranks;
 }
 
-void each_stage(const Config& config, int ranks, const std::function<void(const Config&)>& plan) {
-  if (ranks == 1) return plan(config);
+void each_stage(const Config& config, const DataFacts& facts, const std::function<void(const DataFacts&)>& plan) {
+  if (facts.share.ranks == 1) return plan(facts);
   const std::int64_t first = config.parallel.zero.value_or(1), last = config.parallel.zero.value_or(kLastStage);
   std::optional<Error> refused;
   bool planned = false;
+  DataFacts of_stage = facts;
   for (std::int64_t stage = first; stage <= last; ++stage) {
     try {
-      Config of_stage = config;
-      of_stage.parallel.zero = stage;
+      of_stage.zero = stage;
       plan(of_stage);
       planned = true;
     } catch (const Error& error) {
@@ -161,6 +161,7 @@ RankPlans best_for_ranks(const Config& config, const PlanningInput& input, PlanS
   }
   if (Plan* plan = std::get_if<Plan>(&plans.best)) {
     plan->floor = std::max(plan->floor, least);
+    plan->decisions.zero = input.facts.zero.value_or(1);
   } else {
     Infeasible& infeasible = std::get<Infeasible>(plans.best);
     infeasible.floor = std::max(infeasible.floor, least);
@@ -169,9 +170,9 @@ RankPlans best_for_ranks(const Config& config, const PlanningInput& input, PlanS
   return plans;
 }
 
-void add_ranks(json& object, const std::vector<RankBytes>& ranks, const Plan& own, std::int64_t zero, const RankLink& link) {
+void add_ranks(json& object, const std::vector<RankBytes>& ranks, const Plan& own, const RankLink& link) {
   if (ranks.empty()) return;
-  object["zero"] = zero;
+  object["zero"] = own.decisions.zero;
   // Sums over a rank's micro-batches, then over ranks in their order: once a window, or once a round.
   const bool by_round = exchanges_in_rounds(own.graph) && own.decisions.window().rounds() > 1;
   object["reduction_tree"] = by_round ? "round" : "window";

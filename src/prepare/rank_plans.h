@@ -16,9 +16,6 @@ namespace plimsoll {
 // Bytes of the state that ranks exchange after each update (session/session_ranks.cpp).
 inline constexpr std::int64_t kRankStateBytes = 32;
 
-// The last stage of ZeRO that the planner tries.
-inline constexpr std::int64_t kLastStage = 3;
-
 // The bytes of a rank's plan.
 struct RankBytes {
   int rank = 0;
@@ -39,15 +36,14 @@ struct RankPlans {
 };
 // The fastest plan of the space whose decisions fit the budget on every rank.
 RankPlans best_for_ranks(const Config& config, const PlanningInput& input, PlanSpace& space);
-// Plans the configuration with each stage of ZeRO that it allows, the one that sends the least first; as it is for one process.
-// A stage that refuses the configuration is left out. Throws the first refusal if all do.
-void each_stage(const Config& config, int ranks, const std::function<void(const Config& of_stage)>& plan);
+// Plans with each stage of ZeRO that the configuration allows, the one that sends the least first; once for one process. A stage
+// that refuses the configuration is left out. Throws the first refusal if all do.
+void each_stage(const Config& config, const DataFacts& facts, const std::function<void(const DataFacts& of_stage)>& plan);
 // The least budget that every rank fits.
 Bytes floor_of_ranks(const Config& config, const PlanningInput& input, PlanSpace& space);
 // The bytes of all ranks under these decisions; `own` is the plan of the facts' rank.
 std::vector<RankBytes> bytes_of_ranks(const Config& config, const PlanningInput& input, const Plan& own);
 // Adds the stage "zero", "reduction_tree", "ranks" and the lane of exchanges to a plan's JSON.
-void add_ranks(nlohmann::json& object, const std::vector<RankBytes>& ranks, const Plan& own, std::int64_t zero,
-               const RankLink& link);
+void add_ranks(nlohmann::json& object, const std::vector<RankBytes>& ranks, const Plan& own, const RankLink& link);
 
 }  // namespace plimsoll

@@ -19,11 +19,6 @@ using nlohmann::json;
 
 json or_null(std::optional<std::int64_t> number) { return number ? json(*number) : json(nullptr); }
 
-const PhasePlan* find_phase(const Plan& plan, std::string_view name) {
-  const auto found = std::ranges::find(plan.phases, name, &PhasePlan::name);
-  return found == plan.phases.end() ? nullptr : &*found;
-}
-
 // The seconds of one evaluation with its answers; absent if the data are missing. The ranks take its batches in turn.
 std::optional<double> evaluate_seconds(const Config& config, const PlanningInput& input, const Plan& plan) {
   const PhasePlan* pass = find_phase(plan, "evaluate");
@@ -60,7 +55,16 @@ RunCounts counts_of(const Config& config, const PlanningInput& input, const Plan
 
 }  // namespace
 
-json run_json(const Config& config, const PlanningInput& input, const Plan& plan) {
+const PhasePlan* find_phase(const Plan& plan, std::string_view name) {
+  const auto found = std::ranges::find(plan.phases, name, &PhasePlan::name);
+  return found == plan.phases.end() ? nullptr : &*found;
+}
+
+RunTimes times_of(const Config& config, const PlanningInput& input, const Plan& plan) {
+  return {evaluate_seconds(config, input, plan), save_rate(input), noise_seconds(plan)};
+}
+
+json run_json(const Config& config, const PlanningInput& input, const Plan& plan, const RunTimes& times) {
   const RunCounts counts = counts_of(config, input, plan);
   const bool there = input.data.train != nullptr, units_known = there || !data_kind(config).own_lengths;
   json epochs;
@@ -68,12 +72,11 @@ json run_json(const Config& config, const PlanningInput& input, const Plan& plan
   if (config.train.epochs && config.train.open) epochs = *config.train.epochs;
   const double seconds = static_cast<double>(config.train.updates) * plan.update_seconds;
   const std::int64_t evaluations = evaluations_of(config, input);
-  const std::optional<double> evaluate = evaluate_seconds(config, input, plan);
-  const double evaluation_seconds = static_cast<double>(evaluations) * evaluate.value_or(0);
+  const double evaluation_seconds = static_cast<double>(evaluations) * times.evaluate.value_or(0);
   const Saves saves = saves_of(config, plan);
-  const double save_seconds = static_cast<double>(saves.bytes.n) / save_rate(input);
+  const double save_seconds = static_cast<double>(saves.bytes.n) / times.save_rate;
   const std::int64_t every = config.train.noise_every;
-  const double noise = every > 0 ? static_cast<double>(config.train.updates / every) * noise_seconds(plan) : 0;
+  const double noise = every > 0 ? static_cast<double>(config.train.updates / every) * times.noise : 0;
   return {{"parameters", parameter_count(plan.graph)},
           {"updates", config.train.updates},
           {"samples", counts.samples},
@@ -82,7 +85,7 @@ json run_json(const Config& config, const PlanningInput& input, const Plan& plan
           {"trained_units", or_null(units_known ? std::optional(counts.units) : std::nullopt)},
           {"seconds", seconds},
           {"evaluations", evaluations},
-          {"evaluation_seconds", evaluate ? json(evaluation_seconds) : json(nullptr)},
+          {"evaluation_seconds", times.evaluate ? json(evaluation_seconds) : json(nullptr)},
           {"saves", saves.checkpoints},
           {"save_seconds", save_seconds},
           {"noise_seconds", noise},
@@ -90,11 +93,10 @@ json run_json(const Config& config, const PlanningInput& input, const Plan& plan
           {"micro_batch_chosen", !input.request.micro_batch && config.train.effective_batch > 1}};
 }
 
-void add_times(json& plan_json, const Config& config, const PlanningInput& input, const Plan& plan) {
-  const std::optional<double> evaluate = evaluate_seconds(config, input, plan);
+void add_times(json& plan_json, const Config& config, const Plan& plan, const RunTimes& times) {
   json& predicted = plan_json["predicted"];
-  predicted["evaluate_seconds"] = evaluate ? json(*evaluate) : json(nullptr);
-  predicted["save_seconds"] = static_cast<double>(checkpoint_bytes(plan.graph).n) / save_rate(input);
+  predicted["evaluate_seconds"] = times.evaluate ? json(*times.evaluate) : json(nullptr);
+  predicted["save_seconds"] = static_cast<double>(checkpoint_bytes(plan.graph).n) / times.save_rate;
   if (config.train.noise_every == 0) return;
   const bool measures = find_phase(plan, "noise") != nullptr;
   const bool several = plan.decisions.window().rounds() > 1;
@@ -103,7 +105,7 @@ void add_times(json& plan_json, const Config& config, const PlanningInput& input
                         {"why_not", measures  ? json()
                                     : several ? json("shared gradients")
                                               : json("one round")},
-                        {"seconds", noise_seconds(plan)},
+                        {"seconds", times.noise},
                         {"read_bytes", measures ? read_by_noise(plan).n : 0}};
 }
 

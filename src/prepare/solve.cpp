@@ -76,15 +76,20 @@ class Solver {
       case SolvedBudget::none: return largest();
       case SolvedBudget::memory: return least_memory();
       case SolvedBudget::ranks: return fewest_ranks();
-      default: return least_room();
+      case SolvedBudget::host_memory:
+      case SolvedBudget::disk: return least_room();
     }
+    return {};
   }
   std::int64_t most_favourable() {
     switch (key_.budget) {
       case SolvedBudget::none: return key_.value_of(0);
       case SolvedBudget::ranks: return most_ranks();
-      default: return most_room();
+      case SolvedBudget::memory:
+      case SolvedBudget::host_memory:
+      case SolvedBudget::disk: return most_room();
     }
+    return 0;
   }
 
   // The changes precede the changes of the plan's levers and remedies.
@@ -141,14 +146,13 @@ class Solver {
       OpCatalogue catalogue = catalogue_of(record);
       ++plans_;
       const int ranks = changed.facts.share.ranks;
-      each_stage(changed.config, ranks, [&](const Config& config) {
-        PlanSpace space(source_of(config, changed.facts), changed.request, record.machine, catalogue);
+      each_stage(changed.config, changed.facts, [&](const DataFacts& facts) {
+        PlanSpace space(source_of(changed.config, facts), changed.request, record.machine, catalogue);
         work_ += space.effort().work;
         Bytes floor = space.floor();
         if (ranks > 1) {
-          const PlanningInput of_ranks{
-              .request = changed.request, .budget = changed.budget, .machine = record, .facts = changed.facts};
-          floor = floor_of_ranks(config, of_ranks, space);
+          const PlanningInput of_ranks{.request = changed.request, .budget = changed.budget, .machine = record, .facts = facts};
+          floor = floor_of_ranks(changed.config, of_ranks, space);
         }
         trial.floor = std::min(trial.floor.value_or(floor), floor);
         const bool room = key_.budget == SolvedBudget::disk || key_.budget == SolvedBudget::host_memory;

@@ -127,7 +127,7 @@ TrainingGraph train_graph(const Config& config, ModelGraph model, DataFacts data
   result.graph = std::move(model.graph);
   result.training = train_on(result.graph, result.micro, optimizer_settings(config), data.most_steps(config, micro_batch));
   result.underflow = apply_precision(result.graph, config.precision.compute, config.precision.parameters);
-  const std::int64_t stage = config.parallel.zero.value_or(1);
+  const std::int64_t stage = data.zero.value_or(config.parallel.zero.value_or(1));
   // In stage 2 the gradients of a round leave a rank before its end.
   if (config.train.noise_every > 0 && (data.share.ranks == 1 || stage == 1)) {
     const Denominator per = result.micro.losses.front().per;  // the gradient of a round is rescaled as a whole

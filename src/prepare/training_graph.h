@@ -28,6 +28,7 @@ struct DataFacts {
   bool packed = false;                  // rows hold several samples
   std::optional<RaggedWindows> ragged;  // windows have different numbers of rows
   RankShare share = {};                 // the rank that trains
+  std::optional<std::int64_t> zero;     // the stage of ZeRO of several ranks; absent: the configuration's, or 1
   GenerationShape answers = {};         // of answers to held-out prompts (prepare/answers.h); no rows: none
 
   // The maximum number of micro-steps of a window, on one rank.

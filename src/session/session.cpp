@@ -192,10 +192,7 @@ std::optional<Refused> Session::prepare() {
   auto prepared = ranks_.prepare(config_, options, request_.first_of_host, [&](const std::string& line) { emit(Said{line}); });
   if (auto* refused = std::get_if<Refused>(&prepared)) return std::move(*refused);
   prepared_ = std::get<Prepared>(std::move(prepared));
-  // Replaces the guess of "auto" by the vocabulary of the opened data; readers of the weights rely on it.
-  if (ModelConfig& model = config_.model.config; config_.model.init.empty()) {
-    model = with_vocabulary(model, facts_of(model).vocab, prepared_.data.train->is_bytes());
-  }
+  config_ = with_tokens_of(std::move(config_), prepared_.data);  // readers of the weights rely on it
   if (resumed_) check_resumed_data(config_, resumed_->progress, prepared_.data_hash, folder_);
   return {};
 }
@@ -219,11 +216,7 @@ class SharesValues {
 void Session::train() {
   cpu::set_thread_count(config_.threads);
   const DataFiles& data = prepared_.data;
-  DataFacts facts = facts_of(config_, prepared_);
-  facts.share = ranks_.share();
-  Config planned = config_;
-  planned.parallel.zero = prepared_.zero;
-  TrainingGraph model = build_training_graph(planned, facts, prepared_.record.decisions.micro_batch);
+  TrainingGraph model = build_training_graph(config_, facts_of(config_, prepared_), prepared_.record.decisions.micro_batch);
   Plan plan = rebuild_plan(config_, model, prepared_);
   groups_.emplace(group_watch(plan.graph, model.training, model.underflow, warmup_updates(config_)));
   model.graph = {};  // the plan has its own graph

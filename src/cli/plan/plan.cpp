@@ -134,7 +134,7 @@ int plan_for(const PlanArguments& arguments, const Outputs& outputs, const Targe
   write_files(outputs, object, result.plan.has_value());
   if (!outputs.instance.empty() && result.plan) {
     Config planned = config;
-    if (input.facts.share.ranks > 1) planned.parallel.zero = result.zero;
+    if (input.facts.share.ranks > 1) planned.parallel.zero = result.plan->decisions.zero;
     write_file_atomically(outputs.instance, instance_text(planned, input, *result.plan));
   }
   if (arguments.json) {
