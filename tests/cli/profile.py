@@ -7,6 +7,7 @@ It trains as `train` does, its parts add up, planted bottlenecks get their verdi
 import functools
 import json
 import random
+import re
 import resource
 import time
 
@@ -212,6 +213,15 @@ def ragged_windows(test):
     audited = test.succeeds("profile", config, *more, "--updates", "12", "--audit", "--json")
     steps = {window["micro_steps"] for window in audited["windows"]}
     test.that(1 in steps and len(steps) > 1, f"micro-steps of the windows: {steps}")
+    # The table shows the mean number of runs, with a decimal where it is not whole.
+    runs = {(op["op"], op["section"]): op["runs"] for op in audited["ops"]}
+    table = test.succeeds("profile", config, *more, "--updates", "12")
+    rows = re.findall(r"^  (\S+) +(\w+) +([\d.]+) +\S+ \w+ +[\d.]+ %", table, re.MULTILINE)
+    shown = {(op, section): text for op, section, text in rows}
+    test.that(any(run % 1 for run in runs.values()), f"means that are not whole: {runs}")
+    test.that(len(shown) > 5 and not shown.keys() - runs.keys(), f"rows of the table: {shown}")
+    for row, text in shown.items():
+        test.equal(f"runs of {row}", text, f"{runs[row]:.{1 if runs[row] % 1 else 0}f}")
 
 
 # ---- planted bottlenecks ----
