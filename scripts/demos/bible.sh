@@ -23,19 +23,16 @@ prepare_text() {
   tail -n +$((lines * 95 / 100 + 1)) "$dir/bible.txt" >"$dir/validation.txt"
 }
 
-write_config() {
-  local threads
-  # A model of this size gains little from more than eight threads.
-  threads=$(nproc)
-  if [[ $threads -gt 8 ]]; then threads=8; fi
-  cat >"$dir/demo.toml" <<END
+# print_gpt LAYERS WIDTH HEADS RATE: the tables of a GPT of bytes on that text.
+print_gpt() {
+  cat <<END
 seed = $seed
 
 [model]
 kind = "gpt2"
-layers = 4
-width = 256
-heads = 4
+layers = $1
+width = $2
+heads = $3
 context = 128
 vocab = 256
 dropout = 0.0
@@ -46,22 +43,32 @@ validation = "$dir/validation.txt"
 format = "bytes"
 order = "shuffled"
 
+[optimizer]
+name = "adamw"
+learning_rate = $4
+betas = [0.9, 0.99]
+weight_decay = 0.1
+
+[memory]
+budget = "$memory"
+
+END
+}
+
+write_config() {
+  local threads
+  # A model of this size gains little from more than eight threads.
+  threads=$(nproc)
+  if [[ $threads -gt 8 ]]; then threads=8; fi
+  print_gpt 4 256 4 2e-3 >"$dir/demo.toml"
+  cat >>"$dir/demo.toml" <<END
 [train]
 effective_batch = 16
 updates = 1000
 
-[optimizer]
-name = "adamw"
-learning_rate = 2e-3
-betas = [0.9, 0.99]
-weight_decay = 0.1
-
 [schedule]
 name = "cosine"
 warmup = "50updates"
-
-[memory]
-budget = "$memory"
 
 [machine]
 threads = $threads

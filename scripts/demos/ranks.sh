@@ -3,44 +3,19 @@
 # The demo `ranks`, read by scripts/demo: a GPT of 19 M parameters as two processes, inside a budget that is too small for one.
 
 # shellcheck source=scripts/demos/bible.sh
-source "$root/scripts/demos/bible.sh" # the text, and the number of updates
+source "$root/scripts/demos/bible.sh" # the text, the model, and the number of updates
 
 write_config() {
-  cat >"$dir/demo.toml" <<END
-seed = $seed
-
-[model]
-kind = "gpt2"
-layers = 6
-width = 512
-heads = 8
-context = 128
-vocab = 256
-dropout = 0.0
-
-[data]
-train = "$dir/train.txt"
-validation = "$dir/validation.txt"
-format = "bytes"
-order = "shuffled"
-
+  print_gpt 6 512 8 1e-3 >"$dir/demo.toml"
+  cat >>"$dir/demo.toml" <<END
 [train]
 effective_batch = 8
 updates = 1000
 evaluate_samples = 200
 
-[optimizer]
-name = "adamw"
-learning_rate = 1e-3
-betas = [0.9, 0.99]
-weight_decay = 0.1
-
 [schedule]
 name = "cosine"
 warmup = "5%"
-
-[memory]
-budget = "$memory"
 END
 }
 

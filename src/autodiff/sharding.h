@@ -9,10 +9,11 @@
 //                               |
 //                             whole -> gather_shards -> parameter
 //
-// In stage 2 the sum leaves the micro-step: gradients are those of one round, and `reduce_shards` adds their sum over all ranks
-// to the rank's own shard right behind the last node that adds to a gradient.//
+// In stage 2 the sum leaves the update for the micro-step. Gradients are those of one round. Right behind the last node that adds
+// to a gradient, `reduce_shards` adds its sum over all ranks to the rank's own shard.
+//
 // In stage 3 parameters that are cut rest as shards as well, and so do frozen ones. `fetch_shards` brings all of one before its
-// readers; no gather_shards follows its update. Small parameters, those of adapters, and those that belong to one rank stay whole
+// readers. No gather_shards follows its update. Small parameters, those of adapters, and those that belong to one rank stay whole
 // on all of them.
 #pragma once
 

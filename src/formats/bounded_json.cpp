@@ -208,4 +208,19 @@ OrderedJson read_ordered_json_object(const std::filesystem::path& path, const Js
   return read_object<OrderedJson>(path, limits, code, expected);
 }
 
+Json read_own_object(const std::filesystem::path& path, const JsonLimits& limits, std::string_view schema, std::string_view kind,
+                     const std::function<Error(const std::string&)>& refuse) {
+  std::string text;
+  try {
+    text = read_text(path, limits.bytes, "E-IO-READ");
+  } catch (const Error& error) {
+    throw refuse(error.message);
+  }
+  std::string fault;
+  Json object = parse<Json>(text, limits, fault);
+  if (!fault.empty()) throw refuse(fault);
+  if (!object.is_object() || object.value("schema", Json()) != schema) throw refuse(fmt::format("it is not {}", kind));
+  return object;
+}
+
 }  // namespace plimsoll

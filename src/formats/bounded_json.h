@@ -4,9 +4,12 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
+
+#include "base/error.h"
 
 namespace plimsoll {
 
@@ -32,5 +35,10 @@ nlohmann::json read_json_object(const std::filesystem::path& path, const JsonLim
                                 const std::string& expected = "a JSON object");
 nlohmann::ordered_json read_ordered_json_object(const std::filesystem::path& path, const JsonLimits& limits,
                                                 const std::string& code, const std::string& expected = "a JSON object");
+
+// An object that this program wrote, with its schema ("plimsoll.plan/1"). For any other file it throws refuse(why); `kind`
+// ("a plan") names there what it is not.
+nlohmann::json read_own_object(const std::filesystem::path& path, const JsonLimits& limits, std::string_view schema,
+                               std::string_view kind, const std::function<Error(const std::string& why)>& refuse);
 
 }  // namespace plimsoll

@@ -3,7 +3,6 @@
 #include <nlohmann/json.hpp>
 
 #include "formats/bounded_json.h"
-#include "formats/file.h"
 #include "prepare/plan_json.h"
 
 namespace plimsoll {
@@ -16,17 +15,8 @@ Error not_a_plan(const std::string& path, const std::string& why) {
 
 json read_plan(const std::string& path) {
   constexpr JsonLimits kLimits{.bytes = 256 << 20, .values = 8'000'000};
-  std::string text;
-  try {
-    text = read_text(path, kLimits.bytes, "E-PLAN-FILE");
-  } catch (const Error& error) {
-    throw not_a_plan(path, error.message);
-  }
-  std::string fault;
-  json plan = parse_json(text, kLimits, fault);
-  if (!fault.empty()) throw not_a_plan(path, fault);
-  if (!plan.is_object() || plan.value("schema", json()) != "plimsoll.plan/1") throw not_a_plan(path, "it is not a plan");
-  return plan;
+  return read_own_object(path, kLimits, "plimsoll.plan/1", "a plan",
+                         [&](const std::string& why) { return not_a_plan(path, why); });
 }
 
 }  // namespace plimsoll

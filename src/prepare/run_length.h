@@ -26,8 +26,8 @@ RunTimes times_of(const Config& config, const PlanningInput& input, const Plan& 
 // Evaluations and saves count with the seconds of add_times; the final weights are a part of the saves.
 nlohmann::json run_json(const Config& config, const PlanningInput& input, const Plan& plan, const RunTimes& times);
 
-// Adds to the plan's JSON the seconds of one evaluation and of one checkpoint: predicted.evaluate_seconds, null if the data are
-// missing, and predicted.save_seconds, from its bytes and the rate of the disk: the measured one, else kAssumedDiskRate. With
+// Adds to the plan's JSON the seconds of one evaluation and of one checkpoint. predicted.evaluate_seconds is null if the data are
+// missing. predicted.save_seconds follows from the bytes and the rate of the disk: the measured one, else kAssumedDiskRate. With
 // train.noise_every also the object `noise` {every, measured, why_not, seconds, read_bytes}, of one measurement. `why_not`:
 // null, "one round" in a window, or "shared gradients" between ranks.
 void add_times(nlohmann::json& plan_json, const Config& config, const Plan& plan, const RunTimes& times);

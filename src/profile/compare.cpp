@@ -11,7 +11,6 @@
 
 #include "base/error.h"
 #include "formats/bounded_json.h"
-#include "formats/file.h"
 
 namespace plimsoll {
 namespace {
@@ -99,19 +98,8 @@ json rows_of(const std::map<Key, double>& a, const std::map<Key, double>& b, Nam
 
 json read_profile(const std::string& path) {
   constexpr JsonLimits kLimits{.bytes = 256 << 20, .values = 16'000'000};
-  std::string text;
-  try {
-    text = read_text(path, kLimits.bytes, "E-PROFILE-FILE");
-  } catch (const Error& error) {
-    throw not_a_profile(path, error.message);
-  }
-  std::string fault;
-  json profile = parse_json(text, kLimits, fault);
-  if (!fault.empty()) throw not_a_profile(path, fault);
-  if (!profile.is_object() || profile.value("schema", json()) != "plimsoll.profile/1") {
-    throw not_a_profile(path, "it is not a profile");
-  }
-  return profile;
+  return read_own_object(path, kLimits, "plimsoll.profile/1", "a profile",
+                         [&](const std::string& why) { return not_a_profile(path, why); });
 }
 
 json profile_diff(const std::string& path_a, const json& a, const std::string& path_b, const json& b) {

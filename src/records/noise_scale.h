@@ -25,10 +25,14 @@ struct NoiseScale {
   std::int64_t windows = 0;
 };
 
-// With g the mean gradient of the first round over m samples, G that of the window over M, and sums over windows before any
-// ratio: S = sum(|g|^2 - |G|^2) / sum(1/m - 1/M) is the variance of a sample, mean(|G|^2) - S mean(1/M) the square of the
-// expected gradient, and the scale the first over the second. The interval is that of a bootstrap over windows, with a fixed
-// seed. Nothing with too few windows, or if the interval reaches zero or infinity.
+// g is the mean gradient of the first round over m samples, G that of the window over M. Sums over windows come before ratios:
+//
+//   S = sum(|g|^2 - |G|^2) / sum(1/m - 1/M)   the variance of a sample
+//   E = mean(|G|^2) - S mean(1/M)             the square of the expected gradient
+//   S / E                                     the noise scale
+//
+// The interval is that of a bootstrap over windows, with a fixed seed. Nothing with too few windows, or if the interval reaches
+// zero or infinity.
 std::optional<NoiseScale> noise_scale(std::span<const NoiseSums> windows);
 
 // The windows of a run, and of its thirds by updates.

@@ -1,6 +1,6 @@
-// The folder of a run. It holds run.json (written at the start, replaced at the end), metrics.jsonl (a line per update),
-// eval.jsonl (a line per evaluation), samples.jsonl (a line per answer to a held-out prompt) and events.jsonl, and the resolved
-// configuration, the plan, the weights and the checkpoint. A folder without a run is removed again. A run writes only files and
+// The folder of a run. run.json is written at the start and replaced at the end. metrics.jsonl has a line per update, eval.jsonl
+// one per evaluation, samples.jsonl one per answer to a held-out prompt, events.jsonl one per event. The resolved configuration,
+// the plan, the weights and the checkpoint lie beside them. A folder without a run is removed again. A run writes only files and
 // folders of its own, no links. It follows its folder if that is moved, and leaves alone anything at the old path.
 #pragma once
 

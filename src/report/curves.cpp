@@ -204,7 +204,8 @@ std::string noise_html(const ReportedRun& reported) {
   for (std::size_t i = 0; i < kThirds.size(); ++i) {
     text += fmt::format("{}{} in the {} third", i == 0 ? "" : "; ", noise_text(noise_scale(noise.thirds[i])), kThirds[i]);
   }
-  return fmt::format("<p>Noise scale of the gradient: {}. With an interval of 90 %: {}.</p>\n", escaped(text), kNoiseAdvice);
+  return fmt::format("<p>Noise scale of the gradient, with an interval of 90 %: {}. It is {}.</p>\n", escaped(text),
+                     kNoiseAdvice);
 }
 
 }  // namespace

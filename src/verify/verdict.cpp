@@ -8,6 +8,16 @@
 
 namespace plimsoll::verification {
 
+Verdict verdict_of(const Config& config) {
+  Verdict verdict;
+  verdict.context = config.model.context;
+  verdict.compute = precision_name(config.precision.compute);
+  verdict.parameters = precision_name(config.precision.parameters);
+  verdict.gradients = precision_name(config.precision.gradients);
+  verdict.optimizer_state = precision_name(config.precision.optimizer_state);
+  return verdict;
+}
+
 bool Verdict::passed() const {
   const auto failed = [](const Check& check) { return check.outcome == Outcome::failed; };
   const auto ran = [](const Check& check) { return check.outcome == Outcome::passed && !check.command.empty(); };

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "config/config.h"
+
 namespace plimsoll::verification {
 
 enum class Outcome : std::uint8_t { passed, failed, skipped };
@@ -31,5 +33,8 @@ struct Verdict {
   bool passed() const;
   nlohmann::json to_json() const;
 };
+
+// A verdict without checks: context and precision of the configuration.
+Verdict verdict_of(const Config& config);
 
 }  // namespace plimsoll::verification

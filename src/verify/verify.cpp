@@ -58,14 +58,10 @@ class Verification {
         folder_(folder),
         hear_(hear),
         trials_(config, folder, std::move(tell)),
+        verdict_(verdict_of(config)),
         most_stat_batch_(stat_batch(config)) {}
 
   Verdict run() {
-    verdict_.context = config_.model.context;
-    verdict_.compute = precision_name(config_.precision.compute);
-    verdict_.parameters = precision_name(config_.precision.parameters);
-    verdict_.gradients = precision_name(config_.precision.gradients);
-    verdict_.optimizer_state = precision_name(config_.precision.optimizer_state);
     choose_window();
     slopes();
     splits();

@@ -37,18 +37,19 @@ class RankVerification {
  public:
   RankVerification(const Config& config, const DataSet& data, int ranks, const std::filesystem::path& folder,
                    std::function<void(const std::string&)> tell, const std::function<void(const Check&)>& hear)
-      : config_(config), data_(data), ranks_(ranks), folder_(folder), hear_(hear), trials_(config, folder, std::move(tell)) {}
+      : config_(config),
+        data_(data),
+        ranks_(ranks),
+        folder_(folder),
+        hear_(hear),
+        trials_(config, folder, std::move(tell)),
+        verdict_(verdict_of(config)) {}
 
   Verdict run() {
     choose_window();
-    verdict_.context = config_.model.context;
     verdict_.samples = samples();
     verdict_.stat_batch = group_;
     verdict_.ranks = ranks_;
-    verdict_.compute = precision_name(config_.precision.compute);
-    verdict_.parameters = precision_name(config_.precision.parameters);
-    verdict_.gradients = precision_name(config_.precision.gradients);
-    verdict_.optimizer_state = precision_name(config_.precision.optimizer_state);
     gradients();
     training();
     bits_and_bytes();

@@ -14,6 +14,7 @@ import time
 
 from _data import ROOM, SENTENCE, conversations, measured, model, text_model, train, with_cache, write_tokenizer
 from _plimsoll import Test, prose
+from _shim import environment_of
 
 
 def trained(test, run):
@@ -120,52 +121,29 @@ def changed_in_place(test):
 
 
 FAULT = r"""
-#define _GNU_SOURCE
-#include <dlfcn.h>
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/types.h>
-#include <unistd.h>
-// Reads of the file FAULT_FILE fail once FAULT_NOW exists: with EIO, or with fewer bytes than there are and then with EIO.
-static int fails(int fd) {
-  char link[64], path[4096];
-  snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
-  ssize_t n = readlink(link, path, sizeof path - 1);
-  if (n < 0) return 0;
-  path[n] = 0;
-  return strcmp(path, getenv("FAULT_FILE")) == 0 && access(getenv("FAULT_NOW"), F_OK) == 0;
+// Reads fail once FAULT_NOW exists: with EIO, or with fewer bytes than there are and then with EIO.
+static int before(size_t* count) {
+  static int parts = 0;
+  if (access(getenv("FAULT_NOW"), F_OK) != 0) return 0;
+  if (!getenv("FAULT_SHORT") || parts++ || *count < 2) return EIO;
+  *count /= 2;
+  return 0;
 }
-#define SHIM(name)                                                                          \
-  ssize_t name(int fd, void* out, size_t count, off_t at) {                                 \
-    static ssize_t (*real)(int, void*, size_t, off_t);                                      \
-    static int parts = 0;                                                                   \
-    if (!real) real = (ssize_t(*)(int, void*, size_t, off_t))dlsym(RTLD_NEXT, #name);       \
-    if (!fails(fd)) return real(fd, out, count, at);                                        \
-    if (getenv("FAULT_SHORT") && !parts++ && count > 1) return real(fd, out, count / 2, at); \
-    errno = EIO;                                                                            \
-    return -1;                                                                              \
-  }
-SHIM(pread)
-SHIM(pread64)
 """
 
 
 def failing_disk(test):
     """A disk fails under the training data during a run: the run is saved, and continues with a working disk."""
-    compiler = shutil.which("cc")
-    if compiler is None:
-        return print("skipped: failing_disk, no C compiler")
-    source, shim = test.write("fault.c", FAULT), test.path("fault.so")
-    subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-o", shim, source, "-ldl"], check=True)
     data, now = test.write("failing.txt", SENTENCE * 400), test.path("now")
+    failing = environment_of(test, "fault", FAULT, data)
+    if failing is None:
+        return print("skipped: failing_disk, no C compiler")
     config = model(test, "failing.toml", {"train": "failing.txt", "format": "bytes"}, updates=300)
     train(test, config, "sound")
     for short in ("", "1"):
         run = f"failing{short}"
         now.unlink(missing_ok=True)
-        faulty = {**os.environ, "LD_PRELOAD": str(shim), "FAULT_FILE": str(data), "FAULT_NOW": str(now)}
+        faulty = {**failing, "FAULT_NOW": str(now)}
         if short:
             faulty["FAULT_SHORT"] = short
         command = [test.binary, "train", config, "--memory", "64MiB", "--run", run, "--json"]

@@ -6,15 +6,14 @@ It trains as `train` does, its parts add up, planted bottlenecks get their verdi
 
 import functools
 import json
-import os
 import random
+import re
 import resource
-import shutil
-import subprocess
 import time
 
 from _data import model, write_tokenizer
 from _plimsoll import Test
+from _shim import environment_of
 from _trace import faults_of, read_trace
 
 ONE = ["--set", "machine.threads=1"]
@@ -214,6 +213,15 @@ def ragged_windows(test):
     audited = test.succeeds("profile", config, *more, "--updates", "12", "--audit", "--json")
     steps = {window["micro_steps"] for window in audited["windows"]}
     test.that(1 in steps and len(steps) > 1, f"micro-steps of the windows: {steps}")
+    # The table shows the mean number of runs, with a decimal where it is not whole.
+    runs = {(op["op"], op["section"]): op["runs"] for op in audited["ops"]}
+    table = test.succeeds("profile", config, *more, "--updates", "12")
+    rows = re.findall(r"^  (\S+) +(\w+) +([\d.]+) +\S+ \w+ +[\d.]+ %", table, re.MULTILINE)
+    shown = {(op, section): text for op, section, text in rows}
+    test.that(any(run % 1 for run in runs.values()), f"means that are not whole: {runs}")
+    test.that(len(shown) > 5 and not shown.keys() - runs.keys(), f"rows of the table: {shown}")
+    for row, text in shown.items():
+        test.equal(f"runs of {row}", text, f"{runs[row]:.{1 if runs[row] % 1 else 0}f}")
 
 
 # ---- planted bottlenecks ----
@@ -244,41 +252,19 @@ def applies(test, found, *more):
 
 
 SLOW = r"""
-#define _GNU_SOURCE
-#include <dlfcn.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/types.h>
-#include <unistd.h>
-// Each read of the file SLOW_FILE takes SLOW_MICROSECONDS longer.
-static void delay(int fd) {
-  char link[64], path[4096];
-  snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
-  ssize_t n = readlink(link, path, sizeof path - 1);
-  if (n < 0) return;
-  path[n] = 0;
-  if (strcmp(path, getenv("SLOW_FILE")) == 0) usleep((unsigned)atoi(getenv("SLOW_MICROSECONDS")));
+static int before(size_t* count) {
+  (void)count;
+  usleep((unsigned)atoi(getenv("SLOW_MICROSECONDS")));
+  return 0;
 }
-#define SHIM(name)                                                                     \
-  ssize_t name(int fd, void* out, size_t count, off_t at) {                            \
-    static ssize_t (*real)(int, void*, size_t, off_t);                                 \
-    if (!real) real = (ssize_t(*)(int, void*, size_t, off_t))dlsym(RTLD_NEXT, #name);  \
-    delay(fd);                                                                         \
-    return real(fd, out, count, at);                                                   \
-  }
-SHIM(pread)
-SHIM(pread64)
 """
 
 
 def slow_data(test):
-    compiler = shutil.which("cc")
-    if compiler is None:
+    slow = environment_of(test, "slow", SLOW, test.path("train.txt"))
+    if slow is None:
         return print("skipped: slow_data, no C compiler")
-    source, shim = test.write("slow.c", SLOW), test.path("slow.so")
-    subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-o", shim, source, "-ldl"], check=True)
-    slow = {**os.environ, "LD_PRELOAD": str(shim), "SLOW_FILE": str(test.path("train.txt")), "SLOW_MICROSECONDS": "20000"}
+    slow["SLOW_MICROSECONDS"] = "20000"
     found = becomes(test, ["INPUT-BOUND"], *ONE, environment=slow)
     if found:
         test.equal("next step", found["next"], None)
@@ -286,7 +272,6 @@ def slow_data(test):
         test.near("waits for data", found["parts"]["data"], waited, 1e-6)
         test.that(waited > 0.02, f"the delay shows: {waited}")
         test.that(found["windows"][0]["wait_seconds"] > 0.02, "the first window is shown with its wait")
-
 
     # Reading that an update hides is no wait: 32 samples in 6 ms.
     slow["SLOW_MICROSECONDS"] = "200"

@@ -2,8 +2,9 @@
 """The sums of the gradient noise beside PyTorch: python3 tests/noise/compare.py path/to/plimsoll [CASE ...]
 
 Needs torch, transformers, peft and safetensors, and is no part of the test suite. Each case trains a few windows with a rate so
-small that no weight changes, and compares both sums of each window with PyTorch's gradients in fp64, taken over the samples of
-the first round and of the window; and Kish's numbers of samples with those of the trained tokens. Exit status 1 above 2e-5.
+small that no weight changes. Both sums of each window are compared with PyTorch's gradients in fp64, taken over the samples of
+the first round and of the window. Kish's numbers of samples are compared with those of the trained tokens. Exit status 1 above
+2e-5.
 """
 
 import json

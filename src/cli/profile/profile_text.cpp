@@ -30,6 +30,9 @@ std::string seconds(double value) {
 }
 std::string seconds_or_none(const json& value) { return value.is_null() ? "-" : seconds(value.get<double>()); }
 
+// The mean of an update: windows may have different micro-steps, and the pass of the noise runs in some of them.
+std::string runs_text(double runs) { return fmt::format("{:.{}f}", runs, runs == std::floor(runs) ? 0 : 1); }
+
 std::string next_text(const json& profile) {
   const json& next = profile.at("next");
   if (next.is_null()) return "nothing that was planned saves 5 %";
@@ -86,8 +89,8 @@ std::string ops_text(const json& profile) {
       rest += op.at("seconds").get<double>();
       continue;
     }
-    text += fmt::format("  {:<34}{:<8}{:>8.0f}{:>12}{:>7.1f} %{:>12}{:>12}\n", op.at("op").get<std::string>(),
-                        op.at("section").get<std::string>(), op.at("runs").get<double>(), seconds(op.at("seconds")),
+    text += fmt::format("  {:<34}{:<8}{:>8}{:>12}{:>7.1f} %{:>12}{:>12}\n", op.at("op").get<std::string>(),
+                        op.at("section").get<std::string>(), runs_text(op.at("runs").get<double>()), seconds(op.at("seconds")),
                         100 * op.at("seconds").get<double>() / all, seconds(op.at("predicted")), seconds(op.at("bound")));
   }
   if (rest > 0) text += fmt::format("  {:<50}{:>12}{:>7.1f} %\n", "others, in --json", seconds(rest), 100 * rest / all);
