@@ -221,7 +221,7 @@ def compared(test):
     config = prepare(test)
     command = ["plan", config, *EACH, "--json", "--memory"]
     plan = test.succeeds(*command, "2GiB")
-    test.that(plan["samples"]["left_out"] is None and len(plan["levers"]) > 5, f"a plan with answers and levers: {plan['levers']}")
+    test.that(plan["samples"]["left_out"] is None and len(plan["levers"]) > 5, "a plan with answers and levers")
     for lever in plan["levers"]:
         arguments = lever["arguments"]
         memory = [] if "--memory" in arguments else ["2GiB"]
