@@ -188,6 +188,7 @@ class Sharding {
   // The gradients become those of a round, and each leaves for its ranks behind the last node that adds to it.
   void reduce_in_rounds() {
     std::map<NodeId, std::vector<NodeId>> behind;  // by node: the nodes of the ends of its gradients
+    std::set<NodeId> moved;                        // all nodes of `behind`
     const std::vector<NodeId> micro = graph_.section_order(Section::micro);
     for (Trained& each : trained_) {
       const ValueId whole = origin_of(graph_, each.gradient);
@@ -204,19 +205,21 @@ class Sharding {
       }
       ensure(newest.size() == parts.size(), "sharding", "a gradient that no node adds to");
       for (const ValueId part : parts) graph_.values[part].section = Section::micro;
+      const auto move_behind = [&](NodeId node) {
+        behind[last].push_back(node);
+        moved.insert(node);
+      };
       if (rows.valid()) {
         join_rows(rows, last, newest);
-        behind[last].push_back(rows);
+        move_behind(rows);
       } else {
         each.gradient = newest.at(whole);
       }
-      behind[last].push_back(reduce(each, last));
+      move_behind(reduce(each, last));
     }
     const std::vector<NodeId> order = std::exchange(graph_.order, {});
     for (const NodeId id : order) {
-      const bool moved =
-          std::ranges::any_of(behind, [&](const auto& some) { return std::ranges::find(some.second, id) != some.second.end(); });
-      if (moved) continue;
+      if (moved.contains(id)) continue;
       graph_.order.push_back(id);
       const auto found = behind.find(id);
       if (found != behind.end()) graph_.order.insert(graph_.order.end(), found->second.begin(), found->second.end());

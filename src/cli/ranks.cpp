@@ -71,6 +71,12 @@ void refuse_ranks(std::string_view command) {
                      "`train` or `machine`, or this command alone", {fmt::format("plimsoll {}", command)});
 }
 
+void require_processors(const Config& config) {
+  if (config.device == DeviceChoice::cpu) return;
+  throw config_error("E-RANK-DEVICE", "machine.device", "several ranks train on processors alone", "--device cpu",
+                     {Change("machine.device", "cpu")});
+}
+
 Ranks Ranks::join() {
   Ranks ranks;
   const std::optional<Launched> by = launched();
@@ -181,9 +187,7 @@ std::optional<RankLink> Ranks::measure_link() const {
 }
 
 void Ranks::check_device(const Config& config) const {
-  if (peers_ == nullptr || config.device == DeviceChoice::cpu) return;
-  throw config_error("E-RANK-DEVICE", "machine.device", "several ranks train on processors alone", "--device cpu",
-                     {Change("machine.device", "cpu")});
+  if (peers_ != nullptr) require_processors(config);
 }
 
 std::string Ranks::of_first(std::string text) const {

@@ -17,6 +17,8 @@ namespace plimsoll {
 
 // E-RANK-COMMAND (exit 2) in a process that was started as one of several, for commands that one process runs alone.
 void refuse_ranks(std::string_view command);
+// E-RANK-DEVICE (exit 2) for a training of several ranks on a device other than the processor.
+void require_processors(const Config& config);
 
 // The other ranks of this process.
 class Ranks {
@@ -35,9 +37,9 @@ class Ranks {
   Bytes memory() const { return memory_; }
 
   // E-RANK-MISMATCH (exit 2) on all ranks if they differ in build, libraries, instruction set, threads, or configuration. From
-  // here on, a rank that shows no life for parallel.fail_after is lost.
+  // here on, a rank without a heartbeat for parallel.fail_after is lost.
   void compare(const Config& config, const std::string& options) const;
-  // E-RANK-DEVICE (exit 2) for a device other than the processor.
+  // Calls require_processors if there are other ranks.
   void check_device(const Config& config) const;
   // Runs the work on the first rank of each host, then on the others there, which find the files that it makes. The first rank of
   // all comes before.

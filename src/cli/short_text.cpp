@@ -1,5 +1,7 @@
 #include "cli/short_text.h"
 
+#include "formats/utf8.h"
+
 namespace plimsoll {
 namespace {
 
@@ -17,15 +19,12 @@ std::string in_one_line(std::string_view text) {
   return line;
 }
 
-// True for a byte of UTF-8 that continues a character.
-bool continues(char byte) { return (static_cast<unsigned char>(byte) & 0xC0U) == 0x80U; }
-
 }  // namespace
 
 std::string first_words(std::string_view text, std::size_t most) {
   std::string line = in_one_line(text);
   if (line.size() <= most) return line;
-  while (most > 0 && continues(line[most])) --most;
+  while (most > 0 && is_utf8_continuation(line[most])) --most;
   return line.substr(0, most) + "…";
 }
 
@@ -33,7 +32,7 @@ std::string last_words(std::string_view text, std::size_t most) {
   const std::string line = in_one_line(text);
   if (line.size() <= most) return line;
   std::size_t begin = line.size() - most;
-  while (begin < line.size() && continues(line[begin])) ++begin;
+  while (begin < line.size() && is_utf8_continuation(line[begin])) ++begin;
   return "…" + line.substr(begin);
 }
 

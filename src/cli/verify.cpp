@@ -16,6 +16,7 @@
 #include "base/error.h"
 #include "cli/commands.h"
 #include "cli/environment.h"
+#include "cli/ranks.h"
 #include "cli/say.h"
 #include "cli/settings.h"
 #include "cli/shown_text.h"
@@ -119,10 +120,7 @@ int run_verify(const VerifyArguments& arguments) {
                        "a configuration without an adapter",
                        config.adapter.init.empty() ? Remedies{Change("adapter.kind", "none")} : Remedies{});
   }
-  if (ranks && config.device != DeviceChoice::cpu) {
-    throw config_error("E-RANK-DEVICE", "machine.device", "several ranks train on processors alone", "--device cpu",
-                       {Change("machine.device", "cpu")});
-  }
+  if (ranks) require_processors(config);
   tell_unused(arguments.config);
   const std::unique_ptr<DataSet> data = open_training_in_child(config, cache_folder());
   if (data->own_lengths() || config.train.effective_tokens > 0) {

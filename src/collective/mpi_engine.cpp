@@ -97,9 +97,9 @@ std::optional<int> MpiEngine::wait(std::uint32_t event, double seconds, bool pat
   if (seconds <= 0) {
     for_caller_.wait(lock, over);
   } else if (patient) {
-    const double look = std::min(seconds, kBetweenSigns);
+    const double look = std::min(seconds, kBetweenHeartbeats);
     while (!for_caller_.wait_for(lock, std::chrono::duration<double>(look), over)) {
-      if (const std::optional<int> silent = silent_in(event, seconds)) return silent;
+      if (const std::optional<int> rank = without_heartbeat(event, seconds)) return rank;
     }
   } else if (!for_caller_.wait_for(lock, std::chrono::duration<double>(seconds), over)) {
     const auto part = std::ranges::find(parts_, event, &Part::event);
@@ -109,8 +109,8 @@ std::optional<int> MpiEngine::wait(std::uint32_t event, double seconds, bool pat
   return {};
 }
 
-// A process that was stopped itself, and goes on, has seen nothing meanwhile: signs that have arrived count first.
-std::optional<int> MpiEngine::silent_in(std::uint32_t event, double seconds) const {
+// A process that was stopped itself, and goes on, has seen nothing meanwhile: heartbeats that have arrived count first.
+std::optional<int> MpiEngine::without_heartbeat(std::uint32_t event, double seconds) const {
   const double now = seconds_now();
   if (now - last_look_ > kMostBetweenLooks) return {};
   for (const Part& part : parts_) {
@@ -170,11 +170,11 @@ void MpiEngine::work() {
   inbox_.resize(kMostText);
   if (count_ > 1) {
     MPI_Irecv(inbox_.data(), static_cast<int>(kMostText), MPI_BYTE, MPI_ANY_SOURCE, kErrors, MPI_COMM_WORLD, &inbox_request_);
-    MPI_Irecv(nullptr, 0, MPI_BYTE, MPI_ANY_SOURCE, kLife, MPI_COMM_WORLD, &life_request_);
+    MPI_Irecv(nullptr, 0, MPI_BYTE, MPI_ANY_SOURCE, kHeartbeat, MPI_COMM_WORLD, &heartbeat_request_);
   }
-  signs_.resize(static_cast<std::size_t>(count_), MPI_REQUEST_NULL);
+  heartbeats_.resize(static_cast<std::size_t>(count_), MPI_REQUEST_NULL);
   seen_.resize(static_cast<std::size_t>(count_), seconds_now());
-  next_sign_ = last_look_ = seconds_now();
+  next_heartbeat_ = last_look_ = seconds_now();
   std::unique_lock lock(mutex_);
   joined_ = true;
   for_caller_.notify_all();
@@ -182,17 +182,17 @@ void MpiEngine::work() {
     const bool idle = queue_.empty() && requests_.empty() && !tells_;
     if (idle && leaving_) break;
     if (leaving_ && error_ && !tells_) break;  // transfers to ranks that are gone
-    const double until_sign = next_sign_ - seconds_now();
-    if (idle && (count_ == 1 || until_sign > 0)) {
-      count_ == 1 ? for_engine_.wait(lock) : void(for_engine_.wait_for(lock, std::chrono::duration<double>(until_sign)));
+    const double until_heartbeat = next_heartbeat_ - seconds_now();
+    if (idle && (count_ == 1 || until_heartbeat > 0)) {
+      count_ == 1 ? for_engine_.wait(lock) : void(for_engine_.wait_for(lock, std::chrono::duration<double>(until_heartbeat)));
       continue;
     }
     const std::size_t first = take_queued();
-    const bool tells = tells_, signs = until_sign <= 0 && !leaving_ && !error_;
+    const bool tells = tells_, beats = until_heartbeat <= 0 && !leaving_ && !error_;
     lock.unlock();
     start_parts(first);
-    if (signs) send_life();
-    look_for_life();
+    if (beats) send_heartbeat();
+    take_heartbeats();
     for (int i = 0; i < 4; ++i) look();
     look_for_errors();
     if (tells) send_error();
@@ -203,7 +203,7 @@ void MpiEngine::work() {
   }
   const bool failed = error_.has_value();
   lock.unlock();
-  for (MPI_Request* request : {&inbox_request_, &life_request_}) {
+  for (MPI_Request* request : {&inbox_request_, &heartbeat_request_}) {
     if (*request == MPI_REQUEST_NULL) continue;
     MPI_Cancel(request);
     if (!failed) MPI_Wait(request, MPI_STATUS_IGNORE);
@@ -288,26 +288,26 @@ void MpiEngine::look_for_errors() {
 }
 
 // A message without bytes. A rank that has not taken the last one gets no other.
-void MpiEngine::send_life() {
-  next_sign_ = seconds_now() + kBetweenSigns;
+void MpiEngine::send_heartbeat() {
+  next_heartbeat_ = seconds_now() + kBetweenHeartbeats;
   for (int rank = 0; rank < count_; ++rank) {
-    MPI_Request& sign = signs_[static_cast<std::size_t>(rank)];
+    MPI_Request& heartbeat = heartbeats_[static_cast<std::size_t>(rank)];
     int taken = 1;
-    if (sign != MPI_REQUEST_NULL) MPI_Test(&sign, &taken, MPI_STATUS_IGNORE);
-    if (rank != rank_ && taken != 0) MPI_Isend(nullptr, 0, MPI_BYTE, rank, kLife, MPI_COMM_WORLD, &sign);
+    if (heartbeat != MPI_REQUEST_NULL) MPI_Test(&heartbeat, &taken, MPI_STATUS_IGNORE);
+    if (rank != rank_ && taken != 0) MPI_Isend(nullptr, 0, MPI_BYTE, rank, kHeartbeat, MPI_COMM_WORLD, &heartbeat);
   }
 }
 
-void MpiEngine::look_for_life() {
-  if (life_request_ == MPI_REQUEST_NULL) return;
+void MpiEngine::take_heartbeats() {
+  if (heartbeat_request_ == MPI_REQUEST_NULL) return;
   int there = 0;
   MPI_Status status;
-  while (MPI_Test(&life_request_, &there, &status) == MPI_SUCCESS && there != 0) {
+  while (MPI_Test(&heartbeat_request_, &there, &status) == MPI_SUCCESS && there != 0) {
     {
       const std::lock_guard lock(mutex_);
       seen_[static_cast<std::size_t>(status.MPI_SOURCE)] = seconds_now();
     }
-    MPI_Irecv(nullptr, 0, MPI_BYTE, MPI_ANY_SOURCE, kLife, MPI_COMM_WORLD, &life_request_);
+    MPI_Irecv(nullptr, 0, MPI_BYTE, MPI_ANY_SOURCE, kHeartbeat, MPI_COMM_WORLD, &heartbeat_request_);
   }
   const std::lock_guard lock(mutex_);
   last_look_ = seconds_now();

@@ -1,5 +1,5 @@
-// The thread that calls MPI. It starts the transfers of exchanges, and sleeps between looks at them. Each second it sends a sign
-// of life to the others, whatever the rest of the process does. No other thread calls MPI.
+// The thread that calls MPI. It starts the transfers of exchanges, and sleeps between looks at them. Each second it sends a
+// heartbeat to the others, whatever the rest of the process does. No other thread calls MPI.
 #pragma once
 
 #include <mpi.h>
@@ -26,7 +26,7 @@ class MpiEngine {
   void reserve(std::uint32_t events, std::size_t parts);
   void post(std::uint32_t event, const Peers::Exchange& exchange);
   // Returns when the exchange is over. Throws the error that ended the work. After `seconds` (0: never) returns the first rank
-  // that has not answered; if patient, the first awaited rank that has shown no life for so long.
+  // that has not answered; if patient, the first awaited rank without a heartbeat for so long.
   std::optional<int> wait(std::uint32_t event, double seconds, bool patient);
   // Tells all other ranks.
   void fail(const Error& error);
@@ -36,9 +36,9 @@ class MpiEngine {
   void leave();
 
  private:
-  static constexpr std::size_t kMostText = 16 << 10;                   // bytes of an error
-  static constexpr int kParts = 0, kErrors = 1, kLife = 2;             // tags
-  static constexpr double kBetweenSigns = 1, kMostBetweenLooks = 0.5;  // seconds
+  static constexpr std::size_t kMostText = 16 << 10;                        // bytes of an error
+  static constexpr int kParts = 0, kErrors = 1, kHeartbeat = 2;             // tags
+  static constexpr double kBetweenHeartbeats = 1, kMostBetweenLooks = 0.5;  // seconds
 
   struct Slot {
     Peers::Exchange exchange;
@@ -63,9 +63,9 @@ class MpiEngine {
   void set_error(const Error& error);
   void finish(std::size_t part, const MPI_Status& status);
   double pause() const;
-  void send_life();
-  void look_for_life();
-  std::optional<int> silent_in(std::uint32_t event, double seconds) const;
+  void send_heartbeat();
+  void take_heartbeats();
+  std::optional<int> without_heartbeat(std::uint32_t event, double seconds) const;
 
   int rank_ = 0, count_ = 1;
   bool joined_ = false, leaving_ = false, left_ = false, tells_ = false;
@@ -80,10 +80,10 @@ class MpiEngine {
   std::optional<Error> error_;
   std::string text_;  // of the error that this rank tells
   std::vector<char> inbox_;
-  MPI_Request inbox_request_ = MPI_REQUEST_NULL, life_request_ = MPI_REQUEST_NULL;
-  std::vector<MPI_Request> signs_;  // of this rank's life, in flight, by rank
-  std::vector<double> seen_;        // seconds_now() of the last sign, by rank
-  double next_sign_ = 0, last_look_ = 0;
+  MPI_Request inbox_request_ = MPI_REQUEST_NULL, heartbeat_request_ = MPI_REQUEST_NULL;
+  std::vector<MPI_Request> heartbeats_;  // of this rank, in flight, by receiver
+  std::vector<double> seen_;             // seconds_now() of the last heartbeat, by sender
+  double next_heartbeat_ = 0, last_look_ = 0;
   Bytes sent_;
 };
 

@@ -38,7 +38,7 @@ class Peers {
   virtual std::string host(int rank) const = 0;
 
   // Waits longer than this are E-RANK-LOST; 0, as at first: none are. A patient rank waits as long as the others live: a rank
-  // without a sign of life for this time is lost.
+  // without a heartbeat for this time is lost.
   virtual void limit(double seconds, bool patient) = 0;
 
   // Makes room for events [0, `events`) with at most `parts` sends and receives each. Called while nothing is in flight. The

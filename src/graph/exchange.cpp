@@ -156,7 +156,7 @@ const OpDef kFetchShards{.name = "fetch_shards",
                          .infer = infer_fetched,
                          .cost = cost_of_fetched,
                          .not_differentiable = kAfterGradients,
-                         .exchange = Exchange::gather_values};
+                         .exchange = Exchange::fetch_shards};
 const OpDef kGatherValues{.name = "gather_values",
                           .infer = infer_values,
                           .cost = cost_of_values,
@@ -214,6 +214,7 @@ Bytes sent_bytes(const OpDef& op, const Attributes& any, TypeSpan inputs, TypeSp
     case Exchange::none: break;
     case Exchange::sum_shards: return Bytes{(a.cuts.back() - own) * size_of(inputs[0].dtype)};
     case Exchange::gather_shards: return Bytes{own * others * size_of(inputs[0].dtype)};
+    case Exchange::fetch_shards:
     case Exchange::gather_values: return Bytes{own * others * size_of(outputs[0].dtype)};
     case Exchange::sum_all: return Bytes{inputs[0].shape.elements() * others * size_of(inputs[0].dtype)};
   }

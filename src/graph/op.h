@@ -52,7 +52,7 @@ struct Alias {
 enum class Transfer : std::uint8_t { none, fetch, fetched, store, stored };
 
 // The kind of a node of graph/exchange.h, which moves bytes between ranks; none for all others.
-enum class Exchange : std::uint8_t { none, sum_shards, gather_shards, gather_values, sum_all };
+enum class Exchange : std::uint8_t { none, sum_shards, gather_shards, fetch_shards, gather_values, sum_all };
 
 using TypeSpan = std::span<const ValueType>;
 

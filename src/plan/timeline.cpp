@@ -7,10 +7,6 @@
 namespace plimsoll {
 namespace {
 
-Section section_of(Phase phase) {
-  return forward_section(static_cast<std::size_t>(phase) - static_cast<std::size_t>(Phase::forward));
-}
-
 // The earliest place of each node of the update section, in nodes of the micro-step that run before it.
 class EarliestPlaces {
  public:
@@ -151,6 +147,10 @@ Phase phase_of(Section section) {
   ensure(section >= Section::forward, "timeline", "no forward pass");
   return static_cast<Phase>(static_cast<std::size_t>(Phase::forward) + static_cast<std::size_t>(section) -
                             static_cast<std::size_t>(Section::forward));
+}
+
+Section section_of(Phase phase) {
+  return forward_section(static_cast<std::size_t>(phase) - static_cast<std::size_t>(Phase::forward));
 }
 
 bool reads_window(const Graph& graph, Section section) {

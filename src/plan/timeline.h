@@ -22,6 +22,8 @@ namespace plimsoll {
 enum class Phase : std::uint8_t { load, first, steady, forward, save = 255 };
 // The phase of a forward section.
 Phase phase_of(Section section);
+// The section of a forward phase.
+Section section_of(Phase phase);
 // "first", or the name of the forward pass.
 std::string_view name(const Graph& graph, Phase phase);
 

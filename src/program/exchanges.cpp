@@ -27,7 +27,8 @@ class Exchanges {
       case Exchange::none: break;
       case Exchange::sum_shards: return sum_shards();
       case Exchange::gather_shards: return gather(whole_.outputs[0]);
-      case Exchange::gather_values: return gather_values();
+      case Exchange::fetch_shards:
+      case Exchange::gather_values: return gather_own();
       case Exchange::sum_all: return sum_all();
     }
     throw internal_error("lower", "an exchange of no kind");
@@ -55,7 +56,7 @@ class Exchanges {
     }
   }
 
-  // The sum that a round is added to begins with the window's first addition.
+  // The sum itself is not held: it may be empty until the first addition of a window.
   std::vector<Operand> held() const {
     return node_.op->exchange == Exchange::sum_shards ? std::vector{whole_.inputs.front()} : whole_.inputs;
   }
@@ -139,7 +140,8 @@ class Exchanges {
     wait(0);
   }
 
-  void gather_values() {
+  // The kernel writes the own shard first.
+  void gather_own() {
     if (a_.elements(a_.rank) > 0) {
       RunKernel run = whole_;
       run.outputs[0] = elements_of(whole_.outputs[0], a_.begin(a_.rank), a_.end(a_.rank));

@@ -76,21 +76,27 @@ std::optional<NoiseScale> noise_scale(std::span<const NoiseSums> windows) {
   return NoiseScale{1 / signal, 1 / high, 1 / low, std::ssize(usable)};
 }
 
-RunNoise noise_of_run(const std::filesystem::path& folder) {
-  RunNoise noise;
-  std::vector<std::int64_t> updates;
-  std::int64_t last = 0;
-  read_metrics(folder, [&](const Metrics& metrics) {
-    last = metrics.update;
-    if (!metrics.noise) return;
-    noise.windows.push_back(*metrics.noise);
-    updates.push_back(metrics.update);
-  });
-  for (std::size_t i = 0; i < updates.size(); ++i) {
-    const double before = static_cast<double>(updates[i]) - 1, all = static_cast<double>(std::max<std::int64_t>(1, last));
-    noise.thirds[static_cast<std::size_t>(std::clamp(std::floor(before * 3 / all), 0.0, 2.0))].push_back(noise.windows[i]);
+void NoiseWindows::add(const Metrics& metrics) {
+  last_ = metrics.update;
+  if (!metrics.noise) return;
+  windows_.push_back(*metrics.noise);
+  updates_.push_back(metrics.update);
+}
+
+RunNoise NoiseWindows::noise() const {
+  RunNoise noise{windows_, {}};
+  const double all = static_cast<double>(std::max<std::int64_t>(1, last_));
+  for (std::size_t i = 0; i < windows_.size(); ++i) {
+    const double before = static_cast<double>(updates_[i]) - 1;
+    noise.thirds[static_cast<std::size_t>(std::clamp(std::floor(before * 3 / all), 0.0, 2.0))].push_back(windows_[i]);
   }
   return noise;
+}
+
+RunNoise noise_of_run(const std::filesystem::path& folder) {
+  NoiseWindows windows;
+  read_metrics(folder, [&](const Metrics& metrics) { windows.add(metrics); });
+  return windows.noise();
 }
 
 nlohmann::json to_json(const std::optional<NoiseScale>& scale) {

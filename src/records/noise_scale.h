@@ -40,6 +40,17 @@ struct RunNoise {
   std::vector<NoiseSums> windows;
   std::array<std::vector<NoiseSums>, 3> thirds;
 };
+// Collects the windows of updates in their order.
+class NoiseWindows {
+ public:
+  void add(const Metrics& metrics);
+  RunNoise noise() const;
+
+ private:
+  std::vector<NoiseSums> windows_;
+  std::vector<std::int64_t> updates_;  // of the windows
+  std::int64_t last_ = 0;              // update
+};
 RunNoise noise_of_run(const std::filesystem::path& folder);
 
 // {value, low, high, windows}, or null.

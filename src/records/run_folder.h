@@ -84,6 +84,8 @@ class RunFolder {
   // Opens samples.jsonl and drops answers after `updates`. Answers at an update replace earlier ones there.
   void open_answers(std::int64_t updates);
   void append(std::span<const Answer> answers);
+  // The last update with answers; -1: none.
+  std::int64_t answered() const { return answered_; }
   // Makes a folder of that name in this one. E-IO-WRITE.
   void make_folder(const char* name) const;
   // Moves the best weights to the folder of this process's set_aside(), or without one to abandoned/weights_best, in the place of

@@ -64,7 +64,7 @@ LineChart loss_chart(const ReportedRun& reported) {
   LineChart chart;
   chart.id = "loss", chart.title = "Loss", chart.y_name = "nats", chart.x_name = x_name(reported), chart.height = 320;
   chart.may_be_logarithmic = true;
-  // Below the others, which the run still has.
+  // Drawn first, so that the run's own lines lie on top.
   for (std::size_t i = 0; i < history.abandoned.size(); ++i) {
     const AbandonedPart& part = history.abandoned[i];
     chart.lines.push_back({"abandoned", 7, Line::Kind::dashed, part.smooth.points(), i == 0});
@@ -197,7 +197,7 @@ namespace {
 
 // Empty for a run without measurements.
 std::string noise_html(const ReportedRun& reported) {
-  const RunNoise noise = noise_of_run(reported.run.path);
+  const RunNoise noise = reported.history.noise.noise();
   if (noise.windows.empty()) return "";
   std::string text;
   constexpr std::array<std::string_view, 3> kThirds{"first", "second", "last"};

@@ -151,6 +151,7 @@ RunHistory read_history(const Run& run, double clip) {
   history.left_out = read_metrics(run.path, [&](const Metrics& metrics) {
     const auto x = static_cast<double>(metrics.update);
     ++history.updates;
+    history.noise.add(metrics);
     history.loss.add(x, metrics.loss);
     std::optional<double> mean;
     if (std::isfinite(metrics.loss)) mean = smoothed.add(metrics.loss);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "records/line_reader.h"
+#include "records/noise_scale.h"
 #include "records/run_reader.h"
 #include "report/thinned.h"
 #include "train/metrics.h"
@@ -34,7 +35,7 @@ struct AnsweredPrompt {
   std::int64_t count = 0;                                     // of all answers
 };
 
-// Updates that the run went back behind.
+// Updates that the run left behind when it went back to an earlier checkpoint.
 struct AbandonedPart {
   std::int64_t after = 0, until = 0;  // updates
   Thinned smooth{200}, validation{200};
@@ -47,6 +48,7 @@ struct RunHistory {
   std::vector<EvaluatedThen> evaluations;
   std::map<std::string, ToldEvent> events;
   std::vector<AnsweredPrompt> prompts;
+  NoiseWindows noise;
   std::vector<AbandonedPart> abandoned;  // oldest first; those that are drawn
   std::int64_t abandoned_count = 0;
   LeftOut left_out;

@@ -81,7 +81,7 @@ bool Audit::updated() const {
 // A pass of a training that answers from caches: its runs do not add up.
 bool Audit::answers() const {
   if (program_.caches.empty() || phase_ < Phase::forward || phase_ == Phase::save || reads_window(graph_, phase_)) return false;
-  return !graph_.sums(forward_section(static_cast<std::size_t>(phase_) - static_cast<std::size_t>(Phase::forward)));
+  return !graph_.sums(section_of(phase_));
 }
 
 // Poisons all bytes without state. State is persistent values and, in a later micro-step of a window, its accumulators, and in a

@@ -71,12 +71,8 @@ class Executor {
   // The hash of all bytes that `write` gave a value of which ranks have shards; null for other values.
   const std::string* written_hash(ValueId value) const { return shared_.written_hash(value); }
   // Gives shards to the first rank until it calls `end_reads`.
-  void serve_reads() const {
-    if (!shared_.empty()) shared_.serve();
-  }
-  void end_reads() const {
-    if (!shared_.empty()) shared_.end();
-  }
+  void serve_reads() const { shared_.serve(); }
+  void end_reads() const { shared_.end(); }
   // True if the runs of a section exchange numbers with other ranks.
   bool exchanges(Section section) const;
   // The observer must outlive this. A later observer is called inside the earlier ones, so it does not see their work.

@@ -52,7 +52,6 @@ class InstructionTimer : public RunObserver {
     const Timed& timed = sections_[static_cast<std::size_t>(section)];
     return std::span(last_).subspan(timed.place, timed.size);
   }
-  std::size_t instructions(Section section) const { return sections_[static_cast<std::size_t>(section)].size; }
 
  private:
   struct Timed {

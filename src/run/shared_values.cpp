@@ -28,7 +28,7 @@ SharedValues::SharedValues(const Graph& graph, const Program& program, Device& d
     : program_(program), device_(device), peers_(peers), event_(event) {
   for (const NodeId id : graph.order) {
     const Node& node = graph.nodes[id];
-    if (node.op != &kFetchShards) continue;
+    if (node.op->exchange != Exchange::fetch_shards) continue;
     std::vector<std::int64_t> cuts = node.attributes.as<ExchangeAttributes>().cuts;
     for (std::int64_t& cut : cuts) cut *= size_of(graph.values[node.inputs[0]].type.dtype);
     cuts_.emplace(origin_of(graph, node.inputs[0]), std::move(cuts));
@@ -69,6 +69,7 @@ void SharedValues::read(ValueId value, const Device::Sink& sink) const {
 }
 
 void SharedValues::serve() const {
+  if (cuts_.empty()) return;
   while (true) {
     const std::string asked = broadcast(*peers_, event_, 0, {});
     if (asked.empty()) return;
@@ -83,7 +84,9 @@ void SharedValues::serve() const {
   }
 }
 
-void SharedValues::end() const { broadcast(*peers_, event_, 0, {}); }
+void SharedValues::end() const {
+  if (!cuts_.empty()) broadcast(*peers_, event_, 0, {});
+}
 
 void SharedValues::write(ValueId value, const Device::Source& source) {
   std::vector<std::byte> piece(kPiece);

@@ -1,5 +1,5 @@
-// Parameters of which each rank has a shard, as whole tensors: the first rank reads all of one while the others send their
-// shards; each rank writes all of one and keeps its shard.
+// Parameters that are cut over ranks, as whole tensors. Read: the first rank gets the shards of all. Write: each rank gets the
+// whole tensor and keeps its shard.
 #pragma once
 
 #include <cstdint>
@@ -20,11 +20,10 @@ class SharedValues {
 
   // True if ranks have shards of the value.
   bool has(ValueId value) const { return cuts_.contains(value); }
-  bool empty() const { return cuts_.empty(); }
 
   // All of the value, in order and in several parts; on the first rank.
   void read(ValueId value, const Device::Sink& sink) const;
-  // Sends shards to the first rank until it calls `end`.
+  // Sends shards to the first rank until it calls `end`. Both do nothing if no value is shared.
   void serve() const;
   void end() const;
   // Takes all of the value from the source, and writes the own shard.

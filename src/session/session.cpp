@@ -377,9 +377,7 @@ void Session::loop(Trainer& trainer, const Plan& plan, const Device& device, boo
   if (resumed_) saves_.take_up_best(trainer, resumed_->progress.micro_batch);
   trainer.on_overflow([&](const Overflow& overflow) { record(trainer, Overflowed{overflow}); });
   saves_.begin();
-  // An evaluation that failed, or was cut off, after the checkpoint of its update.
-  const std::int64_t reached = trainer.progress().updates;
-  if (reached > 0 && reached < updates && due(interval, reached) && improvement_.last_update() != reached) evaluate(trainer);
+  catch_up(trainer, interval);
   agree(trainer, nullptr);
   while (trainer.progress().updates < updates && !improvement_.stops() && !is_stopped()) {
     Metrics metrics = next_update(trainer);
@@ -400,6 +398,18 @@ void Session::loop(Trainer& trainer, const Plan& plan, const Device& device, boo
   saves_.save(trainer);
   if (done && validation && evaluated_at_ != trainer.progress().updates) evaluate(trainer);
   emit(LoopEnded{});
+}
+
+// An evaluation or its answers may have failed, or been cut off, after the checkpoint of their update. A run that ends here
+// evaluates again.
+void Session::catch_up(Trainer& trainer, std::int64_t interval) {
+  const std::int64_t reached = trainer.progress().updates;
+  if (reached == 0 || reached >= request_.updates) return;
+  if (improvement_.last_update() != reached) {
+    if (due(interval, reached)) evaluate(trainer);
+  } else if (folder_.answered() != reached && !improvement_.stops()) {
+    tell(answer(trainer));
+  }
 }
 
 void Session::follow_folder() {
@@ -474,16 +484,15 @@ void Session::evaluate(Trainer& trainer) {
     const EvaluationResult result = trainer.evaluate_now([&](std::int64_t done, std::int64_t samples) {
       emit(Evaluating{done, samples});
     });
-    const std::vector<Answer> answers =
-        answers_ ? answers_->answer(trainer, [&] { return !request_.stopped_by().empty(); }) : std::vector<Answer>{};
+    const std::vector<Answer> answers = answer(trainer);
     const Evaluation evaluation{
         trainer.progress().updates, trainer.progress().samples, result.loss, result.units, seconds_now() - start, result.accuracy,
         utc_seconds_now()};
     evaluated_at_ = evaluation.update;
     const double factor = improvement_.rate_factor();
     const bool better = improvement_.see(evaluation);
-    if (!answers.empty()) emit(Answered{answers});  // a run that ends here evaluates and answers again
     emit(Evaluated{evaluation, improvement_.best()});
+    tell(answers);
     if (better) saves_.save_best(trainer);
     saves_.keep_ranked(trainer);
     trainer.scale_rate(improvement_.rate_factor());
@@ -493,6 +502,15 @@ void Session::evaluate(Trainer& trainer) {
     if (error.kind != ErrorKind::internal) keep_learned(trainer, error);
     throw;
   }
+}
+
+std::vector<Answer> Session::answer(Trainer& trainer) const {
+  if (!answers_) return {};
+  return answers_->answer(trainer, [&] { return !request_.stopped_by().empty(); });
+}
+
+void Session::tell(const std::vector<Answer>& answers) {
+  if (!answers.empty()) emit(Answered{answers});
 }
 
 void Session::finish(Trainer& trainer, const Plan& plan, const Device& device, Audit* audit) {

@@ -85,7 +85,12 @@ class Session {
   void keep_learned(Trainer& trainer, Error& error);
   void warn_of_groups(Trainer& trainer, std::optional<double> loss_scale);
   void warn(const DivergenceWatch::Seen& seen, Trainer& trainer);
+  // Makes up for an evaluation at the checkpoint, or its answers, if the run has no lines of them.
+  void catch_up(Trainer& trainer, std::int64_t interval);
   void evaluate(Trainer& trainer);
+  // Answers the prompts; none after a signal, or if the plan has no answers.
+  std::vector<Answer> answer(Trainer& trainer) const;
+  void tell(const std::vector<Answer>& answers);
   // Saves the weights of the end.
   void save_weights(Trainer& trainer);
   // Follows a folder that was moved; with several ranks, its absence ends all of them after the next update.

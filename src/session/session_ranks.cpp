@@ -46,16 +46,24 @@ void SessionRanks::together(const std::function<void()>& work) const {
 void SessionRanks::on_first(const std::function<void()>& work) const {
   if (alone()) return work();
   const auto run = [&] {
-    if (!first()) return executor_ == nullptr ? void() : executor_->serve_reads();
+    if (!first()) return serve();
     try {
       work();
     } catch (...) {
-      if (executor_ != nullptr) executor_->end_reads();
+      end();
       throw;
     }
-    if (executor_ != nullptr) executor_->end_reads();
+    end();
   };
   patiently([&] { plimsoll::together(*peers_, event_, run); });
+}
+
+void SessionRanks::serve() const {
+  if (executor_ != nullptr) executor_->serve_reads();
+}
+
+void SessionRanks::end() const {
+  if (executor_ != nullptr) executor_->end_reads();
 }
 
 void SessionRanks::patiently(const std::function<void()>& work) const {

@@ -33,7 +33,7 @@ class SessionRanks {
 
   // The preparation of all: the first rank plans, the first of each host makes the files of data there.
   std::variant<Prepared, Refused> prepare(const Config& config, PrepareOptions options, bool first_of_host, const Say& say) const;
-  // Makes room for the exchanges of the program. From here on, a wait beyond these seconds is E-RANK-LOST, and no longer one as
+  // Makes room for the exchanges of the program. After this, a wait longer than `seconds` is E-RANK-LOST. Before, a wait lasts as
   // long as the other ranks live.
   void reserve(const Program& program, double seconds);
 
@@ -66,6 +66,10 @@ class SessionRanks {
   std::vector<RankReport> reports(Bytes arena) const;
 
  private:
+  // Gives shards of the executor's parameters to the first rank, until it calls `end`.
+  void serve() const;
+  void end() const;
+
   Peers* peers_;
   const Executor* executor_ = nullptr;
   std::uint32_t event_ = 0;

@@ -239,8 +239,10 @@ void Trainer::read_data(const Work& work) {
   try {
     work();
   } catch (const Error& error) {
-    if (!ranks_) lost_data_ = true;
-    if (!ranks_) throw;
+    if (!ranks_) {
+      lost_data_ = true;
+      throw;
+    }
     unread_ = error;
   }
 }

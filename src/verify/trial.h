@@ -41,15 +41,15 @@ struct Trial {
   // The end of the run; only `diverged` and `failed` say something about the trainer.
   enum class End : std::uint8_t { ran, no_room, refused, diverged, broken, failed };
   End end() const;
-  // The file with the tensors of the last checkpoint.
-  std::filesystem::path checkpoint() const {
-    const std::vector<KeptCheckpoint> kept = checkpoints_in(folder);
-    return kept.empty() ? folder : state_file(kept.back().path);
-  }
-  // The folder of the last checkpoint.
+  // The folder of the last checkpoint; that of the run if there is none.
   std::filesystem::path saved() const {
     const std::vector<KeptCheckpoint> kept = checkpoints_in(folder);
     return kept.empty() ? folder : kept.back().path;
+  }
+  // The file with the tensors of the last checkpoint.
+  std::filesystem::path checkpoint() const {
+    const std::filesystem::path last = saved();
+    return last == folder ? folder : state_file(last);
   }
   std::filesystem::path weights() const { return folder / "weights"; }
 };

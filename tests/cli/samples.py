@@ -162,6 +162,15 @@ def resumes(test):
     test.succeeds("train", "--run", "torn", "--resume", "--updates", 12, *ROOM, "--json")
     # The last evaluation of the first process was at its end.
     test.equal("answers after a resume", answers_of(test, "torn"), want)
+    # A kill between the lines of an evaluation.
+    test.succeeds("train", config, *more, *ROOM, "--updates", 6, "--run", "cut", "--json")
+    evaluations = test.path("cut") / "eval.jsonl"
+    last = evaluations.read_text().splitlines()[-1]
+    path = test.path("cut") / "samples.jsonl"
+    path.write_text("".join(json.dumps(each) + "\n" for each in want if each["update"] < 6))
+    test.succeeds("train", "--run", "cut", "--resume", "--updates", 12, *ROOM, "--json")
+    test.equal("answers after a kill before they were written", answers_of(test, "cut"), want)
+    test.that(last in evaluations.read_text().splitlines(), "the evaluation at the checkpoint is not made again")
     shutil.copytree(test.path("straight"), test.path("back"))
     test.succeeds("train", "--run", "back", "--resume", "--checkpoint", 8, "--json")
     test.equal("answers of a run that went back", answers_of(test, "back"), want)

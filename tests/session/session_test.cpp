@@ -184,6 +184,52 @@ TEST_F(SessionTest, AnswersPromptsAtEachEvaluation) {
   EXPECT_EQ(updates, (std::vector<std::int64_t>{2, 2, 4, 4}));
 }
 
+// A signal before or during the answers of an evaluation leaves its line without them.
+TEST_F(SessionTest, AResumedRunAnswersWhatASignalCutOff) {
+  config_.train.show_samples = 2;
+  const auto answers_in = [](const RunFolder& folder) {
+    std::vector<std::pair<std::int64_t, std::string>> answers;
+    read_answers(folder.path(), [&](const Answer& answer) { answers.emplace_back(answer.update, answer.answer); });
+    return answers;
+  };
+  RunFolder whole = RunFolder::open(folder_ / "whole", false);
+  {
+    RunLines lines(whole);
+    run(whole, request(), {&lines});
+  }
+  ASSERT_EQ(answers_in(whole).size(), 4U);
+  for (const int passes : {0, 1, 3}) {
+    const std::string name = "run" + std::to_string(passes);
+    // The signal comes in the evaluation of update 2, so many questions later.
+    struct Evaluations : Consumer {
+      void see(const Event& event) override { began = began || std::holds_alternative<Evaluating>(event); }
+      bool began = false;
+    } evaluations;
+    SessionRequest stopping = request();
+    int asked = 0;
+    stopping.stopped_by = [&] { return evaluations.began && asked++ >= passes ? "SIGTERM" : ""; };
+    {
+      RunFolder folder = RunFolder::open(folder_ / name, false);
+      RunLines lines(folder);
+      RunRecord record(folder);
+      run(folder, stopping, {&lines, &record, &evaluations});
+      EXPECT_EQ(run_status(folder.path()), "interrupted");
+      EXPECT_TRUE(answers_in(folder).empty());
+    }
+    RunFolder folder = RunFolder::open(folder_ / name, true);
+    RunLines lines(folder);
+    RunRecord record(folder);
+    Spy resumed;
+    run(folder, request(/*resumes=*/true), {&lines, &record, &resumed});
+    EXPECT_EQ(std::ranges::count(resumed.seen, "answered 2"), 1);
+    EXPECT_EQ(std::ranges::count(resumed.seen, "evaluated 2"), 0) << "the run has its line";
+    EXPECT_EQ(answers_in(folder), answers_in(whole));
+    std::vector<std::int64_t> evaluated;
+    read_evaluations(folder.path(), [&](const Evaluation& evaluation) { evaluated.push_back(evaluation.update); });
+    EXPECT_EQ(evaluated, (std::vector<std::int64_t>{2, 4}));
+  }
+}
+
 TEST_F(SessionTest, NobodyNeedsToListen) {
   RunFolder folder = RunFolder::open(folder_ / "run", false);
   run(folder, request(), {});

@@ -58,7 +58,7 @@ std::string tokens_text(const json& plan, const json& tokens, const json& traine
   return fmt::format("{} ({} trained on)", all, grouped(trained.get<std::int64_t>()));
 }
 
-// "about 3m05s in all, of which 12 s evaluate and 4 s save".
+// "about 3m05s in all, with 12 s to evaluate and 4 s to save".
 std::string whole_text(const json& run, bool bound) {
   std::string text =
       fmt::format("{} {} in all", bound ? "at least" : "about", long_duration(run.at("total_seconds").get<double>()));

@@ -21,6 +21,7 @@ Bytes received_by(const Graph& graph, const Node& node) {
     case Exchange::none: break;
     case Exchange::sum_shards: return Bytes{own * others * size};
     case Exchange::gather_shards:
+    case Exchange::fetch_shards:
     case Exchange::gather_values: return Bytes{(a.cuts.back() - own) * size};
     case Exchange::sum_all: return sent_by(graph, node);
   }
@@ -47,9 +48,10 @@ RankTraffic traffic_of(const Graph& graph, std::int64_t rounds) {
   RankTraffic traffic;
   for (const NodeId id : graph.order) {
     const Node& node = graph.nodes[id];
-    if (node.op->exchange == Exchange::none) continue;
-    const bool parameters = node.op->exchange == Exchange::gather_shards || node.op == &kFetchShards,
-               gradients = node.op->exchange == Exchange::sum_shards;
+    const Exchange exchange = node.op->exchange;
+    if (exchange == Exchange::none) continue;
+    const bool parameters = exchange == Exchange::gather_shards || exchange == Exchange::fetch_shards,
+               gradients = exchange == Exchange::sum_shards;
     (parameters  ? traffic.parameters
      : gradients ? traffic.gradients
                  : traffic.control) += sent_by(graph, node) * runs_of(node, rounds);
