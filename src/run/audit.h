@@ -24,7 +24,7 @@ struct PhaseAudit {
   Bytes arena;  // aligned height
   Bytes live;
   std::map<const Instruction*, Bytes> live_at;  // the most at each instruction of the program that ran
-  bool partial = false;  // only the update ran: all windows had a single round, in a plan with several
+  bool partial = false;                         // only the update ran: all windows had a single round, in a plan with several
 };
 
 class Audit : public RunObserver {

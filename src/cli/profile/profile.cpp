@@ -217,6 +217,7 @@ int run_profile(const ProfileArguments& arguments) {
                        .audit = arguments.audit,
                        .checkpoint = subject.checkpoint,
                        .rate_factor = subject.rate_factor,
+                       .prompts = std::exchange(prepared.prompts, {}),
                        .folder = folder.path(),
                        .times = arguments.trace.empty() ? std::filesystem::path() : folder / kTimesFile,
                        .stopped = stop_requested});
