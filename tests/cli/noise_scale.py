@@ -8,10 +8,9 @@ tell what was measured, or why nothing was.
 import functools
 import json
 import pathlib
-import random
 import shutil
 
-from _data import model, write_tokenizer
+from _data import packed_chats
 from _plimsoll import Test
 
 UPDATES = 6
@@ -33,29 +32,15 @@ def noise_of(test, run):
     return [line.get("noise") for line in test.lines(run)]
 
 
-def chats(test):
-    """Conversations of their own lengths in packed rows."""
-    write_tokenizer(test, "chat")
-    words, rng, lines = "red green sea ship line cargo".split(), random.Random(1), []
-    for _ in range(80):
-        turns = [" ".join(rng.choices(words, k=rng.randint(1, 6))) for _ in range(2)]
-        messages = [{"role": role, "content": text} for role, text in zip(("user", "assistant"), turns)]
-        lines.append(json.dumps({"messages": messages}) + "\n")
-    test.write("chats.jsonl", "".join(lines))
-    test.write("held_out.jsonl", "".join(lines[:8]))
-    data = {"train": "chats.jsonl", "validation": "held_out.jsonl", "format": "chat", "vocabulary": "chat"}
-    return model(test, "chat.toml", data, UPDATES, context=96)
-
-
 def bits(test):
     """Losses and weights with and without a measurement, audited, in memory and from a disk, with and without slots for rows."""
-    disk, packed = ["--disk", f"{test.path('pages')}:1GiB"], {"batch.packing": "true", "train.show_samples": 0}
+    disk, packed = ["--disk", f"{test.path('pages')}:1GiB"], {"batch.packing": "true"}
     llama = {"model.kind": "llama", "model.kv_heads": 1, "model.mlp_width": 64}
     for name, keys in (("rows", {}), ("slots", {"model.vocab": 8192, "model.context": 16, "model.width": 64}),
                        ("bf16", {"precision.compute": "bf16", "precision.gradients": "bf16", "optimizer.name": "lion"}),
                        ("group", {"plan.group": 2}), ("lora", {**llama, "adapter.kind": "lora", "adapter.rank": 4}),
                        ("packed", packed)):  # fmt: skip
-        budget, config = ["--memory", "1GiB"], chats(test) if "batch.packing" in keys else "config.toml"
+        budget, config = ["--memory", "1GiB"], packed_chats(test, UPDATES) if "batch.packing" in keys else "config.toml"
         train_one = functools.partial(train, test, config=config)
         plain = train_one(f"{name}-plain", *budget, keys=keys)
         measured = {}

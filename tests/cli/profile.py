@@ -7,13 +7,12 @@ It trains as `train` does, its parts add up, planted bottlenecks get their verdi
 import functools
 import json
 import os
-import random
 import resource
 import shutil
 import subprocess
 import time
 
-from _data import model, write_tokenizer
+from _data import packed_chats
 from _plimsoll import Test
 from _trace import faults_of, read_trace
 
@@ -222,7 +221,7 @@ def audits_all_phases(test):
 
 def single_rounds(test):
     """Windows of one micro-step in a plan of two rounds, whose update has more live bytes than a micro-step."""
-    config = chats(test)
+    config = packed_chats(test, 4)
     more = ["--memory", "512MiB", "--set", "batch.packing=true", "--set", "train.effective_batch=3", "--set", "plan.group=1"]
     more += ["--disk", f"{test.path('singles')}:1GiB", "--set", "plan.optimizer_state=disk", "--set", "plan.loss_chunks=4"]
     more += ["--set", "model.width=128"]
@@ -234,25 +233,9 @@ def single_rounds(test):
     test.succeeds("profile", config, *more, "--updates", "12", "--audit", "--json")
 
 
-def chats(test):
-    """Conversations of their own lengths, with a tokenizer and a configuration."""
-    write_tokenizer(test, "chat")
-    words = "red green sea ship line cargo".split()
-    rng = random.Random(1)
-    lines = []
-    for _ in range(80):
-        turns = [" ".join(rng.choices(words, k=rng.randint(1, 6))) for _ in range(2)]
-        messages = [{"role": role, "content": text} for role, text in zip(("user", "assistant"), turns)]
-        lines.append(json.dumps({"messages": messages}) + "\n")
-    test.write("chats.jsonl", "".join(lines))
-    test.write("held_out.jsonl", "".join(lines[:8]))
-    data = {"train": "chats.jsonl", "validation": "held_out.jsonl", "format": "chat", "vocabulary": "chat"}
-    return model(test, "chat.toml", data, 4, context=96)
-
-
 def ragged_windows(test):
     """Samples of their own lengths in packed rows: the windows are those of `train`."""
-    config = chats(test)
+    config = packed_chats(test, 4)
     more = ["--memory", "96MiB", "--set", "batch.packing=true", "--set", "train.effective_batch=12"]
     found = test.succeeds("profile", config, *more, "--updates", "3", "--json")
     test.succeeds("train", config, *more, "--run", "chats", "--json")
