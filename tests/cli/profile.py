@@ -137,6 +137,15 @@ def continues_a_run(test):
     test.equal("plan", found["plan_hash"], json.loads(test.path("kept/plan.json").read_text())["plan_hash"])
     test.succeeds("train", "--run", "kept", "--resume", "--json")
     test.equal("updates", [window["update"] for window in found["windows"]], [3, 4, 5])
+    # The next step is one that a resume permits; bf16 and 8-bit states, which would save more, are not.
+    new = profile(test, *WIDE, "--memory", "1GiB", "--updates", "1")
+    test.that(new["next"] and "precision." in " ".join(new["next"]["arguments"]), f"bf16 helps: {new['next']}")
+    test.succeeds("train", "config.toml", *WIDE, "--memory", "1GiB", "--run", "wide", "--updates", "1", "--json")
+    step = test.succeeds("profile", "--run", "wide", "--updates", "1", "--json")["next"]
+    if step:
+        test.that("precision." not in " ".join(step["arguments"]), f"a resume refuses {step}")
+        applied = test.succeeds("profile", "--run", "wide", *step["arguments"], "--updates", "1", "--json")
+        test.near("planned seconds of the step", applied["predicted_seconds"], step["update_seconds"], 1e-3)
     test.equal("losses", [window["loss"] for window in found["windows"]], [line["loss"] for line in metrics(test, "kept")[2:5]])
 
 
