@@ -68,18 +68,12 @@ std::string excess_over_plan(const Plan& plan, const Program& program, const std
   const std::vector<StepRange> ranges = ranges_of(plan.timeline);
   std::map<std::size_t, std::vector<std::pair<int, int>>> steps;
   std::map<Phase, LiveProfile> profiles;
-  // A window with a single round updates in `first`, which ends before the update in a plan of several rounds.
-  const auto planned_phase = [&](const AuditedInstruction& each) {
-    const bool later = each.phase == Phase::first && ranges.at(each.list).end > plan.timeline.of(Phase::first).end;
-    return later ? Phase::steady : each.phase;
-  };
   for (const AuditedInstruction& each : audited) {
     if (!steps.contains(each.list)) steps[each.list] = steps_of(plan, *lists.at(each.list), ranges.at(each.list));
-    const Phase phase = planned_phase(each);
-    if (!profiles.contains(phase)) profiles[phase] = live_profile(plan.lifetimes, plan.timeline, phase);
-    const std::vector<Bytes>& live = profiles[phase].bytes;
+    if (!profiles.contains(each.phase)) profiles[each.phase] = live_profile(plan.lifetimes, plan.timeline, each.phase);
+    const std::vector<Bytes>& live = profiles[each.phase].bytes;
     const auto [low, high] = std::minmax(steps[each.list][each.instruction].first, steps[each.list][each.instruction].second);
-    const auto [begin, end] = plan.timeline.of(phase);
+    const auto [begin, end] = plan.timeline.of(each.phase);
     ensure(begin <= low && high < end, "audited steps", "an instruction ran outside of its phase");
     const Bytes planned = *std::max_element(live.begin() + (low - begin), live.begin() + (high - begin) + 1);
     if (each.live <= planned) continue;

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -12,6 +13,7 @@
 #include "prepare/requests.h"
 #include "profile/update_times.h"
 #include "run/place.h"
+#include "session/run_answers.h"
 #include "train/trainer.h"
 
 namespace plimsoll {
@@ -38,29 +40,29 @@ void check_budget(const Plan& plan, const Budget& budget) {
 // One update after the other.
 class Measurement {
  public:
-  Measurement(Trainer& trainer, const MeasureRequest& request) : trainer_(trainer), request_(request) {}
+  Measurement(Trainer& trainer, InstructionTimer& timer, const MeasureRequest& request)
+      : trainer_(trainer), timer_(timer), request_(request) {}
 
-  void run(InstructionTimer& timer, MeasuredUpdates& measured) {
-    std::optional<UpdateTimesFile> times;
-    timer.after_section([&](Section section, bool window_start, double begin) {
-      if (times) times->add(timer, section, window_start, begin);
-    });
-    trainer_.on_reading([&](const Prefetcher::Reading& reading) {
-      if (times) times->add(reading);
-    });
+  void run(MeasuredUpdates& measured) {
     measured.updates.reserve(static_cast<std::size_t>(request_.updates + 1));
     measured.updates.push_back(next());
-    timer.clear();
+    timer_.clear();
     const Contention contention;
-    for (std::int64_t i = 1; i <= request_.updates; ++i) {
-      if (i == request_.updates && !request_.times.empty()) times.emplace(request_.times);
-      const double begin = seconds_now();
-      measured.updates.push_back(next());
-      if (times) times->finish(begin, begin + measured.updates.back().seconds);
-    }
-    timer.after_section({});
-    trainer_.on_reading({});
+    for (std::int64_t i = 1; i <= request_.updates; ++i) measured.updates.push_back(next());
     measured.sharing = contention.sharing();
+  }
+
+  // Writes the times of one more update: writing takes time in it.
+  void write_times() {
+    UpdateTimesFile times(request_.times);
+    timer_.after_section(
+        [&](Section section, bool window_start, double begin) { times.add(timer_, section, window_start, begin); });
+    trainer_.on_reading([&](const Prefetcher::Reading& reading) { times.add(reading); });
+    const double begin = seconds_now();
+    const Metrics metrics = next();
+    times.finish(metrics.update, begin, begin + metrics.seconds);
+    timer_.after_section({});
+    trainer_.on_reading({});
   }
 
  private:
@@ -70,6 +72,7 @@ class Measurement {
   }
 
   Trainer& trainer_;
+  InstructionTimer& timer_;
   const MeasureRequest& request_;
 };
 
@@ -100,7 +103,7 @@ void reserve_timer(Plan& plan, Bytes timer) {
   (host ? plan.host : plan.process) += timer - shared;
 }
 
-MeasuredUpdates measure_updates(const Config& config, const Prepared& prepared, const MeasureRequest& request) {
+MeasuredUpdates measure_updates(const Config& config, const Prepared& prepared, MeasureRequest request) {
   cpu::set_thread_count(config.threads);
   const DataFiles& data = prepared.data;
   TrainingGraph model = build_training_graph(config, facts_of(config, prepared), prepared.record.decisions.micro_batch);
@@ -115,6 +118,8 @@ MeasuredUpdates measure_updates(const Config& config, const Prepared& prepared, 
   measured.reserve = plan.host.n > 0 ? plan.host_reserve : plan.reserve;
   measured.planned = (config.device == DeviceChoice::cuda ? Bytes{} : plan.process) + plan.host;
 
+  std::optional<RunAnswers> answers;
+  if (!model.answers.empty()) answers.emplace(config, std::move(request.prompts), model, plan.graph);
   PlaceRequest where = place_request(config);
   if (request.audit) where.beyond = kAuditBeyond;
   Place place(program, plan, where);
@@ -133,13 +138,18 @@ MeasuredUpdates measure_updates(const Config& config, const Prepared& prepared, 
   {
     InstructionTimer timer(program, plan.graph, place.device());
     const Executor::Watch watch(executor, timer);
-    Measurement(trainer, request).run(timer, measured);
+    Measurement measurement(trainer, timer, request);
+    measurement.run(measured);
     for (const Section section : plan.graph.sections()) measured.runs.push_back(timer.runs(section));
     measured.seconds = seconds_by_kind(plan.graph, program, timer, prepared.machine.rates);
+    if (!request.times.empty()) measurement.write_times();
   }
   if (data.validation) {
     const double start = seconds_now();
     trainer.evaluate_now();
+    const auto stops = [&] { return request.stopped && request.stopped(); };
+    if (answers) answers->answer(trainer, stops);
+    if (stops()) throw stopped_by_signal();
     measured.evaluate_seconds = seconds_now() - start;
   }
   const double start = seconds_now();

@@ -24,7 +24,7 @@ namespace {
 using nlohmann::json;
 
 constexpr int kMeasured = 1, kPlanned = 2;
-constexpr int kKernels = 1, kReading = 2, kWaits = 3, kFirstLane = 4;
+constexpr int kKernels = 1, kReading = 2, kWaits = 3, kWhole = 4, kFirstLane = 5;
 
 // Two tracks for each tier or link past the first: inward, outward.
 int lane_of(std::size_t number, bool outward) { return kFirstLane + 2 * static_cast<int>(number) + (outward ? 1 : 0); }
@@ -59,6 +59,11 @@ class Counters {
   std::vector<PhaseSeries> series_;
 };
 
+void write_whole(TraceFile& file, int process, const std::string& name, double seconds) {
+  file.name_track(process, kWhole, "update");
+  file.slice(process, kWhole, name, 0, seconds);
+}
+
 // The steps of a section.
 StepRange range_of(const Timeline& timeline, Section section) {
   if (section == Section::micro) return timeline.micro;
@@ -84,6 +89,7 @@ class MeasuredUpdate {
 
   void write() {
     file_.name_process(kMeasured, "measured update");
+    write_whole(file_, kMeasured, fmt::format("update {}", times_.update), times_.end - times_.begin);
     file_.name_track(kMeasured, kKernels, "kernels");
     for (const SectionTimes& section : times_.sections) write(section);
     write_copies();
@@ -205,14 +211,16 @@ class MeasuredUpdate {
 // The update as the plan predicts it.
 class PlannedUpdate {
  public:
+  // `passes`: those within the window, after its first round.
   PlannedUpdate(TraceFile& file, Counters& counters, const Simulation& simulation, const Residency& residency,
-                const Machine& machine)
+                const Machine& machine, std::set<Section> passes)
       : file_(file),
         counters_(counters),
         simulation_(simulation),
         machine_(machine),
         model_(simulation, residency, machine),
-        ways_(find_ways(machine)) {}
+        ways_(find_ways(machine)),
+        passes_(std::move(passes)) {}
 
   void write() {
     file_.name_process(kPlanned, "planned update");
@@ -220,8 +228,11 @@ class PlannedUpdate {
     const Timeline& timeline = simulation_.timeline;
     for (std::int64_t round = 0; round < timeline.rounds; ++round) {
       run(timeline.micro, LaneClock(round == 0), phase(Section::micro, round == 0));
+      if (round > 0) continue;
+      for (const Section pass : passes_) run(range_of(timeline, pass), LaneClock(), phase(pass, false));
     }
     if (!timeline.update.empty()) run(timeline.update, LaneClock(), phase(Section::update, false));
+    write_whole(file_, kPlanned, "update", begin_);
   }
 
  private:
@@ -272,6 +283,7 @@ class PlannedUpdate {
   const Machine& machine_;
   LaneModel model_;
   Ways ways_;
+  std::set<Section> passes_;
   double begin_ = 0;  // of the run of a section
   std::set<int> named_;
 };
@@ -285,7 +297,11 @@ void write_trace(const std::filesystem::path& path, Plan plan, const Program& pr
   MeasuredUpdate(file, counters, plan, program, times).write();
   const Simulation simulation{std::move(plan.graph), std::move(plan.timeline), std::move(plan.kernels),
                               std::move(plan.lifetimes)};
-  PlannedUpdate(file, counters, simulation, plan.decisions.residency, machine).write();
+  std::set<Section> passes;
+  for (const SectionTimes& section : times.sections) {
+    if (reads_window(simulation.graph, section.section)) passes.insert(section.section);
+  }
+  PlannedUpdate(file, counters, simulation, plan.decisions.residency, machine, std::move(passes)).write();
   file.finish();
 }
 

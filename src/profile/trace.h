@@ -1,9 +1,10 @@
 // One update as a file of Chrome's trace format, for ui.perfetto.dev and chrome://tracing. Process 1 is the measured update,
-// process 2 the planned one, on one axis. Each has a track of kernels and one for each direction of a link; the measured one has
-// tracks of data, too. Counters show the bytes of each tier by owner.
+// process 2 the planned one, on one axis. Each has a track with the update as one slice, a track of kernels and one for each
+// direction of a link; the measured one has tracks of data, too. The planned one has the pass of the gradient noise if the
+// measured one has it. Counters show the bytes of each tier by owner.
 //
-//   1 measured | kernels, copies in and out, reading of data, waits for data
-//   2 planned  | kernels, lanes in and out of each link
+//   1 measured | update, kernels, copies in and out, reading of data, waits for data
+//   2 planned  | update, kernels, lanes in and out of each link
 #pragma once
 
 #include <filesystem>

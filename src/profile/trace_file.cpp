@@ -38,18 +38,25 @@ void TraceFile::name_track(int process, int track, std::string_view name) {
                     json_string(name)));
 }
 
+// 0 for a new key.
+template <class Key>
+double& TraceFile::time_of(Times<Key>& times, const Key& key) {
+  auto found = std::ranges::find(times, key, [](const auto& each) { return each.first; });
+  if (found == times.end()) found = times.insert(found, {key, 0});
+  return found->second;
+}
+
 void TraceFile::slice(int process, int track, std::string_view name, double begin, double end, std::string_view args) {
-  const std::pair where{process, track};
-  auto last = std::ranges::find(ends_, where, [](const auto& each) { return each.first; });
-  if (last == ends_.end()) last = ends_.insert(last, {where, 0});
-  begin = std::max(begin, last->second);
-  end = std::max(begin, end);
-  last->second = end;
+  double& last = time_of(ends_, {process, track});
+  begin = std::max(begin, last);
+  last = end = std::max(begin, end);
   event(fmt::format(R"({{"ph":"X","pid":{},"tid":{},"name":{},"ts":{:.4f},"dur":{:.4f},"args":{}}})", process, track,
                     json_string(name), microseconds(begin), microseconds(end) - microseconds(begin), args.empty() ? "{}" : args));
 }
 
 void TraceFile::counter(int process, std::string_view name, double at, const std::vector<std::pair<std::string, Bytes>>& values) {
+  double& last = time_of(samples_, {process, std::string(name)});
+  last = at = std::max(at, last);
   std::string args;
   for (const auto& [owner, bytes] : values) args += fmt::format("{}{}:{}", args.empty() ? "" : ",", json_string(owner), bytes.n);
   event(fmt::format(R"({{"ph":"C","pid":{},"name":{},"ts":{:.4f},"args":{{{}}}}})", process, json_string(name), microseconds(at),

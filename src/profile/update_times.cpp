@@ -37,8 +37,9 @@ void UpdateTimesFile::add(const Prefetcher::Reading& reading) {
   write(reading);
 }
 
-void UpdateTimesFile::finish(double begin, double end) {
+void UpdateTimesFile::finish(std::int64_t update, double begin, double end) {
   write(Part::end);
+  write(update);
   write(begin);
   write(end);
   file_.commit();
@@ -67,6 +68,7 @@ UpdateTimes read_update_times(const std::filesystem::path& path) {
     section.spans.resize(head.instructions);
     read_all(std::span(section.spans));
   }
+  read(times.update);
   read(times.begin);
   read(times.end);
   return times;

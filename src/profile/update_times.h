@@ -2,6 +2,7 @@
 // time.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <vector>
 
@@ -20,6 +21,7 @@ struct SectionTimes {
 };
 
 struct UpdateTimes {
+  std::int64_t update = 0;
   double begin = 0, end = 0;  // clock
   std::vector<SectionTimes> sections;
   std::vector<Prefetcher::Reading> readings;  // of the micro-batches, as they were taken
@@ -34,7 +36,7 @@ class UpdateTimesFile {
   void add(const InstructionTimer& timer, Section section, bool window_start, double begin);
   void add(const Prefetcher::Reading& reading);
   // Ends the file.
-  void finish(double begin, double end);
+  void finish(std::int64_t update, double begin, double end);
 
  private:
   template <class Item>

@@ -15,7 +15,7 @@ struct Lever {
   NextStep step;
   Bytes process;
   bool memory = false;  // changes the budget of memory alone
-  bool fits = false;    // into the budget, or with a budget that this machine has
+  bool fits = false;    // into the budget, or with a budget that this machine has, and permitted
 };
 
 // True for changes that train another model, or the same on other samples: their updates are no faster for the same work.
@@ -32,7 +32,7 @@ Changes changes_from(const json& list) {
   return changes;
 }
 
-std::vector<Lever> levers_of(const json& plan, Bytes memory) {
+std::vector<Lever> levers_of(const json& plan, Bytes memory, const std::function<bool(const Changes&)>& permitted) {
   const double own = plan.at("predicted").at("update_seconds");
   std::vector<Lever> levers;
   for (const json& row : plan.at("levers")) {
@@ -41,6 +41,7 @@ std::vector<Lever> levers_of(const json& plan, Bytes memory) {
     lever.memory = lever.step.changes.size() == 1 && lever.step.changes.front().key == "memory.budget";
     lever.step.saved = own > 0 ? 1 - lever.step.update_seconds / own : 0;
     lever.fits = row.at("within_budget").get<bool>() || (lever.memory && lever.process <= memory);
+    lever.fits = lever.fits && (!permitted || permitted(lever.step.changes));
     if (!trains_something_else(lever.step.changes)) levers.push_back(std::move(lever));
   }
   return levers;
@@ -75,9 +76,10 @@ std::string percent(double share, const char* text) { return fmt::format("{:.0f}
 
 }  // namespace
 
-ProfileVerdict verdict_on(const UpdateParts& parts, double bound, const json& plan, Bytes memory) {
+ProfileVerdict verdict_on(const UpdateParts& parts, double bound, const json& plan, Bytes memory,
+                          const std::function<bool(const Changes&)>& permitted) {
   const double all = parts.all();
-  const std::vector<Lever> levers = levers_of(plan, memory);
+  const std::vector<Lever> levers = levers_of(plan, memory, permitted);
   // Faster kernels would only wait longer.
   if (parts.data >= kInputBound * all) return {"INPUT-BOUND", percent(parts.data / all, "of the update waits for data"), {}};
   if (parts.copies >= kIoBound * all) {

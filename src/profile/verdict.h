@@ -1,6 +1,7 @@
 // The verdict on an update: what it waits for or works at, one number that says why, and one step that was planned and helps.
 #pragma once
 
+#include <functional>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
@@ -28,7 +29,8 @@ inline constexpr double kInputBound = 0.15, kIoBound = 0.15, kOptimizerBound = 0
 inline constexpr double kWorthwhile = 0.05;
 
 // `bound`: the roofline's seconds of the kernels of an update. `plan`: plimsoll.plan/1 with its levers. `memory`: the capacity of
-// the tier that computes.
-ProfileVerdict verdict_on(const UpdateParts& parts, double bound, const nlohmann::json& plan, Bytes memory);
+// the tier that computes. `permitted`: false for changes that the training refuses, such as one that resumes.
+ProfileVerdict verdict_on(const UpdateParts& parts, double bound, const nlohmann::json& plan, Bytes memory,
+                          const std::function<bool(const Changes&)>& permitted = {});
 
 }  // namespace plimsoll

@@ -72,10 +72,10 @@ void Audit::enter(Phase phase) {
 // True after the first micro-step of a window, whose accumulators are then state.
 bool Audit::within_window() const { return phase_ == Phase::steady || reads_window(graph_, phase_); }
 
-// True after the update of a window with a single round, which has read its accumulators.
-bool Audit::updated() const {
+// True if the update ran without a micro-step of its phase.
+bool Audit::only_updated() const {
   const Instruction *begin = program_.update.data(), *end = begin + program_.update.size();
-  return !ran_.empty() && !std::less<>()(ran_.back(), begin) && std::less<>()(ran_.back(), end);
+  return !std::less<>()(ran_.front(), begin) && std::less<>()(ran_.front(), end);
 }
 
 // A pass of a training that answers from caches: its runs do not add up.
@@ -147,7 +147,7 @@ std::vector<std::int64_t> Audit::live_bytes() const {
   };
   hold(program_.persistent, 0);
   if (answers()) hold(program_.caches, 0);
-  if (phase_ == Phase::first && program_.rounds > 1 && !updated()) hold(program_.window, -1);
+  if (phase_ == Phase::first && program_.rounds > 1) hold(program_.window, -1);
   if (reads_window(graph_, phase_)) hold(program_.window, 0);
   std::stable_sort(accesses.begin(), accesses.end(), [](const Access& a, const Access& b) { return a.time < b.time; });
   for (const Access& access : accesses) {
@@ -195,9 +195,11 @@ std::vector<std::int64_t> Audit::live_bytes() const {
 
 void Audit::close_phase() {
   if (time_ == 0) return;
-  PhaseAudit& result = results_[phase_];
+  const auto [place, is_new] = results_.try_emplace(phase_);
+  PhaseAudit& result = place->second;
   result.phase = phase_;
   result.name = name(graph_, phase_);
+  result.partial = (is_new || result.partial) && only_updated();
   result.arena = std::max(result.arena, changed_height());
   const std::vector<std::int64_t> live = live_bytes();
   for (std::size_t i = 0; i < live.size(); ++i) {

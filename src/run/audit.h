@@ -24,6 +24,7 @@ struct PhaseAudit {
   Bytes arena;  // aligned height
   Bytes live;
   std::map<const Instruction*, Bytes> live_at;  // the most at each instruction of the program that ran
+  bool partial = false;                         // only the update ran: all windows had a single round, in a plan with several
 };
 
 class Audit : public RunObserver {
@@ -49,7 +50,7 @@ class Audit : public RunObserver {
   bool answers() const;
   void close_phase();
   bool within_window() const;
-  bool updated() const;
+  bool only_updated() const;
   void poison();
   Bytes changed_height() const;
   // The live bytes at each instruction since the phase began.

@@ -381,6 +381,7 @@ bool Trainer::run_window() {
   }
   if (wrong_statistics_) wrong_statistics_->before_update();
   if (!updates_early()) agree_on_data();
+  if (rounds == 1 && plan_.decisions.window().rounds() > 1) enter(Phase::steady);  // the phase of the plan's update
   executor_.run(Section::update, false, feed);
   sum_over_ranks();
   return std::isfinite(loss_of_window()) && std::isfinite(number_of(executor_, model_.training.gradient_norm));

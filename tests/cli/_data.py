@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import random
 import shutil
 
 from _plimsoll import byte_letters
@@ -66,6 +67,20 @@ def model(test, name, data, updates=3, **shape):
 def text_model(test, data="t.txt"):
     write_bytes_vocabulary(test, "words")
     return model(test, "text.toml", {"train": data, "format": "bpe", "vocabulary": "words"})
+
+
+def packed_chats(test, updates):
+    """A model of conversations of their own lengths; a row of batch.packing holds several."""
+    write_tokenizer(test, "chat")
+    words, rng, lines = "red green sea ship line cargo".split(), random.Random(1), []
+    for _ in range(80):
+        turns = [" ".join(rng.choices(words, k=rng.randint(1, 6))) for _ in range(2)]
+        messages = [{"role": role, "content": text} for role, text in zip(("user", "assistant"), turns)]
+        lines.append(json.dumps({"messages": messages}) + "\n")
+    test.write("chats.jsonl", "".join(lines))
+    test.write("held_out.jsonl", "".join(lines[:8]))
+    data = {"train": "chats.jsonl", "validation": "held_out.jsonl", "format": "chat", "vocabulary": "chat"}
+    return model(test, "chat.toml", data, updates, context=96)
 
 
 def with_cache(test, name):

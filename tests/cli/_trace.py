@@ -5,9 +5,9 @@ import json
 SLACK = 0.001  # microseconds: times are written with four decimals
 
 
-def faults_of(trace, profile=None, rounds=1):
+def faults_of(trace, profile=None, rounds=1, noise=False):
     """The faults of a trace as lines. `profile`: the object of `profile --json` with the same plan, whose timeline the counters
-    have to equal. `rounds`: micro-steps of the measured update, and of the planned one."""
+    have to equal. `rounds`: micro-steps of the measured update, and of the planned one. `noise`: the window was measured."""
     faults = []
     events = trace.get("traceEvents")
     if not isinstance(events, list):
@@ -36,7 +36,7 @@ def faults_of(trace, profile=None, rounds=1):
         if any(late[0] < early[0] - SLACK for early, late in zip(samples, samples[1:])):
             faults.append(f"counter {where} goes back in time")
     if profile is not None:
-        faults += counter_faults(counters, profile["timeline"], rounds)
+        faults += counter_faults(counters, profile["timeline"], rounds, noise)
     return faults
 
 
@@ -54,8 +54,9 @@ def slice_faults(where, slices):
     return []
 
 
-def expected_samples(timeline, tier, rounds):
-    """The bytes of a tier at each step of an update, by owner: rounds of the micro-step, and the update."""
+def expected_samples(timeline, tier, rounds, noise):
+    """The bytes of a tier at each step of an update, by owner: rounds of the micro-step, the noise pass after the first one,
+    and the update."""
     phases = {phase["phase"]: phase for phase in timeline}
     first, steady = phases["first"], phases.get("steady")
 
@@ -66,16 +67,17 @@ def expected_samples(timeline, tier, rounds):
     if rounds == 1:
         return rows(first)
     micro = len(first["steps"])
-    return rows(first) + rows(steady)[:micro] * (rounds - 1) + rows(steady)[micro:]
+    measured = rows(phases["noise"]) if noise else []
+    return rows(first) + measured + rows(steady)[:micro] * (rounds - 1) + rows(steady)[micro:]
 
 
-def counter_faults(counters, timeline, rounds):
+def counter_faults(counters, timeline, rounds, noise):
     faults = []
     tiers = {tier for phase in timeline if phase["phase"] in ("first", "steady") for tier in phase["tiers"]}
     for pid in (1, 2):
         for tier in tiers:
             found = [args for _, args in counters.get((pid, f"{tier} bytes"), [])]
-            want = expected_samples(timeline, tier, rounds)
+            want = expected_samples(timeline, tier, rounds, noise)
             if len(found) != len(want):
                 faults.append(f"counter of {tier}, process {pid}: {len(found)} samples, expected {len(want)}")
             elif found != want:

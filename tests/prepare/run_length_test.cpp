@@ -31,7 +31,7 @@ struct SmallRun {
     input.machine.machine = round_machine();
     plan.update_seconds = 2;
   }
-  json length() const { return run_json(config, input, plan); }
+  json length() const { return run_json(config, input, plan, times_of(config, input, plan)); }
 };
 
 TEST(RunLength, FollowsFromTheContextIfTheDataAreMissing) {

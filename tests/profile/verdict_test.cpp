@@ -92,6 +92,17 @@ TEST(ProfileVerdict, OffersAnotherStepIfTheMemoryIsTooLarge) {
   EXPECT_EQ(verdict.next->text, "fewer");
 }
 
+// A run that goes on from a checkpoint keeps its precision.
+TEST(ProfileVerdict, OffersAStepThatIsPermitted) {
+  const json levers = json::array({lever("bf16", "precision.compute", "bf16", 0.5, 500, true, true),
+                                   lever("8bit", "precision.optimizer_state", "8bit", 0.6, 500, true, true),
+                                   lever("micro-batch 4", "train.micro_batch", "4", 0.9, 500, true, true)});
+  const auto permitted = [](const Changes& changes) { return !changes.front().key.starts_with("precision."); };
+  const ProfileVerdict verdict = verdict_on({.kernels = 1}, 0.5, plan_with_levers(levers), kMemory, permitted);
+  ASSERT_TRUE(verdict.next);
+  EXPECT_EQ(verdict.next->text, "micro-batch 4");
+}
+
 // Faster kernels only wait longer for data.
 TEST(ProfileVerdict, OffersNothingAgainstSlowData) {
   EXPECT_FALSE(on({.kernels = 0.5, .data = 0.5}, json::array({lever("fewer", "plan.recompute", "none", 0.5, 500)})).next);

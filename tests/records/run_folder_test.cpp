@@ -214,6 +214,11 @@ TEST(RunReport, AuditIsComparedPhaseByPhase) {
   EXPECT_EQ(
       audit_difference(planned, {{Phase::load, "load", Bytes{640}, Bytes{576}}, {Phase::save, "save", Bytes{64}, Bytes{64}}}),
       "phase load: planned arena 640 live 640 bytes, measured 640 and 576; phase save: not planned");
+  PhaseAudit update{Phase::first, "first", Bytes{640}, Bytes{576}};
+  update.partial = true;
+  EXPECT_EQ(audit_difference(planned, {update}), "") << "a part of a phase stays below its peak";
+  update.live = Bytes{1280};
+  EXPECT_EQ(audit_difference(planned, {update}), "phase first: planned arena 1280 live 1216 bytes, measured 640 and 1280");
 }
 
 }  // namespace

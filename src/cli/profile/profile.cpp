@@ -84,6 +84,20 @@ Subject open_subject(const ProfileArguments& arguments) {
   return subject;
 }
 
+// True if the training permits these changes: one from a checkpoint has to resume with them.
+bool permits(const ProfileArguments& arguments, const Subject& subject, const Changes& changes) {
+  if (subject.checkpoint.empty()) return true;
+  Changes all = arguments.config.changes;
+  all.insert(all.end(), changes.begin(), changes.end());
+  try {
+    const ResumedConfig resumed = resume_config(arguments.run, {"", typed_settings_of(all), false});
+    check_resumed_batch(resumed.config, subject.progress, subject.checkpoint);
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
 // Where the checkpoint is saved once: beside the runs, if that folder can be written.
 std::filesystem::path place_for_files(const ProfileArguments& arguments) {
   std::error_code ignored;
@@ -121,15 +135,15 @@ void check_audit(const Plan& plan, const Program& program, const MeasuredUpdates
 // free.
 class Report {
  public:
-  Report(const ProfileArguments& arguments, const Config& config, const Prepared& prepared, const MeasuredUpdates& measured,
+  Report(const ProfileArguments& arguments, const Subject& subject, const Prepared& prepared, const MeasuredUpdates& measured,
          const std::filesystem::path& folder)
-      : arguments_(arguments), config_(config), prepared_(prepared), measured_(measured), folder_(folder) {}
+      : arguments_(arguments), subject_(subject), prepared_(prepared), measured_(measured), folder_(folder) {}
 
   void write() const {
-    const TrainingGraph model =
-        build_training_graph(config_, facts_of(config_, prepared_), prepared_.record.decisions.micro_batch);
+    const Config& config = subject_.config;
+    const TrainingGraph model = build_training_graph(config, facts_of(config, prepared_), prepared_.record.decisions.micro_batch);
     const MachineRecord machine = read_machine_file(folder_ / kMachineFile);
-    Plan plan = rebuild_plan(config_, model, prepared_, &machine);
+    Plan plan = rebuild_plan(config, model, prepared_, &machine);
     const Program program = lower(plan);
     check_audit(plan, program, measured_);
     const json object = to_json(profile_of(plan), plan, prepared_.budget);
@@ -156,7 +170,8 @@ class Report {
     double bound = 0;
     for (const OpRow& row : profile.ops) bound += row.measured.bound;
     profile.verdict = verdict_on(profile.parts, bound, json::parse(read_text(folder_ / kPlanFile, kMostText, "E-IO-READ")),
-                                 prepared_.machine.tiers.front().capacity);
+                                 prepared_.machine.tiers.front().capacity,
+                                 [&](const Changes& changes) { return permits(arguments_, subject_, changes); });
     if (!profile.verdict.next) return profile;
     for (const Change& change : profile.verdict.next->changes) {
       for (std::string& argument : arguments_of(change)) profile.next_arguments.push_back(std::move(argument));
@@ -165,7 +180,7 @@ class Report {
   }
 
   const ProfileArguments& arguments_;
-  const Config& config_;
+  const Subject& subject_;
   const Prepared& prepared_;
   const MeasuredUpdates& measured_;
   const std::filesystem::path& folder_;
@@ -203,9 +218,7 @@ int run_profile(const ProfileArguments& arguments) {
   auto prepared_or = prepare(subject, folder.path());
   if (const auto* refused = std::get_if<Refused>(&prepared_or)) return refuse(*refused, arguments.json);
   Prepared prepared = std::get<Prepared>(std::move(prepared_or));
-  if (ModelConfig& model = config.model.config; config.model.init.empty()) {
-    model = with_vocabulary(model, facts_of(model).vocab, prepared.data.train->is_bytes());
-  }
+  config = with_tokens_of(std::move(config), prepared.data);
   if (!subject.checkpoint.empty()) {
     check_resumed_data(config, subject.progress, prepared.data_hash, RunFolder::of_another_rank(arguments.run));
   }
@@ -217,12 +230,13 @@ int run_profile(const ProfileArguments& arguments) {
                        .audit = arguments.audit,
                        .checkpoint = subject.checkpoint,
                        .rate_factor = subject.rate_factor,
+                       .prompts = std::exchange(prepared.prompts, {}),
                        .folder = folder.path(),
                        .times = arguments.trace.empty() ? std::filesystem::path() : folder / kTimesFile,
                        .stopped = stop_requested});
   const MemoryLimit limit(planning_memory(config));
   run_in_child([&] {
-    Report(arguments, config, prepared, measured, folder.path()).write();
+    Report(arguments, subject, prepared, measured, folder.path()).write();
     return std::string();
   });
   return static_cast<int>(ExitCode::ok);
