@@ -24,7 +24,7 @@
 #include "formats/atomic_file.h"
 #include "formats/file.h"
 #include "formats/temporary_folder.h"
-#include "models/family.h"
+#include "prepare/data_files.h"
 #include "prepare/epochs.h"
 #include "prepare/planning.h"
 #include "profile/compare.h"
