@@ -17,6 +17,7 @@
 #include "plan/small_models.h"
 #include "prepare/epochs.h"
 #include "program/program.h"
+#include "records/run_report.h"
 #include "run/audit.h"
 #include "run/cpu_device.h"
 #include "run/executor.h"
@@ -134,18 +135,7 @@ class Session {
 
 // "" if the audit found the planned bytes in every phase; else the first difference.
 inline std::string difference(const Plan& plan, const std::vector<PhaseAudit>& measured) {
-  for (const PhaseAudit& phase : measured) {
-    const PhasePlan* planned = nullptr;
-    for (const PhasePlan& one : plan.phases) {
-      if (one.phase == phase.phase) planned = &one;
-    }
-    if (planned == nullptr) return phase.name + " was not planned";
-    if (planned->arena != phase.arena || planned->live != phase.live) {
-      return phase.name + ": planned arena " + std::to_string(planned->arena.n) + " live " + std::to_string(planned->live.n) +
-             ", measured " + std::to_string(phase.arena.n) + " and " + std::to_string(phase.live.n);
-    }
-  }
-  return {};
+  return audit_difference(plan.phases, measured);
 }
 
 // The verdict of the `check` device and of the audit's ranges on a program that computes nothing: "" or the message.
