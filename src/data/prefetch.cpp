@@ -2,8 +2,6 @@
 
 #include <fmt/core.h>
 #include <signal.h>
-#include <sys/resource.h>
-#include <unistd.h>
 
 #include <cstring>
 #include <utility>
@@ -52,8 +50,6 @@ void Prefetcher::start_thread() {
 }
 
 void* Prefetcher::enter(void* self) {
-  // Best effort: reading ahead also works at the normal priority.
-  setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), 19);
   static_cast<Prefetcher*>(self)->serve();
   return nullptr;
 }

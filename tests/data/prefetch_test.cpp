@@ -151,13 +151,13 @@ int lowest_priority_of_threads() {
   return nice;
 }
 
-TEST_F(PrefetchTest, TheThreadIsNiceAndTheProcessIsNot) {
+// The training waits for the thread. With a lower priority, other programs could keep it from its processor.
+TEST_F(PrefetchTest, TheThreadHasThePriorityOfTheProcess) {
   const int before = getpriority(PRIO_PROCESS, 0);
   Prefetcher prefetcher(*tokens, "x.bin", kMicro, staging());
   prefetcher.submit(in_rows({{0, 1}}));
   prefetcher.discard();
-  EXPECT_EQ(lowest_priority_of_threads(), 19);
-  EXPECT_EQ(getpriority(PRIO_PROCESS, 0), before);
+  EXPECT_EQ(lowest_priority_of_threads(), before);
 }
 
 #if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
