@@ -16,6 +16,7 @@
 #include "cli/commands.h"
 #include "cli/environment.h"
 #include "cli/plan/plan_text.h"
+#include "cli/plan/refusal.h"
 #include "cli/profile/profile_text.h"
 #include "cli/say.h"
 #include "cli/settings.h"
@@ -195,14 +196,6 @@ int compare(const ProfileArguments& arguments) {
     print_text(fmt::format("a: {}\nb: {}\n{}", a, b, profile_diff_text(diff)));
   }
   return static_cast<int>(ExitCode::ok);
-}
-
-int refuse(const Refused& refused, bool as_json) {
-  json plan = json::parse(refused.plan_text);
-  spell_changes(plan);
-  say_text(alternatives_text(plan));
-  if (as_json) print_json(plan);
-  return static_cast<int>(ExitCode::does_not_fit);
 }
 
 }  // namespace
