@@ -127,9 +127,7 @@ void check_audit(const Plan& plan, const Program& program, const MeasuredUpdates
   if (measured.audited.empty()) return;
   std::string difference = audit_difference(plan.phases, measured.audited);
   if (difference.empty()) difference = excess_over_plan(plan, program, measured.audited_at);
-  if (difference.empty()) return;
-  throw Error(ErrorKind::internal, ExitCode::verify_failed, "E-VERIFY", "audit", difference,
-              "bytes that are written and read exactly where the plan says");
+  if (!difference.empty()) throw audit_error(difference);
 }
 
 // The report of a measurement. It needs the analysis of the plan, so it runs in a child, after the memory of the training is
