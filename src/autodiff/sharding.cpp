@@ -303,7 +303,7 @@ class Sharding {
     return all;
   }
 
-  // Only its own update may read a parameter of which a rank has a part.
+  // If a rank has a part of a parameter, only its own update may read it.
   void require_own(const Trained& each) const {
     for (const NodeId id : update_) {
       const bool reads =

@@ -20,6 +20,7 @@
 #include "cli/environment.h"
 #include "cli/json_log.h"
 #include "cli/plan/plan_text.h"
+#include "cli/plan/refusal.h"
 #include "cli/ranks.h"
 #include "cli/run_commands.h"
 #include "cli/say.h"
@@ -150,14 +151,6 @@ SessionRequest request_of(const TrainArguments& arguments, OpenedRun& run, const
   request.first_of_host = ranks.first_of_host();
   request.prepare.peers = ranks.memory();
   return request;
-}
-
-int refuse(const Refused& refused, bool as_json) {
-  nlohmann::json plan = nlohmann::json::parse(refused.plan_text);
-  spell_changes(plan);
-  say_text(alternatives_text(plan));
-  if (as_json) print_json(plan);
-  return static_cast<int>(ExitCode::does_not_fit);
 }
 
 // Completes the advice of an error with the settings of the run. A run without a checkpoint begins anew. A run that is resumed

@@ -32,7 +32,7 @@ struct ShardAttributes {
   PLIMSOLL_FIELDS(begin, elements)
 };
 
-// The tensor of which a value is the part from element `begin` on.
+// The tensor around a value, which is its part from element `begin` on.
 struct WholeAttributes {
   std::int64_t begin = 0;
   Shape shape;

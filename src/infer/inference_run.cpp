@@ -97,8 +97,8 @@ void InferenceRun::check() {
   const Plan& plan = state_->planned.plan;
   if (state_->watch) {
     const std::string difference = audit_difference(plan.phases, state_->watch->phases());
-    if (difference.empty()) return;
-    throw Error(ErrorKind::internal, ExitCode::verify_failed, "E-VERIFY", "audit", difference, "the bytes that were planned", {});
+    if (!difference.empty()) throw audit_error(difference);
+    return;
   }
   if (peak_resident() <= plan.process) return;
   throw Error(ErrorKind::internal, ExitCode::does_not_fit, "E-MEM-RESERVE", "memory",

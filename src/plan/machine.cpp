@@ -12,7 +12,7 @@ std::vector<ReserveItem> reserve_items(const ReserveModel& model, const ReserveC
                                  {"page rounding of the arena", align_up(arena, kPage) - arena, "counted"},
                                  {"counter slack", model.slack, "bound"}};
   if (counts.encoding.n > 0) items.push_back({"scales while encoding", counts.encoding, "counted"});
-  if (counts.reading.n > 0) items.push_back({"reading checkpoints back", counts.reading, "counted"});
+  if (counts.reading.n > 0) items.push_back({std::string(kReadBackItem), counts.reading, "counted"});
   if (counts.answers.n > 0) items.push_back({"prompts and vocabulary", counts.answers, "bound"});
   if (model.peers.n > 0) items.push_back({"messages between ranks", model.peers, model.peers_assumed ? "assumed" : "measured"});
   if (model.per_launch.n > 0) items.push_back({"graphs of the GPU", model.per_launch * counts.launches, "bound"});

@@ -94,6 +94,8 @@ struct Machine {
 
 // The buffer that reads new checkpoints back.
 inline constexpr Bytes kReadBack{256 << 10};
+// The name of its ReserveItem.
+inline constexpr std::string_view kReadBackItem = "reading checkpoints back";
 
 // The counts of a program that the reserve depends on; launches are those in kept graphs.
 struct ReserveCounts {

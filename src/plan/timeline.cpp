@@ -195,6 +195,20 @@ StepRange Timeline::of(Phase phase) const {
   return forward.at(static_cast<std::size_t>(phase) - static_cast<std::size_t>(Phase::forward));
 }
 
+StepRange Timeline::of(Section section) const {
+  if (section == Section::micro) return micro;
+  return section == Section::update ? update : of(phase_of(section));
+}
+
+std::map<NodeId, int> steps_of_nodes(const Timeline& timeline) {
+  std::map<NodeId, int> steps;
+  for (std::size_t i = 0; i < timeline.steps.size(); ++i) {
+    const Step& step = timeline.steps[i];
+    if (step.kind == Step::Kind::node) steps[step.node] = static_cast<int>(i);
+  }
+  return steps;
+}
+
 Forms forms_of(const Graph& graph, Section section, std::int64_t rounds) {
   if (section == Section::micro) return {true, rounds > 1};
   return {graph.sums(section), true};

@@ -9,6 +9,7 @@
 // micro-step, so that all phases are ranges, and accumulators live in a range.
 #pragma once
 
+#include <map>
 #include <string_view>
 #include <vector>
 
@@ -64,7 +65,12 @@ struct Timeline {
   std::vector<Phase> phases() const;
   // The steps of a phase. A forward phase has to be one of the graph's.
   StepRange of(Phase phase) const;
+  // The steps of a section.
+  StepRange of(Section section) const;
 };
+
+// The step of each node; views have none.
+std::map<NodeId, int> steps_of_nodes(const Timeline& timeline);
 
 // The forms in which a section's steps run. `first`: the first round of a window or of a summing pass, which writes the sums.
 // `later`: the other rounds. A device that keeps graphs keeps one per form.

@@ -254,9 +254,14 @@ class Solver {
   }
 
   json solve_json(std::optional<std::int64_t> found) {
-    json object = {{"key", key_.name},         {"least", key_.budget != SolvedBudget::none},
-                   {"value", nullptr},         {"step", key_.step},
-                   {"changes", json::array()}, {"next", nullptr}};
+    const bool bytes = key_.budget != SolvedBudget::none && key_.budget != SolvedBudget::ranks;
+    json object = {{"key", key_.name},
+                   {"least", key_.budget != SolvedBudget::none},
+                   {"unit", bytes ? json("bytes") : json(nullptr)},
+                   {"value", nullptr},
+                   {"step", key_.step},
+                   {"changes", json::array()},
+                   {"next", nullptr}};
     if (found) {
       object["value"] = *found;
       object["changes"] = to_json(key_.with(*found));

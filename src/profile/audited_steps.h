@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,7 +14,8 @@ namespace plimsoll {
 
 struct AuditedInstruction {
   Phase phase = Phase::load;
-  std::size_t list = 0, instruction = 0;  // of the program: its lists in the order load, sections, save
+  std::optional<Section> section;  // nothing for loads and saves
+  std::size_t instruction = 0;     // its number in the section
   Bytes live;
 };
 

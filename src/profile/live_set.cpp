@@ -12,11 +12,8 @@ namespace {
 
 class LiveSet {
  public:
-  LiveSet(const Plan& plan, const Machine& machine) : plan_(plan) {
+  LiveSet(const Plan& plan, const Machine& machine) : plan_(plan), step_of_(steps_of_nodes(plan.timeline)) {
     if (machine.tiers.size() > 1) in_ = link_between(machine, 1, 0), out_ = link_between(machine, 0, 1);
-    for (std::size_t i = 0; i < plan.timeline.steps.size(); ++i) {
-      if (plan.timeline.steps[i].kind == Step::Kind::node) step_of_[plan.timeline.steps[i].node] = i;
-    }
   }
 
   LiveValue describe(const Buffer& buffer, Phase phase) const {
@@ -69,7 +66,7 @@ class LiveSet {
     if (!may_run_again(plan_.graph, plan_.graph.nodes[value.producer])) return {};
     const auto step = step_of_.find(value.producer);
     if (step == step_of_.end()) return {};
-    return plan_.kernels[step->second].add.seconds;
+    return plan_.kernels[static_cast<std::size_t>(step->second)].add.seconds;
   }
 
   std::optional<double> move_seconds(Bytes bytes) const {
@@ -80,7 +77,7 @@ class LiveSet {
 
   const Plan& plan_;
   const Link *in_ = nullptr, *out_ = nullptr;
-  std::map<NodeId, std::size_t> step_of_;
+  std::map<NodeId, int> step_of_;
 };
 
 }  // namespace

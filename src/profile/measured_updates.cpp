@@ -19,8 +19,6 @@
 namespace plimsoll {
 namespace {
 
-constexpr const char* kReadBackItem = "reading checkpoints back";
-
 Error stopped_by_signal() {
   return {ErrorKind::user, ExitCode::interrupted, "E-INTERRUPTED", "profile", "it was interrupted; nothing is kept"};
 }

@@ -64,12 +64,6 @@ void write_whole(TraceFile& file, int process, const std::string& name, double s
   file.slice(process, kWhole, name, 0, seconds);
 }
 
-// The steps of a section.
-StepRange range_of(const Timeline& timeline, Section section) {
-  if (section == Section::micro) return timeline.micro;
-  return section == Section::update ? timeline.update : timeline.of(phase_of(section));
-}
-
 // The phase of a run of a section.
 std::string phase_name(const Graph& graph, std::int64_t rounds, Section section, bool window_start) {
   if (section != Section::micro && section != Section::update) return std::string(name(graph, phase_of(section)));
@@ -80,12 +74,12 @@ std::string phase_name(const Graph& graph, std::int64_t rounds, Section section,
 class MeasuredUpdate {
  public:
   MeasuredUpdate(TraceFile& file, Counters& counters, const Plan& plan, const Program& program, const UpdateTimes& times)
-      : file_(file), counters_(counters), plan_(plan), program_(program), times_(times) {
-    for (std::size_t i = 0; i < plan.timeline.steps.size(); ++i) {
-      const Step& step = plan.timeline.steps[i];
-      if (step.kind == Step::Kind::node) step_of_[step.node] = static_cast<int>(i);
-    }
-  }
+      : file_(file),
+        counters_(counters),
+        plan_(plan),
+        program_(program),
+        times_(times),
+        step_of_(steps_of_nodes(plan.timeline)) {}
 
   void write() {
     file_.name_process(kMeasured, "measured update");
@@ -107,7 +101,7 @@ class MeasuredUpdate {
   double since_begin(const SectionTimes& section, double seconds) const { return section.begin + seconds - times_.begin; }
 
   void write(const SectionTimes& section) {
-    const StepRange range = range_of(plan_.timeline, section.section);
+    const StepRange range = plan_.timeline.of(section.section);
     const std::vector<Instruction>& instructions = program_.of(section.section);
     std::vector<double> at(static_cast<std::size_t>(range.end - range.begin), -1);
     const auto reached = [&](int step, double when) {
@@ -137,7 +131,7 @@ class MeasuredUpdate {
 
   template <class Reached>
   void write(const Instruction& instruction, const SectionTimes& section, double begin, double end, Reached&& reached) {
-    const StepRange range = range_of(plan_.timeline, section.section);
+    const StepRange range = plan_.timeline.of(section.section);
     const auto show = [&](std::string_view name, std::string_view args = {}) {
       file_.slice(kMeasured, kKernels, name, begin, end, args);
     };
@@ -229,7 +223,7 @@ class PlannedUpdate {
     for (std::int64_t round = 0; round < timeline.rounds; ++round) {
       run(timeline.micro, LaneClock(round == 0), phase(Section::micro, round == 0));
       if (round > 0) continue;
-      for (const Section pass : passes_) run(range_of(timeline, pass), LaneClock(), phase(pass, false));
+      for (const Section pass : passes_) run(timeline.of(pass), LaneClock(), phase(pass, false));
     }
     if (!timeline.update.empty()) run(timeline.update, LaneClock(), phase(Section::update, false));
     write_whole(file_, kPlanned, "update", begin_);

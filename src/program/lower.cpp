@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <functional>
 #include <iterator>
 #include <map>
 #include <set>
@@ -213,6 +214,18 @@ std::vector<const std::vector<Instruction>*> Program::sections() const {
   std::vector<const std::vector<Instruction>*> all{&micro, &update};
   for (const std::vector<Instruction>& pass : forward) all.push_back(&pass);
   return all;
+}
+
+std::optional<Section> Program::section_of(const Instruction& instruction) const {
+  const auto within = [&](const std::vector<Instruction>& list) {
+    return !std::less<>()(&instruction, list.data()) && std::less<>()(&instruction, list.data() + list.size());
+  };
+  if (within(micro)) return Section::micro;
+  if (within(update)) return Section::update;
+  for (std::size_t pass = 0; pass < forward.size(); ++pass) {
+    if (within(forward[pass])) return forward_section(pass);
+  }
+  return {};
 }
 
 }  // namespace plimsoll

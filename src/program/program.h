@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -98,6 +99,8 @@ struct Program {
   const std::vector<Instruction>& of(Section section) const;
   // The lists of the graph's sections, in their order: micro-step, update, forward passes.
   std::vector<const std::vector<Instruction>*> sections() const;
+  // The section of an instruction of this program; nothing for loads and saves.
+  std::optional<Section> section_of(const Instruction& instruction) const;
 };
 
 // The program of a plan: one instruction per step of the timeline, and those of transfers.

@@ -155,6 +155,11 @@ std::string audit_difference(const std::vector<PhasePlan>& planned, const std::v
   return text;
 }
 
+Error audit_error(std::string difference) {
+  return Error(ErrorKind::internal, ExitCode::verify_failed, "E-VERIFY", "audit", std::move(difference),
+               "bytes that are written and read exactly where the plan says");
+}
+
 json RunReport::to_json() const {
   json phases = json::array();
   for (const Phases& phase : measured_phases_) {

@@ -112,5 +112,7 @@ struct RunReport {
 
 // The differences of the audit from the plan, phase by phase; empty if all bytes agree.
 std::string audit_difference(const std::vector<PhasePlan>& planned, const std::vector<PhaseAudit>& measured);
+// The error of a run with such a difference.
+Error audit_error(std::string difference);
 
 }  // namespace plimsoll

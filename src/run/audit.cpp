@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <functional>
 #include <numeric>
 
 #include "base/error.h"
@@ -73,10 +72,7 @@ void Audit::enter(Phase phase) {
 bool Audit::within_window() const { return phase_ == Phase::steady || reads_window(graph_, phase_); }
 
 // True if the update ran without a micro-step of its phase.
-bool Audit::only_updated() const {
-  const Instruction *begin = program_.update.data(), *end = begin + program_.update.size();
-  return !std::less<>()(ran_.front(), begin) && std::less<>()(ran_.front(), end);
-}
+bool Audit::only_updated() const { return program_.section_of(*ran_.front()) == Section::update; }
 
 // A pass of a training that answers from caches: its runs do not add up.
 bool Audit::answers() const {

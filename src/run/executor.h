@@ -57,7 +57,7 @@ class Executor {
   // True if view() shows this value, fed or not.
   bool visible(ValueId value) const { return here(value) && device_.on_host() && !shared_.has(value); }
   // The bytes of a persistent value on any tier, in order and in one or more parts; only between the runs of sections.
-  // A parameter of which ranks have shards is whole here: the first rank reads it while the others run `serve_reads`, and each
+  // A parameter that is cut into shards is whole here: the first rank reads it while the others run `serve_reads`, and each
   // rank writes all of it.
   void read(ValueId value, const Device::Sink& sink) const {
     shared_.has(value) ? shared_.read(value, sink) : read_own(value, sink);
@@ -68,7 +68,7 @@ class Executor {
   // The same for the own shard alone.
   void read_own(ValueId value, const Device::Sink& sink) const { device_.read(program_.operands[value], sink); }
   void write_own(ValueId value, const Device::Source& source) { device_.write(program_.operands[value], source); }
-  // The hash of all bytes that `write` gave a value of which ranks have shards; null for other values.
+  // The hash of all bytes that `write` gave a value that is cut into shards; null for other values.
   const std::string* written_hash(ValueId value) const { return shared_.written_hash(value); }
   // Gives shards to the first rank until it calls `end_reads`.
   void serve_reads() const { shared_.serve(); }

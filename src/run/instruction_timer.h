@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -49,34 +50,32 @@ class InstructionTimer : public RunObserver {
   };
   Span last(Section section, std::size_t instruction) const { return last_[place_of(section, instruction)]; }
   std::span<const Span> last(Section section) const {
-    const Timed& timed = sections_[static_cast<std::size_t>(section)];
-    return std::span(last_).subspan(timed.place, timed.size);
+    return std::span(last_).subspan(place_of(section, 0), program_.of(section).size());
   }
 
  private:
   struct Timed {
-    const Instruction* first = nullptr;
-    std::size_t size = 0, place = 0;  // place: of its first instruction in the arrays
+    std::size_t place = 0;  // of its first instruction in the arrays
     Runs runs;
   };
-  static constexpr std::size_t kNone = static_cast<std::size_t>(-1);
 
   std::size_t place_of(Section section, std::size_t instruction) const {
     return sections_[static_cast<std::size_t>(section)].place + instruction;
   }
-  std::size_t find_section(const Instruction& instruction) const;
-  void open(std::size_t section, bool window_start);
+  std::size_t number_of(Section section, const Instruction& instruction) const;
+  void open(Section section, bool window_start);
   void close();
 
+  const Program& program_;
   Device& device_;
   bool host_;
   std::vector<Timed> sections_;  // by section
   std::vector<Seconds> sums_;
   std::vector<Span> last_;
   AfterSection after_section_;
-  std::size_t running_ = kNone;  // the section
-  std::size_t previous_ = 0;     // the instruction of it that ran last
-  std::size_t first_ = 0;        // the first one that ran
+  std::optional<Section> running_;
+  std::size_t previous_ = 0;  // the instruction of it that ran last
+  std::size_t first_ = 0;     // the first one that ran
   bool window_start_ = false;
   double begin_ = 0, started_ = 0;  // clock at the begin of the section, of the instruction
 };

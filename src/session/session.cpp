@@ -50,15 +50,10 @@ Error as_error(const std::exception& error) {
   return known != nullptr ? *known : internal_error("train", error.what());
 }
 
-Error refuted(std::string message) {
-  return Error(ErrorKind::internal, ExitCode::verify_failed, "E-VERIFY", "audit", std::move(message),
-               "bytes that are written and read exactly where the plan says");
-}
-
 // Checks that the measured and the planned bytes of each phase are equal.
 void check_audit(const Plan& plan, const std::vector<PhaseAudit>& measured) {
   const std::string difference = audit_difference(plan.phases, measured);
-  if (!difference.empty()) throw refuted(difference);
+  if (!difference.empty()) throw audit_error(difference);
 }
 
 Error outside_of_plan(std::string message, std::string remedy) {
@@ -287,7 +282,7 @@ void Session::train() {
     loop(trainer, plan, place.device(), data.validation != nullptr);
     finish(trainer, plan, place.device(), audit ? &*audit : nullptr);
   } catch (const Error& error) {
-    if (audit && (error.where == "audit" || error.where == "check")) throw refuted(error.message);
+    if (audit && (error.where == "audit" || error.where == "check")) throw audit_error(error.message);
     throw;
   }
   if (audit) check_audit(plan, audit->phases());

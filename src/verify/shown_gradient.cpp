@@ -17,6 +17,16 @@ Changes with(Changes changes, const Changes& more) {
   return changes;
 }
 
+Changes trial_changes(const Changes& extract, std::int64_t samples, std::int64_t group) {
+  Changes changes = with(extract, {{"data.validation"},
+                                   {"plan.group", "auto"},
+                                   {"train.evaluate_every", "0"},
+                                   {"save.every", "0"},
+                                   {"train.effective_batch", samples}});
+  if (group > 0) changes.emplace_back("norm.stat_batch", group);
+  return changes;
+}
+
 std::string weights_text(std::span<const double> weights) {
   std::string text = "weights=";
   for (const double weight : weights) text += fmt::format("{}{:.17g}", text.back() == '=' ? "" : ",", weight);

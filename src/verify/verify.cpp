@@ -80,16 +80,7 @@ class Verification {
   // weights.
   TrialRequest request(std::string name, std::int64_t samples, std::int64_t accumulation, int updates,
                        const Changes& more) const {
-    TrialRequest request{std::move(name),
-                         {{"data.validation"},
-                          {"plan.group", "auto"},
-                          {"train.evaluate_every", "0"},
-                          {"save.every", "0"},
-                          {"train.effective_batch", samples}},
-                         {},
-                         updates};
-    request.changes = with(extract_.changes, request.changes);
-    if (group_ > 0) request.changes.emplace_back("norm.stat_batch", group_);
+    TrialRequest request{std::move(name), trial_changes(extract_.changes, samples, group_), {}, updates};
     const bool chosen = accumulation > 0;
     const auto choice = [chosen](std::int64_t value) { return chosen ? std::to_string(value) : "auto"; };
     request.changes.emplace_back("train.micro_batch", choice(chosen ? samples / accumulation : 0));

@@ -78,19 +78,10 @@ class RankVerification {
   }
 
   TrialRequest request(std::string name, int ranks, int updates, const Changes& more) const {
-    TrialRequest request{std::move(name),
-                         {{"data.validation"},
-                          {"train.evaluate_every", "0"},
-                          {"save.every", "0"},
-                          {"plan.group", "auto"},
-                          {"train.effective_batch", samples()},
-                          {"train.micro_batch", micro_},
-                          {"train.accumulation", "auto"}},
-                         {},
-                         updates,
-                         ranks};
-    request.changes = with(extract_.changes, request.changes);
-    if (group_ > 0) request.changes = with(request.changes, {{"norm.stat_batch", group_}, {"norm.momentum", "0.5"}});
+    TrialRequest request{std::move(name), trial_changes(extract_.changes, samples(), group_), {}, updates, ranks};
+    request.changes.emplace_back("train.micro_batch", micro_);
+    request.changes.emplace_back("train.accumulation", "auto");
+    if (group_ > 0) request.changes.emplace_back("norm.momentum", "0.5");
     request.changes = with(std::move(request.changes), more);
     return request;
   }

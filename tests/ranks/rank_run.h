@@ -159,7 +159,7 @@ inline Trained train_rank(const RankTask& task, RankShare share, Peers* peers) {
     const std::span<const float> numbers = session.executor().view(id).as<float>();
     result.statistics[value.name.text()].assign(numbers.begin(), numbers.end());
   }
-  // The first rank reads parameters of which ranks have shards; their hash counts for all.
+  // The first rank reads parameters that are cut into shards; their hash counts for all.
   const bool shared =
       std::ranges::any_of(plan.graph.parameters(), [&](ValueId id) { return plan.graph.values[id].shard != nullptr; });
   if (share.rank == 0 || !shared) result.parameters = session.trainer().hash_parameters();

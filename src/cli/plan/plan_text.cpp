@@ -346,11 +346,10 @@ std::string floors_text(const json& plan) {
   return "note: this budget has room to plan the smallest plans alone; a faster one may fit it, too\n";
 }
 
-// "1,837" for a size of the model; for a budget, bytes and a size for people.
+// "1,837" for a number; bytes also as a size for people.
 std::string value_text(const json& solve, const json& value) {
   const auto number = value.get<std::int64_t>();
-  const bool bytes = solve.at("least").get<bool>() && solve.at("key") != "ranks";
-  return bytes ? fmt::format("{} B ({})", grouped(number), to_text(Bytes{number})) : grouped(number);
+  return solve.at("unit") == "bytes" ? fmt::format("{} B ({})", grouped(number), to_text(Bytes{number})) : grouped(number);
 }
 
 std::string next_text(const json& solve) {
@@ -375,15 +374,15 @@ std::string solve_text(const json& plan) {
   const json& solve = plan.at("solve");
   const std::string key = solve.at("key").get<std::string>(), budget = size(plan.at("budget").at("memory"));
   const int plans = solve.at("plans").get<int>();
-  const bool least = solve.at("least").get<bool>();
+  const bool least = solve.at("least").get<bool>(), bytes = solve.at("unit") == "bytes";
   if (solve.at("value").is_null()) {
     return fmt::format("solve {}: no value fits into {}; this is the plan of the {} ({} plans)\n\n", key, budget,
                        least ? "largest" : "smallest", plans);
   }
-  const std::string what = key == "memory"  ? "is the least that it fits into"
-                           : key == "ranks" ? fmt::format("is the least number, each with {}", budget)
-                           : least          ? fmt::format("is the least with which it fits into {}", budget)
-                                            : fmt::format("is the largest that fits into {}", budget);
+  const std::string what = key == "memory"   ? "is the least that it fits into"
+                           : least && !bytes ? fmt::format("is the least number, each with {}", budget)
+                           : least           ? fmt::format("is the least with which it fits into {}", budget)
+                                             : fmt::format("is the largest that fits into {}", budget);
   std::string notes;
   for (const json& note : solve.at("notes")) notes += fmt::format("  note: {}\n", note.get<std::string>());
   return fmt::format("solve {}: {} {}\n{}{}  steps of {}, {} plans\n{}\n", key, value_text(solve, solve.at("value")), what,

@@ -16,6 +16,7 @@
 #include "cli/commands.h"
 #include "cli/environment.h"
 #include "cli/plan/plan_text.h"
+#include "cli/plan/refusal.h"
 #include "cli/profile/profile_text.h"
 #include "cli/say.h"
 #include "cli/settings.h"
@@ -126,9 +127,7 @@ void check_audit(const Plan& plan, const Program& program, const MeasuredUpdates
   if (measured.audited.empty()) return;
   std::string difference = audit_difference(plan.phases, measured.audited);
   if (difference.empty()) difference = excess_over_plan(plan, program, measured.audited_at);
-  if (difference.empty()) return;
-  throw Error(ErrorKind::internal, ExitCode::verify_failed, "E-VERIFY", "audit", difference,
-              "bytes that are written and read exactly where the plan says");
+  if (!difference.empty()) throw audit_error(difference);
 }
 
 // The report of a measurement. It needs the analysis of the plan, so it runs in a child, after the memory of the training is
@@ -195,14 +194,6 @@ int compare(const ProfileArguments& arguments) {
     print_text(fmt::format("a: {}\nb: {}\n{}", a, b, profile_diff_text(diff)));
   }
   return static_cast<int>(ExitCode::ok);
-}
-
-int refuse(const Refused& refused, bool as_json) {
-  json plan = json::parse(refused.plan_text);
-  spell_changes(plan);
-  say_text(alternatives_text(plan));
-  if (as_json) print_json(plan);
-  return static_cast<int>(ExitCode::does_not_fit);
 }
 
 }  // namespace
