@@ -94,7 +94,7 @@ const CodeExplanation kExplanations[] = {
      "Loss is on the turns of the assistant. Samples without such a turn train nothing, nor do samples that lose it when they "
      "are cut to model.context.",
      "Look at the samples; train on other turns, or keep the end of long samples.", "plimsoll data show CONFIG"},
-    {"E-CHILD", "The process that plans or measures ended early.",
+    {"E-CHILD", "A process that plans, measures or trains for a command ended early.",
      "It was killed, for example by a memory limit of the container, or could not be started.",
      "Allow it as much memory as the budget, and look for the kernel's message.", "plimsoll plan CONFIG"},
     {"E-CKPT-CORRUPT", "The checkpoint differs from the saved one.",

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "config/image_rules.h"
 #include "data/data_kinds.h"
 #include "data/order.h"
@@ -299,7 +300,7 @@ class Verification {
     const std::vector<double> units = micro_units();
     const double all = std::accumulate(units.begin(), units.end(), 0.0);
     for (std::size_t i = 0; i < units.size(); ++i) {
-      micro_norms_.push_back(alone.updates.at(units.size() + i).gradient_norm * units[i] / all);
+      micro_norms_.push_back(alone.updates.at(units.size() + i).grad_norm * units[i] / all);
     }
     trials_.forget(alone);
     clip_ = *std::min_element(micro_norms_.begin(), micro_norms_.end()) / 2;
@@ -442,7 +443,7 @@ class Verification {
       if (!ran(trial, "bits", what, /*beside=*/true)) return;
       std::string differs = first_difference(trial.checkpoint(), first.checkpoint());
       for (std::size_t i = 0; i < first.updates.size() && differs.empty(); ++i) {
-        if (trial.updates.at(i).loss_bits != first.updates[i].loss_bits) differs = "the loss";
+        if (bits_hex(trial.updates.at(i).loss) != bits_hex(first.updates[i].loss)) differs = "the loss";
       }
       add("bits", what, differs.empty(), differs.empty() ? "the same" : differs + " differs", "the same", trial.command);
       trials_.forget(trial);
@@ -465,7 +466,7 @@ class Verification {
     return request(std::move(name), samples_, several_, 2, more);
   }
 
-  Trial continued() const {
+  Trial continued() {
     TrialRequest one = with_split("continued");
     one.updates = 1;
     const Trial begun = trials_.run(one);
@@ -477,7 +478,7 @@ class Verification {
     return ended;
   }
 
-  Trial least_memory() const {
+  Trial least_memory() {
     const nlohmann::json plan = trials_.plan(with_split("plan"));
     TrialRequest least = with_split("least");
     least.options.insert(least.options.end(),
@@ -486,11 +487,11 @@ class Verification {
   }
 
   // A trial with all values on a disk, activations included if the model has enough blocks.
-  Trial on_disk() const {
+  Trial on_disk() {
     const Trial all = on_disk({{"plan.activations", "disk"}});
     return all.said.starts_with("E-PLAN-ACTIVATIONS") ? on_disk({}) : all;
   }
-  Trial on_disk(const Changes& more) const {
+  Trial on_disk(const Changes& more) {
     TrialRequest disk = with_split(
         "disk", with({{"plan.optimizer_state", "disk"}, {"plan.parameters", "disk"}, {"plan.gradients", "disk"}}, more));
     if (!config_.memory.disk) disk.options.insert(disk.options.end(), {"--disk", (folder_ / "pages").string() + ":1TiB"});
@@ -529,7 +530,7 @@ class Verification {
   const DataSet& data_;
   std::filesystem::path folder_;
   const std::function<void(const Check&)>& hear_;
-  Trials trials_;
+  CheckedTrials trials_;
   Verdict verdict_;
   DataExtract extract_;
   std::int64_t samples_ = 2, several_ = 2;  // samples of a window; micro-steps of a split window

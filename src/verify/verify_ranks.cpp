@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "config/image_rules.h"
 #include "data/data_kinds.h"
 #include "data/order.h"
@@ -160,7 +161,7 @@ class RankVerification {
     if (ran(again, "the same run again", true)) {
       std::string differs = differing_file(again.saved(), first.saved());
       for (std::size_t i = 0; i < first.updates.size() && differs.empty(); ++i) {
-        if (again.updates.at(i).loss_bits != first.updates[i].loss_bits) differs = "the loss";
+        if (bits_hex(again.updates.at(i).loss) != bits_hex(first.updates[i].loss)) differs = "the loss";
       }
       add("the same run again", differs.empty(), differs.empty() ? "the same bits" : differs + " differs", "the same bits",
           again.command);
@@ -242,7 +243,7 @@ class RankVerification {
   int ranks_;
   std::filesystem::path folder_;
   const std::function<void(const Check&)>& hear_;
-  Trials trials_;
+  CheckedTrials trials_;
   Verdict verdict_;
   DataExtract extract_;
   std::int64_t micro_ = 1, micros_ = 0;  // samples of a micro-batch; micro-batches of a window
