@@ -1,5 +1,5 @@
-// Reads micro-batches ahead: a thread fills one of two staging buffers while the other one is unpacked. It has the priority of the
-// process: the consumer waits for it, so with a lower one other programs would stop the training. The consumer names the next
+// Reads micro-batches ahead: a thread fills one of two staging buffers while the other one is unpacked. It has the priority of
+// the process: the consumer waits for it, so with a lower one other programs would stop the training. The consumer names the next
 // samples, so results never depend on timing. After construction only two things allocate: errors, and a micro-batch with more
 // samples than rows and than any before it. Data are dropped from the page cache after reading, because the cache counts against
 // a container's limit.
