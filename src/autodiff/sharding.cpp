@@ -27,7 +27,9 @@ struct Trained {
   NodeId update;                // writes the parameter
   std::vector<NodeId> nodes;    // all of them, in order
   NodeId squares;               // of the gradient
-  bool rests_in_parts = false;  // the parameter, in stage 3
+  bool is_cut = false;          // every rank has a part
+  bool rests_in_parts = false;  // the parameter
+  ValueId copy;                 // all of it in 16 bits, where all readers round it
   std::vector<std::int64_t> cuts;
   ValueId sum, token;          // the gradient after its sum over ranks: the own shard, and all of it
   std::vector<ValueId> waits;  // results of other nodes that the update reads
@@ -43,7 +45,7 @@ class Sharding {
     find_trained();
     cut();
     if (stage_ > 1) reduce_in_rounds();
-    if (stage_ > 2) fetch_parameters();
+    stage_ > 2 ? fetch_parameters() : keep_copies();
     builder_.set_section(Section::update);
     rewrite();
     verify(graph_);
@@ -135,6 +137,7 @@ class Sharding {
         whole.push_back(&each);
         continue;
       }
+      each.is_cut = true;
       each.rests_in_parts = stage_ > 2 && !graph_.values[each.parameter].parameter->adapter;
       std::vector<std::int64_t> share(static_cast<std::size_t>(ranks_), tiles / ranks_);
       for (const std::size_t rank : emptiest_first(load, static_cast<std::size_t>(tiles % ranks_))) ++share[rank];
@@ -252,6 +255,45 @@ class Sharding {
     return graph_.order.back();
   }
 
+  void hold_shard(ValueId parameter, const std::vector<std::int64_t>& cuts) {
+    Value& value = graph_.values[parameter];
+    value.shard = std::make_shared<const Shard>(Shard{value.type.shape, cuts[own()], cuts[own() + 1]});
+    value.type.shape = Shape{cuts[own() + 1] - cuts[own()]};
+  }
+
+  // A rank holds its shard of a parameter and, in the type to which all readers round it, a copy of the whole.
+  void keep_copies() {
+    for (Trained& each : trained_) {
+      const std::optional<DType> to = each.is_cut ? rounded_to(each) : std::nullopt;
+      if (!to) continue;
+      const Value parameter = graph_.values[each.parameter];  // a copy: the graph grows below
+      each.copy = builder_.add_persistent(parameter.name.text() + ".copy", {*to, parameter.type.shape}, Role::parameter);
+      each.rests_in_parts = true;
+      hold_shard(each.parameter, each.cuts);
+      for (Node& node : graph_.nodes) {
+        if (node.op != &ops::kCast || node.inputs.front() != each.parameter) continue;
+        node.op = &kWhole;
+        node.attributes = WholeAttributes{0, parameter.type.shape};
+        node.inputs = {each.copy};
+      }
+      require_own(each);
+    }
+  }
+
+  // The type of 16 bits to which all readers outside of the update round a parameter.
+  std::optional<DType> rounded_to(const Trained& each) const {
+    std::optional<DType> to;
+    for (const NodeId id : graph_.order) {
+      const Node& node = graph_.nodes[id];
+      if (node.section == Section::update || std::ranges::find(node.inputs, each.parameter) == node.inputs.end()) continue;
+      if (node.op != &ops::kCast) return {};
+      const DType dtype = node.attributes.as<ops::CastAttributes>().to;
+      if (size_of(dtype) != 2 || to.value_or(dtype) != dtype) return {};
+      to = dtype;
+    }
+    return to;
+  }
+
   // Each rank holds its shard of a parameter. All of it comes before its first reader of a line in a pass, in the type that the
   // reader rounds to, and is gone after its last one.
   void fetch_parameters() {
@@ -259,11 +301,7 @@ class Sharding {
     for (const Trained& each : trained_) {
       if (each.rests_in_parts) in_parts[each.parameter] = each.cuts;
     }
-    for (const auto& [parameter, cuts] : in_parts) {
-      Value& value = graph_.values[parameter];
-      value.shard = std::make_shared<const Shard>(Shard{value.type.shape, cuts[own()], cuts[own() + 1]});
-      value.type.shape = Shape{cuts[own() + 1] - cuts[own()]};
-    }
+    for (const auto& [parameter, cuts] : in_parts) hold_shard(parameter, cuts);
     std::map<std::tuple<ValueId, Section, bool, std::string>, ValueId> known;
     const std::vector<NodeId> order = std::exchange(graph_.order, {});
     for (const NodeId id : order) {
@@ -417,6 +455,7 @@ class Sharding {
     }
     retype(id);
     graph_.order.push_back(id);
+    if (last && each.copy.valid()) refresh(each, updated);
     if (!last || each.rests_in_parts) return;
     const WholeAttributes around{begin(each), graph_.values[parameter].type.shape};
     const ValueId whole = builder_.add1(kWhole, around, {own}, "whole");
@@ -441,6 +480,15 @@ class Sharding {
       if (each == output) each = own;
     }
     return own;
+  }
+
+  // The copy of a parameter gets the shards of all ranks.
+  void refresh(const Trained& each, ValueId own) {
+    const ValueType& copy = graph_.values[each.copy].type;
+    std::vector<ValueId> inputs{own, each.copy, each.token};
+    inputs.insert(inputs.end(), each.waits.begin(), each.waits.end());
+    builder_.set_role(Role::parameter);
+    builder_.add1(kRefreshShards, ExchangeAttributes{share_.rank, each.cuts, copy.shape, copy.dtype}, std::move(inputs), "copy");
   }
 
   // Makes `updated` from the shards of all ranks. It waits for all that an update on any rank waits for.

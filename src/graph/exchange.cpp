@@ -47,6 +47,12 @@ std::vector<ValueType> infer_fetched(const Attributes& any, TypeSpan inputs) {
   return {{a.dtype, a.shape}};
 }
 
+std::vector<ValueType> infer_refreshed(const Attributes& any, TypeSpan inputs) {
+  if (inputs.size() < 2) fail("refresh_shards", "it needs a shard and the whole");
+  if (infer_fetched(any, inputs.first(1)).front() != inputs[1]) fail("refresh_shards", "the whole has another type");
+  return {inputs[1]};
+}
+
 std::vector<ValueType> infer_values(const Attributes& any, TypeSpan inputs) {
   const auto& a = any.as<ExchangeAttributes>();
   require_cuts(a, a.cuts.back(), "gather_values");
@@ -126,6 +132,7 @@ Cost cost_of_squares(const Attributes&, TypeSpan inputs, TypeSpan) {
 }
 
 std::vector<Alias> second_sums(const Attributes&) { return {{1, 0, AliasKind::accumulates}}; }
+std::vector<Alias> second_in_place(const Attributes&) { return {{1, 0, AliasKind::updates}}; }
 std::vector<Alias> first_in_place(const Attributes&) { return {{0, 0, AliasKind::updates}}; }
 std::vector<Alias> view_of_first(const Attributes&) { return {{0, 0, AliasKind::view}}; }
 
@@ -157,6 +164,13 @@ const OpDef kFetchShards{.name = "fetch_shards",
                          .cost = cost_of_fetched,
                          .not_differentiable = kAfterGradients,
                          .exchange = Exchange::fetch_shards};
+const OpDef kRefreshShards{.name = "refresh_shards",
+                           .infer = infer_refreshed,
+                           .cost = cost_of_fetched,
+                           .not_differentiable = kAfterGradients,
+                           .aliases = second_in_place,
+                           .exchange = Exchange::fetch_shards,
+                           .replayable = false};
 const OpDef kGatherValues{.name = "gather_values",
                           .infer = infer_values,
                           .cost = cost_of_values,

@@ -55,14 +55,15 @@ struct NothingAttributes {
 //   shard holds one number, a zero, so that the exchange has a place in the order of its nodes, too.
 // gather_shards: (x, after) -> x, complete on all ranks. `after`: a value that is ready on all ranks before the own shard may be.
 // fetch_shards: (shard) -> x, complete on all ranks, in the shape and the type of the attributes.
+// refresh_shards: (shard, x, after...) -> x, complete on all ranks, in its own type. `after`: as in gather_shards.
 // gather_values: (f64[..]...) -> f64[all]: the concatenation of the inputs lies at the own shard; zeros up to its end.
 // sum_all: (x f64) -> x, the sum over all ranks, on every rank.
 // shard, whole: views of a part, and of the tensor around a part.
 // tile_squares: (x) -> f64[tiles]: the sum of squares of each kNormTile elements.
 // add_parts: (x f64) -> f64[1].
 // nothing: () -> zeros f64, or no output: in place of a node of another rank, so that nodes have the same number on all ranks.
-extern const OpDef kSumShards, kReduceShards, kGatherShards, kFetchShards, kGatherValues, kSumAll, kShard, kWhole, kTileSquares,
-    kAddParts, kNothing;
+extern const OpDef kSumShards, kReduceShards, kGatherShards, kFetchShards, kRefreshShards, kGatherValues, kSumAll, kShard, kWhole,
+    kTileSquares, kAddParts, kNothing;
 
 // Elements of a sum of shards that are in flight at once; a multiple of kNormTile.
 inline constexpr std::int64_t kExchangeChunk = 1 << 16;

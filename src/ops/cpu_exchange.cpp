@@ -156,6 +156,7 @@ CpuKernels exchange_cpu_kernels() {
           {&kGatherValues, nullptr, bind_gather_values},
           {&kGatherShards, nullptr, bind_gather_shards},
           {&kFetchShards, nullptr, bind_fetch_shards},
+          {&kRefreshShards, nullptr, bind_fetch_shards},
           {&kAddParts, nullptr, bind_parts},
           {&kNothing, nullptr, bind_nothing}};
 }

@@ -68,6 +68,8 @@ class Executor {
   // The same for the own shard alone.
   void read_own(ValueId value, const Device::Sink& sink) const { device_.read(program_.operands[value], sink); }
   void write_own(ValueId value, const Device::Source& source) { device_.write(program_.operands[value], source); }
+  // True if `write` fills more than the own shard.
+  bool has_copy(ValueId value) const { return shared_.has_copy(value); }
   // The hash of all bytes that `write` gave a value that is cut into shards; null for other values.
   const std::string* written_hash(ValueId value) const { return shared_.written_hash(value); }
   // Gives shards to the first rank until it calls `end_reads`.

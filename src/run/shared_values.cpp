@@ -11,6 +11,7 @@
 #include "base/hash.h"
 #include "collective/broadcast.h"
 #include "graph/exchange.h"
+#include "tensor/half.h"
 
 namespace plimsoll {
 namespace {
@@ -31,7 +32,11 @@ SharedValues::SharedValues(const Graph& graph, const Program& program, Device& d
     if (node.op->exchange != Exchange::fetch_shards) continue;
     std::vector<std::int64_t> cuts = node.attributes.as<ExchangeAttributes>().cuts;
     for (std::int64_t& cut : cuts) cut *= size_of(graph.values[node.inputs[0]].type.dtype);
-    cuts_.emplace(origin_of(graph, node.inputs[0]), std::move(cuts));
+    const ValueId value = origin_of(graph, node.inputs[0]);
+    cuts_.emplace(value, std::move(cuts));
+    if (node.op != &kRefreshShards) continue;
+    const ValueId copy = origin_of(graph, node.inputs[1]);
+    copies_[value] = {copy, graph.values[copy].type.dtype};
   }
 }
 
@@ -91,6 +96,9 @@ void SharedValues::end() const {
 void SharedValues::write(ValueId value, const Device::Source& source) {
   std::vector<std::byte> piece(kPiece);
   Hasher hasher;
+  constexpr std::int64_t kWidths = sizeof(float) / 2;  // bytes of a number for one of its copy
+  const auto copy = copies_.find(value);
+  std::byte* const whole = copy == copies_.end() ? nullptr : device_.host(program_.operands[copy->second.value]);
   device_.write(program_.operands[value], [&](std::span<std::byte> own) {
     const std::vector<std::int64_t>& cuts = cuts_.at(value);
     const int rank = peers_ == nullptr ? 0 : peers_->rank();
@@ -104,6 +112,10 @@ void SharedValues::write(ValueId value, const Device::Source& source) {
                                              : std::span(piece).first(static_cast<std::size_t>(bytes));
       source(part);
       hasher.add(part);
+      if (copy != copies_.end()) {
+        const std::span numbers(reinterpret_cast<const float*>(part.data()), part.size() / sizeof(float));
+        narrow(copy->second.dtype, numbers, whole + at / kWidths);
+      }
       at += bytes;
     }
   });

@@ -18,6 +18,8 @@ class SharedValues {
   // Everything outlives this. `event`: of Peers, for reads between the runs of sections.
   SharedValues(const Graph& graph, const Program& program, Device& device, Peers* peers, std::uint32_t event);
 
+  // True if a rank has a copy of the whole in 16 bits, so that it needs all of the value.
+  bool has_copy(ValueId value) const { return copies_.contains(value); }
   // True if ranks have shards of the value.
   bool has(ValueId value) const { return cuts_.contains(value); }
 
@@ -26,7 +28,7 @@ class SharedValues {
   // Sends shards to the first rank until it calls `end`. Both do nothing if no value is shared.
   void serve() const;
   void end() const;
-  // Takes all of the value from the source, and writes the own shard.
+  // Takes all of the value from the source, and writes the own shard and the copy in 16 bits, if there is one.
   void write(ValueId value, const Device::Source& source);
   // The hash of all that was written last; null before.
   const std::string* written_hash(ValueId value) const;
@@ -39,7 +41,12 @@ class SharedValues {
   Device& device_;
   Peers* peers_;
   std::uint32_t event_;
+  struct Copy {
+    ValueId value;
+    DType dtype = DType::bf16;
+  };
   std::map<ValueId, std::vector<std::int64_t>> cuts_;  // in bytes
+  std::map<ValueId, Copy> copies_;
   std::map<ValueId, std::string> hashes_;
 };
 

@@ -455,16 +455,18 @@ std::vector<Piece> pieces_of(const Opened& opened, const Value& value) {
 
 // Loads a value to its tier. Moments of an optimizer may be infinite; parameters may not.
 void load_saved(const Opened& opened, ValueId id, const Value& value, Executor& executor) {
-  const Held held = held_elements(value);
+  const bool whole = executor.has_copy(id);
+  const Held held = whole ? Held{0, tensor_shape(value).elements()} : held_elements(value);
   PieceReader reader(opened.files, pieces_of(opened, value), value.type.dtype, held.begin, held.end, compare);
   std::int64_t done = 0;
   std::optional<std::int64_t> bad;
-  executor.write_own(id, [&](std::span<std::byte> part) {
+  const auto source = [&](std::span<std::byte> part) {
     reader.read(part);
     const auto found = bad || !value.parameter ? std::nullopt : first_not_finite(value.type.dtype, part);
     if (found) bad = done / size_of(value.type.dtype) + *found;
     done += std::ssize(part);
-  });
+  };
+  whole ? executor.write(id, source) : executor.write_own(id, source);
   reader.finish();
   if (bad) {
     throw not_finite(opened.first().path(), value.name.text(),

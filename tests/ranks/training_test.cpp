@@ -236,6 +236,37 @@ TEST(RankTraining, TakesNarrowPrecisions) {
   }
 }
 
+// A matrix that all readers round to 16 bits rests as a shard in fp32 and a copy in 16 bits: per element 2 + 4 / n bytes.
+TEST(RankTraining, KeepsCopiesIn16Bits) {
+  const TokenData data(301, 600, 200);
+  for (const DType compute : {DType::bf16, DType::f16}) {
+    RankTask task = tied_task(config_for({2, 256, 4, 16, 301}, 8, 0.1), data);
+    task.config.precision.compute = compute;
+    task.watch = Watch::audit;
+    const Trained alone = train_alone(task);
+    std::map<bool, std::optional<Trained>> by_tree;
+    for (const int ranks : {2, 3}) {
+      by_tree.clear();
+      for (const int stage : kStages) {
+        SCOPED_TRACE(fmt::format("{} {} ranks stage {}", plimsoll::name(compute), ranks, stage));
+        task.config.parallel.zero = stage;
+        std::optional<Trained>& want = by_tree[stage > 1];
+        for (const Trained& rank : train_ranks(task, ranks)) {
+          EXPECT_EQ(rank.audit, "");
+          if (!want) want = rank;
+          EXPECT_EQ(rank.losses, want->losses);
+          EXPECT_EQ(rank.parameters, want->parameters);
+          EXPECT_EQ(rank.evaluated.loss, want->evaluated.loss);
+          for (std::size_t u = 0; u < rank.losses.size(); ++u) EXPECT_NEAR(rank.losses[u] / alone.losses[u], 1, 1e-3);
+          const double matrices = 2 * 12 * 256 * 256, whole = static_cast<double>(alone.parameters_held.n) - 4 * matrices;
+          const double held = (stage < 3 ? 2 : 0) + 4.0 / ranks;
+          EXPECT_NEAR(static_cast<double>(rank.parameters_held.n) - whole, held * matrices, 0.2 * matrices);
+        }
+      }
+    }
+  }
+}
+
 // An overflow on one rank makes all of them run the window again at half the scale.
 TEST(RankTraining, LeavesAWindowTogether) {
   const TokenData data(4001, 600, 200);
