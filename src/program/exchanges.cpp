@@ -145,6 +145,7 @@ class Exchanges {
     if (a_.elements(a_.rank) > 0) {
       RunKernel run = whole_;
       run.outputs[0] = elements_of(whole_.outputs[0], a_.begin(a_.rank), a_.end(a_.rank));
+      for (const Alias& alias : aliases_of(*node_.op, node_.attributes)) run.inputs[alias.input] = run.outputs[0];
       to_.push_back(std::move(run));
     }
     gather(whole_.outputs[0]);

@@ -188,6 +188,21 @@ def other_numbers(test):
         test.equal(f"resumed: {key}", test.report("parts")["final"][key], test.report("piece")["final"][key])
 
 
+def copies(test):
+    """Whole copies in 16 bits are those of the parameters after a resume in any stage, and in the first update of a run."""
+    wide = [*SMALL, "--set", "model.width=256", "--set", "precision.compute=bf16", "--set", "train.updates=9", "--audit"]
+    test.succeeds(*launch(4, *wide, *of_stage(1), "--run", "whole16"))
+    test.succeeds(*launch(4, *wide, *of_stage(1), "--run", "parts16", "--updates", 3))
+    for stage, until in ((2, 5), (1, 6), (3, 8), (2, 9)):
+        test.succeeds(*launch(4, "--run", "parts16", "--resume", "--audit", "--updates", until, *of_stage(stage)))
+    for key in ("parameters_xxh128", "loss_bits"):
+        test.equal(f"over stages: {key}", test.report("parts16")["final"][key], test.report("whole16")["final"][key])
+    ranks = test.succeeds("plan", *wide[:-1], "--ranks", 2, *of_stage(2), "--json")["ranks"]
+    matrices = 2 * 12 * 256 * 256
+    held = ranks[0]["shard"]["parameters"]
+    test.that(4 * matrices <= held < 4.5 * matrices, f"2 + 4 / 2 bytes for each element of a matrix: {held / matrices:.3f}")
+
+
 def refusals(test):
     test.fails(2, "E-RANK-COMMAND", "launch", "-n", 2, "plan", "config.toml")
     test.fails(2, "E-RANK-COMMAND", "launch", "-n", 2)
@@ -388,7 +403,7 @@ def main():
     if missing:
         print(f"skipped: several ranks need {' and '.join(missing)}")
         test.finish()
-    test.run_parts(alone, numbers, sent, audit, proven, other_numbers, refusals, differences, bad_data, full_disk,
+    test.run_parts(alone, numbers, sent, audit, proven, other_numbers, copies, refusals, differences, bad_data, full_disk,
                    signals, kills, silent, planning, link)
     test.finish()
 
