@@ -4,13 +4,13 @@
 
 #include <algorithm>
 #include <map>
-#include <numeric>
 #include <optional>
 #include <set>
 #include <string>
 #include <tuple>
 #include <utility>
 
+#include "autodiff/shard_bounds.h"
 #include "base/ceil_div.h"
 #include "base/error.h"
 #include "graph/builder.h"
@@ -46,6 +46,7 @@ class Sharding {
     cut();
     if (stage_ > 1) reduce_in_rounds();
     stage_ > 2 ? fetch_parameters() : keep_copies();
+    for (const Trained& each : trained_) require_own(each);
     builder_.set_section(Section::update);
     rewrite();
     verify(graph_);
@@ -62,6 +63,7 @@ class Sharding {
   bool owns(const Trained& each) const { return begin(each) < end(each); }
   bool owns_all(const Trained& each) const { return begin(each) == 0 && end(each) == elements(each.parameter); }
   ExchangeAttributes exchange(const Trained& each) const { return {share_.rank, each.cuts}; }
+  static bool reads(const Node& node, ValueId value) { return std::ranges::find(node.inputs, value) != node.inputs.end(); }
 
   // Persistent values that a node changes, by their origin.
   std::vector<ValueId> changed_by(const Node& node) const {
@@ -90,7 +92,7 @@ class Sharding {
       }
       for (const NodeId id : update_) {
         const Node& node = graph_.nodes[id];
-        if (std::ranges::find(node.inputs, each.gradient) == node.inputs.end()) continue;
+        if (!reads(node, each.gradient)) continue;
         (node.op == &ops::kSumOfSquares ? each.squares : each.nodes.emplace_back()) = id;
       }
       ensure(each.squares.valid(), "sharding", "a gradient without a sum of squares");
@@ -122,44 +124,20 @@ class Sharding {
     }
   }
 
-  bool elementwise(const Trained& each) const {
-    return std::ranges::all_of(each.nodes, [&](NodeId id) { return graph_.nodes[id].op->sharded != nullptr; });
-  }
-
-  // Tensors of many tiles first: each rank gets as many tiles, the emptiest ranks the rest. Then whole tensors, the largest
-  // first.
   void cut() {
-    std::vector<std::int64_t> load(static_cast<std::size_t>(ranks_), 0);
-    std::vector<Trained*> whole;
-    for (Trained& each : trained_) {
-      const std::int64_t all = elements(each.parameter), tiles = ceil_div(all, ops::kNormTile);
-      if (!elementwise(each) || tiles < ranks_) {
-        whole.push_back(&each);
-        continue;
-      }
-      each.is_cut = true;
-      each.rests_in_parts = stage_ > 2 && !graph_.values[each.parameter].parameter->adapter;
-      std::vector<std::int64_t> share(static_cast<std::size_t>(ranks_), tiles / ranks_);
-      for (const std::size_t rank : emptiest_first(load, static_cast<std::size_t>(tiles % ranks_))) ++share[rank];
-      each.cuts = {0};
-      for (const std::int64_t of : share) each.cuts.push_back(std::min(all, each.cuts.back() + of * ops::kNormTile));
-      for (std::size_t rank = 0; rank < load.size(); ++rank) load[rank] += each.cuts[rank + 1] - each.cuts[rank];
+    std::vector<CutTensor> tensors;
+    for (const Trained& each : trained_) {
+      const auto elementwise = [&](NodeId id) { return graph_.nodes[id].op->sharded != nullptr; };
+      tensors.push_back({elements(each.parameter), std::ranges::all_of(each.nodes, elementwise)});
     }
-    std::ranges::stable_sort(whole, std::greater<>(), [&](const Trained* each) { return elements(each->parameter); });
-    for (Trained* each : whole) {
-      const std::size_t rank = emptiest_first(load, 1).front();
-      for (std::size_t k = 0; k <= load.size(); ++k) each->cuts.push_back(k <= rank ? 0 : elements(each->parameter));
-      load[rank] += elements(each->parameter);
+    ShardBounds bounds = shard_bounds(tensors, ranks_);
+    for (std::size_t i = 0; i < trained_.size(); ++i) {
+      Trained& each = trained_[i];
+      each.cuts = std::move(bounds.cuts[i]);
+      each.is_cut = is_cut(tensors[i], ranks_);
+      each.rests_in_parts = each.is_cut && stage_ > 2 && !graph_.values[each.parameter].parameter->adapter;
     }
-    least_ = emptiest_first(load, 1).front();
-  }
-
-  static std::vector<std::size_t> emptiest_first(const std::vector<std::int64_t>& load, std::size_t count) {
-    std::vector<std::size_t> ranks(load.size());
-    std::iota(ranks.begin(), ranks.end(), std::size_t{0});
-    std::ranges::stable_sort(ranks, {}, [&](std::size_t rank) { return load[rank]; });
-    ranks.resize(count);
-    return ranks;
+    least_ = bounds.emptiest;
   }
 
   void rewrite() {
@@ -276,7 +254,6 @@ class Sharding {
         node.attributes = WholeAttributes{0, parameter.type.shape};
         node.inputs = {each.copy};
       }
-      require_own(each);
     }
   }
 
@@ -285,7 +262,7 @@ class Sharding {
     std::optional<DType> to;
     for (const NodeId id : graph_.order) {
       const Node& node = graph_.nodes[id];
-      if (node.section == Section::update || std::ranges::find(node.inputs, each.parameter) == node.inputs.end()) continue;
+      if (node.section == Section::update || !reads(node, each.parameter)) continue;
       if (node.op != &ops::kCast) return {};
       const DType dtype = node.attributes.as<ops::CastAttributes>().to;
       if (size_of(dtype) != 2 || to.value_or(dtype) != dtype) return {};
@@ -320,7 +297,6 @@ class Sharding {
       }
       graph_.order.push_back(id);
     }
-    for (const Trained& each : trained_) require_own(each);
   }
 
   // The bounds of frozen parameters that no update reads, tile by tile.
@@ -328,15 +304,10 @@ class Sharding {
     std::map<ValueId, std::vector<std::int64_t>> all;
     for (const ValueId id : graph_.parameters()) {
       const Value& value = graph_.values[id];
-      const std::int64_t elements = value.type.shape.elements(), tiles = ceil_div(elements, ops::kNormTile);
-      const bool read = std::ranges::any_of(update_, [&](NodeId node) {
-        const std::vector<ValueId>& inputs = graph_.nodes[node].inputs;
-        return std::ranges::find(inputs, id) != inputs.end();
-      });
-      if (value.parameter->kind != ParameterKind::frozen || tiles < ranks_ || read) continue;
-      std::vector<std::int64_t>& cuts = all[id] = {0};
-      for (std::int64_t rank = 1; rank <= ranks_; ++rank)
-        cuts.push_back(std::min(elements, tiles * rank / ranks_ * ops::kNormTile));
+      const std::int64_t elements = value.type.shape.elements();
+      const bool read = std::ranges::any_of(update_, [&](NodeId node) { return reads(graph_.nodes[node], id); });
+      const bool frozen = value.parameter->kind == ParameterKind::frozen;
+      if (frozen && !read && is_cut({elements, true}, ranks_)) all[id] = even_bounds(elements, ranks_);
     }
     return all;
   }
@@ -560,8 +531,7 @@ class Sharding {
     return std::ranges::any_of(update_, [&](NodeId id) {
       const bool of_update = std::ranges::any_of(
           trained_, [&](const Trained& each) { return std::ranges::find(each.nodes, id) != each.nodes.end(); });
-      const std::vector<ValueId>& inputs = graph_.nodes[id].inputs;
-      return id != by && !of_update && std::ranges::find(inputs, value) != inputs.end();
+      return id != by && !of_update && reads(graph_.nodes[id], value);
     });
   }
 

@@ -9,7 +9,8 @@
 //                               |
 //                             whole -> gather_shards -> parameter
 //
-// A parameter that all readers round to 16 bits rests as a shard, with a copy of the whole in 16 bits, which refresh_shards makes.
+// A parameter that all readers round to 16 bits rests as a shard, with a copy of the whole in 16 bits, which refresh_shards
+// makes.
 //
 // In stage 2 the sum leaves the update for the micro-step. Gradients are those of one round. Right behind the last node that adds
 // to a gradient, `reduce_shards` adds its sum over all ranks to the rank's own shard.
