@@ -128,7 +128,7 @@ void RunReport::finish(const Progress& progress, const Device& device, Audit* au
   method_ = "audit";
   measured_arena = measured_live_.emplace();
   for (const PhaseAudit& phase : audit->phases()) {
-    measured_phases_.push_back({phase.name, phase.arena, phase.live});
+    if (!phase.partial) measured_phases_.push_back({phase.name, phase.arena, phase.live});  // else no peak of the phase
     measured_arena = std::max(measured_arena, phase.arena);
     measured_live_ = std::max(*measured_live_, phase.live);
   }
