@@ -13,10 +13,10 @@
 namespace plimsoll {
 namespace {
 
-// The list of instructions that has those of a section, or those of the load or the save.
+// The list of instructions that has those of a section, or else those of the load, of the save, or of clearing the caches.
 const std::vector<Instruction>& list_of(const Program& program, std::optional<Section> section, Phase phase) {
   if (section) return program.of(*section);
-  return phase == Phase::load ? program.load : program.save;
+  return phase == Phase::load ? program.load : phase == Phase::save ? program.save : program.clear;
 }
 
 // The steps at which each instruction runs, both included: its own, or those of its neighbours for a copy.
@@ -41,8 +41,10 @@ std::vector<AuditedInstruction> audited_instructions(const Program& program, con
   for (const PhaseAudit& phase : audited) {
     for (const auto& [instruction, live] : phase.live_at) {
       const std::optional<Section> section = program.section_of(*instruction);
-      const Instruction* first = list_of(program, section, phase.phase).data();
-      found.push_back({phase.phase, section, static_cast<std::size_t>(instruction - first), live});
+      const std::vector<Instruction>& list = list_of(program, section, phase.phase);
+      const auto at = static_cast<std::size_t>(instruction - list.data());
+      ensure(at < list.size(), "audited steps", "an instruction is not of its phase");
+      found.push_back({phase.phase, section, at, live});
     }
   }
   return found;

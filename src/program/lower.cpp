@@ -27,6 +27,7 @@ class Lowering {
     program_.update = section(timeline.update);
     for (const StepRange& pass : timeline.forward) program_.forward.push_back(section(pass));
     program_.save = section(timeline.save);
+    if (!program_.caches.empty()) program_.clear.push_back(LoadState{program_.caches});
     return std::move(program_);
   }
 

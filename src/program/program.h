@@ -89,6 +89,7 @@ struct Program {
   Bytes arena;
   PerTier<Bytes> stored;  // the arenas of the tiers past the first
   std::vector<Instruction> load, micro, update, save;
+  std::vector<Instruction> clear;                 // zeroes the caches; empty if there are none
   std::vector<std::vector<Instruction>> forward;  // by forward pass of the graph
   std::vector<Operand> persistent;                // parameters, optimizer state, staging: never poisoned
   std::vector<Operand> window;                    // accumulators and the loss total: live from the first micro-step to the update
@@ -99,7 +100,7 @@ struct Program {
   const std::vector<Instruction>& of(Section section) const;
   // The lists of the graph's sections, in their order: micro-step, update, forward passes.
   std::vector<const std::vector<Instruction>*> sections() const;
-  // The section of an instruction of this program; nothing for loads and saves.
+  // The section of an instruction of this program; nothing for loads, saves and what clears the caches.
   std::optional<Section> section_of(const Instruction& instruction) const;
 };
 

@@ -221,6 +221,7 @@ void verify(const Program& program, const Graph& graph) {
   for (const Section section : graph.sections()) verifier.run(program.of(section));
   verifier.run(program.load);
   verifier.run(program.save);
+  verifier.run(program.clear);
 }
 
 std::string to_text(const Program& program, const Graph& graph) {
@@ -228,6 +229,7 @@ std::string to_text(const Program& program, const Graph& graph) {
   append(text, "load", program.load, graph);
   for (const Section section : graph.sections()) append(text, graph.name(section), program.of(section), graph);
   append(text, "save", program.save, graph);
+  append(text, "clear", program.clear, graph);
   return text;
 }
 

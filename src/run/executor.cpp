@@ -227,7 +227,7 @@ void Executor::load(const std::function<void()>& work) { run(program_.load, work
 void Executor::save(const std::function<void()>& work) { run(program_.save, work); }
 
 void Executor::clear_caches() {
-  run({LoadState{program_.caches}}, [&] {
+  run(program_.clear, [&] {
     for (const Operand& cache : program_.caches) {
       device_.write(cache, [](std::span<std::byte> part) { std::ranges::fill(part, std::byte{0}); });
     }
