@@ -25,8 +25,8 @@ std::vector<std::size_t> emptiest_first(const std::vector<std::int64_t>& load, s
 bool is_cut(const CutTensor& tensor, std::int64_t ranks) { return tensor.divisible && tiles_of(tensor.elements) >= ranks; }
 
 // Tensors of many tiles first: each rank gets as many tiles, the emptiest ranks the rest. Then whole tensors, the largest first.
-ShardBounds shard_bounds(const std::vector<CutTensor>& tensors, std::int64_t ranks) {
-  ShardBounds bounds{std::vector<std::vector<std::int64_t>>(tensors.size())};
+std::vector<std::vector<std::int64_t>> shard_bounds(const std::vector<CutTensor>& tensors, std::int64_t ranks) {
+  std::vector<std::vector<std::int64_t>> bounds(tensors.size());
   std::vector<std::int64_t> load(static_cast<std::size_t>(ranks), 0);
   std::vector<std::size_t> whole;
   for (std::size_t i = 0; i < tensors.size(); ++i) {
@@ -37,17 +37,16 @@ ShardBounds shard_bounds(const std::vector<CutTensor>& tensors, std::int64_t ran
     const std::int64_t all = tensors[i].elements, tiles = tiles_of(all);
     std::vector<std::int64_t> share(static_cast<std::size_t>(ranks), tiles / ranks);
     for (const std::size_t rank : emptiest_first(load, static_cast<std::size_t>(tiles % ranks))) ++share[rank];
-    std::vector<std::int64_t>& cuts = bounds.cuts[i] = {0};
+    std::vector<std::int64_t>& cuts = bounds[i] = {0};
     for (const std::int64_t of : share) cuts.push_back(std::min(all, cuts.back() + of * ops::kNormTile));
     for (std::size_t rank = 0; rank < load.size(); ++rank) load[rank] += cuts[rank + 1] - cuts[rank];
   }
   std::ranges::stable_sort(whole, std::greater<>(), [&](std::size_t i) { return tensors[i].elements; });
   for (const std::size_t i : whole) {
     const std::size_t rank = emptiest_first(load, 1).front();
-    for (std::size_t k = 0; k <= load.size(); ++k) bounds.cuts[i].push_back(k <= rank ? 0 : tensors[i].elements);
+    for (std::size_t k = 0; k <= load.size(); ++k) bounds[i].push_back(k <= rank ? 0 : tensors[i].elements);
     load[rank] += tensors[i].elements;
   }
-  bounds.emptiest = emptiest_first(load, 1).front();
   return bounds;
 }
 

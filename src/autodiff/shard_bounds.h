@@ -15,12 +15,9 @@ struct CutTensor {
 // True if every rank has a part of the tensor: it is divisible, with a tile (kNormTile elements) for each.
 bool is_cut(const CutTensor& tensor, std::int64_t ranks);
 
-struct ShardBounds {
-  std::vector<std::vector<std::int64_t>> cuts;  // by tensor: rank k has the elements [cuts[k], cuts[k + 1])
-  std::size_t emptiest = 0;                     // the rank with the fewest elements
-};
-// Shards begin at multiples of kNormTile. Tensors that are not cut belong to one rank.
-ShardBounds shard_bounds(const std::vector<CutTensor>& tensors, std::int64_t ranks);
+// By tensor, its cuts: rank k has the elements [cuts[k], cuts[k + 1]). Shards begin at multiples of kNormTile. Tensors that are
+// not cut belong to one rank.
+std::vector<std::vector<std::int64_t>> shard_bounds(const std::vector<CutTensor>& tensors, std::int64_t ranks);
 
 // The bounds of one tensor, tile by tile.
 std::vector<std::int64_t> even_bounds(std::int64_t elements, std::int64_t ranks);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -11,6 +12,8 @@
 #include <utility>
 
 #include "autodiff/shard_bounds.h"
+#include "autodiff/trained_parameters.h"
+#include "autodiff/training.h"
 #include "base/ceil_div.h"
 #include "base/error.h"
 #include "graph/builder.h"
@@ -21,18 +24,14 @@
 namespace plimsoll {
 namespace {
 
-// A trained parameter with the nodes of its update.
-struct Trained {
-  ValueId parameter, gradient;  // the gradient's last version
-  NodeId update;                // writes the parameter
-  std::vector<NodeId> nodes;    // all of them, in order
-  NodeId squares;               // of the gradient
+// A trained parameter with its place on the ranks.
+struct Trained : TrainedParameter {
   bool is_cut = false;          // every rank has a part
   bool rests_in_parts = false;  // the parameter
   ValueId copy;                 // all of it in 16 bits, where all readers round it
   std::vector<std::int64_t> cuts;
-  ValueId sum, token;          // the gradient after its sum over ranks: the own shard, and all of it
-  std::vector<ValueId> waits;  // results of other nodes that the update reads
+  ValueId sum;    // the own shard of the gradient after its sum over ranks
+  ValueId token;  // a value that is ready on all ranks once that sum is
 };
 
 class Sharding {
@@ -42,13 +41,14 @@ class Sharding {
 
   std::vector<ShardedParameter> run() {
     update_ = graph_.section_order(Section::update);
-    find_trained();
+    for (TrainedParameter& each : trained_parameters(graph_)) trained_.push_back({std::move(each)});
     cut();
     if (stage_ > 1) reduce_in_rounds();
     stage_ > 2 ? fetch_parameters() : keep_copies();
     for (const Trained& each : trained_) require_own(each);
     builder_.set_section(Section::update);
     rewrite();
+    share_averages();
     verify(graph_);
     std::vector<ShardedParameter> result;
     for (const Trained& each : trained_) result.push_back({each.parameter, each.cuts});
@@ -63,66 +63,6 @@ class Sharding {
   bool owns(const Trained& each) const { return begin(each) < end(each); }
   bool owns_all(const Trained& each) const { return begin(each) == 0 && end(each) == elements(each.parameter); }
   ExchangeAttributes exchange(const Trained& each) const { return {share_.rank, each.cuts}; }
-  static bool reads(const Node& node, ValueId value) { return std::ranges::find(node.inputs, value) != node.inputs.end(); }
-
-  // Persistent values that a node changes, by their origin.
-  std::vector<ValueId> changed_by(const Node& node) const {
-    std::vector<ValueId> changed;
-    for (const NodeAlias& alias : aliases_of(graph_, node)) {
-      if (in_place(alias.kind)) changed.push_back(origin_of(graph_, alias.input));
-    }
-    return changed;
-  }
-
-  void find_trained() {
-    for (const NodeId id : update_) {
-      const Node& node = graph_.nodes[id];
-      for (const ValueId changed : changed_by(node)) {
-        const Value& value = graph_.values[changed];
-        if (!value.parameter || value.parameter->kind != ParameterKind::trained) continue;
-        const auto gradient = std::ranges::find_if(
-            node.inputs, [&](ValueId input) { return graph_.values[origin_of(graph_, input)].role == Role::accumulator; });
-        if (gradient != node.inputs.end()) trained_.push_back({.parameter = changed, .gradient = *gradient, .update = id});
-      }
-    }
-    for (Trained& each : trained_) {
-      if (graph_.values[each.gradient].type.dtype != DType::f32) {
-        throw config_error("E-CONFIG-CONFLICT", "precision.gradients", "gradients are summed in bf16 and there are several ranks",
-                           "fp32, in which sums over ranks are taken", {Change("precision.gradients", "fp32")});
-      }
-      for (const NodeId id : update_) {
-        const Node& node = graph_.nodes[id];
-        if (!reads(node, each.gradient)) continue;
-        (node.op == &ops::kSumOfSquares ? each.squares : each.nodes.emplace_back()) = id;
-      }
-      ensure(each.squares.valid(), "sharding", "a gradient without a sum of squares");
-    }
-    // Further nodes of an update read its state alone.
-    for (Trained& each : trained_) {
-      std::set<ValueId> state;
-      for (const NodeId id : each.nodes) {
-        for (const ValueId changed : changed_by(graph_.nodes[id])) {
-          if (changed != each.parameter) state.insert(changed);
-        }
-      }
-      for (const NodeId id : update_) {
-        const Node& node = graph_.nodes[id];
-        const bool reads = std::ranges::any_of(node.inputs, [&](ValueId in) { return state.contains(origin_of(graph_, in)); });
-        if (reads && std::ranges::find(each.nodes, id) == each.nodes.end()) each.nodes.push_back(id);
-      }
-      for (const NodeId id : each.nodes) find_waits(each, graph_.nodes[id]);
-      std::ranges::sort(each.nodes, {}, [&](NodeId id) { return std::ranges::find(update_, id) - update_.begin(); });
-    }
-  }
-
-  void find_waits(Trained& each, const Node& node) const {
-    for (const ValueId input : node.inputs) {
-      const NodeId producer = graph_.values[input].producer;
-      const bool other = producer.valid() && std::ranges::find(each.nodes, producer) == each.nodes.end();
-      const bool known = input == each.gradient || std::ranges::find(each.waits, input) != each.waits.end();
-      if (other && !known) each.waits.push_back(input);
-    }
-  }
 
   void cut() {
     std::vector<CutTensor> tensors;
@@ -130,14 +70,13 @@ class Sharding {
       const auto elementwise = [&](NodeId id) { return graph_.nodes[id].op->sharded != nullptr; };
       tensors.push_back({elements(each.parameter), std::ranges::all_of(each.nodes, elementwise)});
     }
-    ShardBounds bounds = shard_bounds(tensors, ranks_);
+    std::vector<std::vector<std::int64_t>> bounds = shard_bounds(tensors, ranks_);
     for (std::size_t i = 0; i < trained_.size(); ++i) {
       Trained& each = trained_[i];
-      each.cuts = std::move(bounds.cuts[i]);
+      each.cuts = std::move(bounds[i]);
       each.is_cut = is_cut(tensors[i], ranks_);
       each.rests_in_parts = each.is_cut && stage_ > 2 && !graph_.values[each.parameter].parameter->adapter;
     }
-    least_ = bounds.emptiest;
   }
 
   void rewrite() {
@@ -350,11 +289,12 @@ class Sharding {
     if (!owns(each)) {  // a number in its place, so that the exchange of squares comes equally late on all ranks
       builder_.set_role(Role::output);
       squares.push_back(builder_.add1(kNothing, NothingAttributes{1}, {each.token}, "squares"));
-      return;
+    } else {
+      if (!here && !owns_all(each)) each.sum = shard(each, each.token, "sum.shard");
+      builder_.set_role(Role::output);
+      squares.push_back(builder_.add1(kTileSquares, ops::NoAttributes{}, {each.sum}, "squares"));
     }
-    if (!here && !owns_all(each)) each.sum = shard(each, each.token, "sum.shard");
-    builder_.set_role(Role::output);
-    squares.push_back(builder_.add1(kTileSquares, ops::NoAttributes{}, {each.sum}, "squares"));
+    if (here) each.token = squares.back();  // the sum may rest on a disk
   }
 
   ValueId shard(const Trained& each, ValueId of, const char* name) {
@@ -495,7 +435,7 @@ class Sharding {
   // A node that runs on another rank alone. Its persistent values do not exist here; the numbers that it reports are zeros.
   void drop(const Trained& each, NodeId id) {
     Node& node = graph_.nodes[id];
-    for (const ValueId changed : changed_by(node)) {
+    for (const ValueId changed : changed_by(graph_, node)) {
       if (changed != each.parameter) forget(changed);
     }
     absent(id, each.update == id ? version_in(graph_.nodes[id], each.parameter) : ValueId{});
@@ -541,16 +481,26 @@ class Sharding {
     value.role = Role::activation;
   }
 
-  // State that belongs to no parameter, such as averages of statistics, is on one rank.
+  // State that belongs to no parameter, such as averages of statistics, is on the first rank, which saves it with the weights.
   void give_to_one(NodeId id) {
-    const std::vector<ValueId> changed = changed_by(graph_.nodes[id]);
+    const std::vector<ValueId> changed = changed_by(graph_, graph_.nodes[id]);
     const bool state = !changed.empty() && std::ranges::all_of(changed, [&](ValueId value) {
       return graph_.values[value].role == Role::optimizer_state;
     });
-    if (!state || own() == least_) return;
+    if (!state || own() == 0) return;
     for (const ValueId value : changed) forget(value);
     absent(id, {});
     graph_.order.pop_back();  // the caller appends it
+  }
+
+  // The first rank saves the averages of all parameters as weights, so all ranks know where they are.
+  void share_averages() {
+    for (const Trained& each : trained_) {
+      const ValueId average = graph_.find(graph_.values[each.parameter].name.text() + "." + kAverageName);
+      if (!average.valid()) continue;
+      graph_.values[average].shard =
+          std::make_shared<const Shard>(Shard{tensor_shape(graph_.values[each.parameter]), begin(each), end(each), each.cuts});
+    }
   }
 
   // Sums of a window over the rows of all ranks. Their readers come after the gradients.
@@ -588,7 +538,6 @@ class Sharding {
   std::int64_t ranks_, stage_;
   std::vector<NodeId> update_;
   std::vector<Trained> trained_;
-  std::size_t least_ = 0;  // the emptiest rank
 };
 
 }  // namespace

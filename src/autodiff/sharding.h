@@ -35,7 +35,7 @@ struct ShardedParameter {
 
 // Rewrites the update for one rank. Nodes and values of the other sections keep their numbers, which are the same on all ranks.
 // The norm is the sum of its tiles in one order for every sharding. Sums of statistics are added over ranks.
-// `stage`: of ZeRO, 1 to 3. E-CONFIG-CONFLICT if a gradient is summed in 16 bits.
+// `stage`: of ZeRO, 1 to 3.
 std::vector<ShardedParameter> shard_update(Graph& graph, RankShare share, std::int64_t stage = 1);
 
 }  // namespace plimsoll

@@ -87,6 +87,8 @@ std::vector<ValueType> infer_squares(const Attributes&, TypeSpan inputs) {
   return {{DType::f64, Shape{ceil_div(inputs[0].shape.elements(), kTile)}}};
 }
 
+RangeRule ranges_of_squares(const Attributes&, TypeSpan) { return {kTile, {0}}; }
+
 std::vector<ValueType> infer_parts(const Attributes& any, TypeSpan inputs) {
   const auto& a = any.as<PartsAttributes>();
   for (std::size_t i = 0; i < a.begins.size(); ++i) {
@@ -198,8 +200,11 @@ const OpDef kWhole{.name = "whole",
                    .aliases = view_of_first,
                    .view_begin = [](const Attributes& any) { return -any.as<WholeAttributes>().begin; },
                    .view = true};
-const OpDef kTileSquares{
-    .name = "tile_squares", .infer = infer_squares, .cost = cost_of_squares, .not_differentiable = kAfterGradients};
+const OpDef kTileSquares{.name = "tile_squares",
+                         .infer = infer_squares,
+                         .cost = cost_of_squares,
+                         .not_differentiable = kAfterGradients,
+                         .ranges = ranges_of_squares};
 const OpDef kAddParts{.name = "add_parts", .infer = infer_parts, .cost = no_cost, .not_differentiable = kAfterGradients};
 const OpDef kNothing{
     .name = "nothing", .infer = infer_nothing, .cost = no_cost, .not_differentiable = kAfterGradients, .replayable = false};
@@ -218,6 +223,19 @@ bool exchanges_in_rounds(const Graph& graph) {
     const Node& node = graph.nodes[id];
     return node.section == Section::micro && node.op->exchange != Exchange::none;
   });
+}
+
+bool is_exchanged(const Node& node, std::size_t input) {
+  switch (node.op->exchange) {
+    case Exchange::none: return false;
+    case Exchange::sum_shards:
+    case Exchange::gather_shards:
+    case Exchange::sum_all: return input == 0;
+    case Exchange::fetch_shards:
+    case Exchange::gather_values: break;
+  }
+  const std::vector<Alias> aliases = aliases_of(*node.op, node.attributes);  // messages carry the output
+  return std::ranges::any_of(aliases, [&](const Alias& alias) { return alias.input == input; });
 }
 
 Bytes sent_bytes(const OpDef& op, const Attributes& any, TypeSpan inputs, TypeSpan outputs) {

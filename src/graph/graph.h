@@ -106,6 +106,8 @@ struct RankShare {
 struct Shard {
   Shape whole;
   std::int64_t begin = 0, end = 0;
+  // If the first rank reads the whole tensor: rank k holds the elements [cuts[k], cuts[k + 1]). Else empty.
+  std::vector<std::int64_t> cuts = {};
 };
 
 struct Value {

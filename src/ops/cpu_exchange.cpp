@@ -18,6 +18,14 @@ constexpr std::int64_t kPiece = 1 << 12;
 
 ExchangeAttributes attributes_of(const KernelRequest& request) { return request.attributes->as<ExchangeAttributes>(); }
 
+// Sums of bf16 are taken in fp32 and rounded once.
+float value_of(float number) { return number; }
+double value_of(double number) { return number; }
+float value_of(std::uint16_t number) { return widen_bf16(number); }
+void store(float sum, float& to) { to = sum; }
+void store(double sum, double& to) { to = sum; }
+void store(float sum, std::uint16_t& to) { to = narrow_bf16(sum); }
+
 // The place of sums, and whether they are added to its numbers.
 template <class T>
 struct Into {
@@ -30,21 +38,19 @@ template <class T>
 void add_ranks(const ExchangeAttributes& a, std::int64_t n, const std::byte* received, Bytes step, const T* own, Into<T> into) {
   cpu::parallel_for(ceil_div(n, kPiece), [&](std::int64_t piece) {
     const std::int64_t begin = piece * kPiece, end = std::min(n, begin + kPiece);
-    T sums[kPiece];
+    decltype(value_of(T{})) sums[kPiece];
     for (std::int64_t rank = 0; rank < a.ranks(); ++rank) {
       const std::int64_t slot = rank < a.rank ? rank : rank - 1;
       const T* of = rank == a.rank ? own : reinterpret_cast<const T*>(received + slot * step.n);
       if (rank == 0) {
-        std::copy(of + begin, of + end, sums);
+        for (std::int64_t i = begin; i < end; ++i) sums[i - begin] = value_of(of[i]);
       } else {
-        for (std::int64_t i = begin; i < end; ++i) sums[i - begin] += of[i];
+        for (std::int64_t i = begin; i < end; ++i) sums[i - begin] += value_of(of[i]);
       }
     }
-    if (!into.adds) {
-      std::copy(sums, sums + (end - begin), into.sums + begin);
-      return;
+    for (std::int64_t i = begin; i < end; ++i) {
+      store(into.adds ? value_of(into.sums[i]) + sums[i - begin] : sums[i - begin], into.sums[i]);
     }
-    for (std::int64_t i = begin; i < end; ++i) into.sums[i] += sums[i - begin];
   });
 }
 
@@ -58,29 +64,41 @@ const std::byte* received_in(const KernelCall& call, Bytes chunk) {
   return call.scratch + (call.range.begin / kExchangeChunk % 2) * chunk.n;
 }
 
-std::unique_ptr<Kernel> bind_sum_shards(const KernelRequest& request) {
-  ensure(request.inputs[0].dtype == DType::f32, "sum_shards", "the gradients are not fp32");
+template <class T>
+std::unique_ptr<Kernel> bind_sum(const KernelRequest& request) {
   const ExchangeAttributes a = attributes_of(request);
-  const Bytes all = chunk_bytes(a, DType::f32);
+  const Bytes all = chunk_bytes(a, request.inputs[0].dtype);
   return make_kernel([a, all](const KernelCall& call) {
-    float* const own = call.out(0);
-    add_ranks(a, call.range.elements, received_in(call, all), Bytes{all.n / (a.ranks() - 1)}, own, Into<float>{own, false});
+    T* const own = call.out<T>(0);
+    add_ranks(a, call.range.elements, received_in(call, all), Bytes{all.n / (a.ranks() - 1)}, own, Into<T>{own, false});
   });
 }
 
-std::unique_ptr<Kernel> bind_reduce_shards(const KernelRequest& request) {
-  ensure(request.inputs[0].dtype == DType::f32, "reduce_shards", "the gradients are not fp32");
+template <class T>
+std::unique_ptr<Kernel> bind_reduce(const KernelRequest& request) {
   const ExchangeAttributes a = attributes_of(request);
-  const Bytes all = chunk_bytes(a, DType::f32);
+  const Bytes all = chunk_bytes(a, request.inputs[0].dtype);
   return make_kernel([a, all, adds = !request.overwrite](const KernelCall& call) {
     if (a.elements(a.rank) == 0) {
-      *call.out(0) = 0;
+      *call.out<T>(0) = 0;
       return;
     }
-    const float* const own = call.in(0) + a.begin(a.rank) + call.range.begin;
-    const Into<float> sum{call.out(0), adds};
+    const T* const own = call.in<T>(0) + a.begin(a.rank) + call.range.begin;
+    const Into<T> sum{call.out<T>(0), adds};
     add_ranks(a, call.range.elements, received_in(call, all), Bytes{all.n / (a.ranks() - 1)}, own, sum);
   });
+}
+
+bool is_rounded(const KernelRequest& request) {
+  const DType dtype = request.inputs[0].dtype;
+  ensure(dtype == DType::f32 || dtype == DType::bf16, "sums over ranks", "the gradients are neither fp32 nor bf16");
+  return dtype == DType::bf16;
+}
+std::unique_ptr<Kernel> bind_sum_shards(const KernelRequest& request) {
+  return is_rounded(request) ? bind_sum<std::uint16_t>(request) : bind_sum<float>(request);
+}
+std::unique_ptr<Kernel> bind_reduce_shards(const KernelRequest& request) {
+  return is_rounded(request) ? bind_reduce<std::uint16_t>(request) : bind_reduce<float>(request);
 }
 
 KernelChoice choose_sum_all(const KernelRequest& request) {

@@ -38,9 +38,10 @@ std::optional<Outcome> outcome_of(const ChangedConfig& changed, const PlanningIn
   std::optional<Outcome> best;
   for (const Budget& budget : budgets) {
     own.budget = budget;
-    each_stage(changed.config, changed.facts, [&](const DataFacts& facts) {
+    each_stage(changed.config, changed.facts, changed.request, [&](const DataFacts& facts, const PlanRequest& request) {
       own.facts = facts;
-      PlanSpace space(source_of(changed.config, facts), changed.request, own.machine.machine, catalogue);
+      own.request = request;
+      PlanSpace space(source_of(changed.config, facts), request, own.machine.machine, catalogue);
       work += space.effort().work;
       const RankPlans plans = best_for_ranks(changed.config, own, space);
       const Plan* plan = std::get_if<Plan>(&plans.best);

@@ -72,7 +72,7 @@ ChangedConfig with_changes(const PlanningInput& input, const Changes& changes) {
   changed.facts = facts_of(changed.config, input);
   changed.request = plan_request(changed.config, changed.facts.ragged);
   if (ranks != input.facts.share.ranks) changed.facts.share = {0, ranks};
-  request_for_ranks(changed.request, changed.config, ranks);
+  changed.request.ranks = ranks;
   changed.budget = plan_budget(changed.config);
   if (!changed.budget.memory) changed.budget.memory = input.budget.memory;
   changed.request.beyond = rooms_beyond(changed.budget, has_host(input.machine.machine));

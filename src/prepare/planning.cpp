@@ -279,7 +279,7 @@ PlanningInput planning_input(const Config& config, const std::filesystem::path& 
   if (place.begins) check_model_files(config);
   tell_other_vocabulary(config, say);
   input.request = plan_request(config);
-  request_for_ranks(input.request, config, place.share.ranks);
+  input.request.ranks = place.share.ranks;
   input.budget = plan_budget(config);
   if (!place.runs_now) {
     input.assumed = assume_missing_data(config);
@@ -352,9 +352,9 @@ namespace {
 
 // The plans of a stage of ZeRO, which is one of the facts.
 struct StagePlans {
-  StagePlans(const Config& config, const PlanningInput& input, const DataFacts& facts, KernelCatalogue& catalogue)
-      : space(source_of(config, facts), input.request, input.machine.machine, catalogue),
-        plans(best_for_ranks(config, with_facts(input, facts), space)) {}
+  StagePlans(const Config& config, const PlanningInput& of_stage, KernelCatalogue& catalogue)
+      : space(source_of(config, of_stage.facts), of_stage.request, of_stage.machine.machine, catalogue),
+        plans(best_for_ranks(config, of_stage, space)) {}
 
   PlanSpace space;
   RankPlans plans;
@@ -377,8 +377,10 @@ Bytes& floor_of(RankPlans& plans) {
 std::unique_ptr<StagePlans> best_stage(const Config& config, const PlanningInput& input, KernelCatalogue& catalogue) {
   std::unique_ptr<StagePlans> best;
   Bytes least;
-  each_stage(config, input.facts, [&](const DataFacts& facts) {
-    auto stage = std::make_unique<StagePlans>(config, input, facts, catalogue);
+  each_stage(config, input.facts, input.request, [&](const DataFacts& facts, const PlanRequest& request) {
+    PlanningInput of_stage = with_facts(input, facts);
+    of_stage.request = request;
+    auto stage = std::make_unique<StagePlans>(config, of_stage, catalogue);
     least = best ? std::min(least, floor_of(stage->plans)) : floor_of(stage->plans);
     if (!best || better(stage->plans, best->plans)) best = std::move(stage);
   });

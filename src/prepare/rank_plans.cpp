@@ -10,6 +10,7 @@
 #include "graph/exchange.h"
 #include "ops/update/update.h"
 #include "plan/build_plan.h"
+#include "prepare/requests.h"
 
 namespace plimsoll {
 namespace {
@@ -98,8 +99,9 @@ std::vector<RankBytes> bytes_of_ranks(const Config& config, const PlanningInput&
   return ranks;
 }
 
-void each_stage(const Config& config, const DataFacts& facts, const std::function<void(const DataFacts&)>& plan) {
-  if (facts.share.ranks == 1) return plan(facts);
+void each_stage(const Config& config, const DataFacts& facts, const PlanRequest& request,
+                const std::function<void(const DataFacts&, const PlanRequest&)>& plan) {
+  if (facts.share.ranks == 1) return plan(facts, request);
   const std::int64_t first = config.parallel.zero.value_or(1), last = config.parallel.zero.value_or(kLastStage);
   std::optional<Error> refused;
   bool planned = false;
@@ -107,7 +109,7 @@ void each_stage(const Config& config, const DataFacts& facts, const std::functio
   for (std::int64_t stage = first; stage <= last; ++stage) {
     try {
       of_stage.zero = stage;
-      plan(of_stage);
+      plan(of_stage, request_of_stage(request, stage));
       planned = true;
     } catch (const Error& error) {
       if (error.kind == ErrorKind::internal) throw;

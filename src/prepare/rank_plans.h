@@ -37,8 +37,10 @@ struct RankPlans {
 // The fastest plan of the space whose decisions fit the budget on every rank.
 RankPlans best_for_ranks(const Config& config, const PlanningInput& input, PlanSpace& space);
 // Plans with each stage of ZeRO that the configuration allows, the one that sends the least first; once for one process. A stage
-// that refuses the configuration is left out. Throws the first refusal if all do.
-void each_stage(const Config& config, const DataFacts& facts, const std::function<void(const DataFacts& of_stage)>& plan);
+// that refuses the configuration is left out. Throws the first refusal if all do. `plan` gets the facts and the request of the
+// stage.
+void each_stage(const Config& config, const DataFacts& facts, const PlanRequest& request,
+                const std::function<void(const DataFacts&, const PlanRequest&)>& plan);
 // The least budget that every rank fits.
 Bytes floor_of_ranks(const Config& config, const PlanningInput& input, PlanSpace& space);
 // The bytes of all ranks under these decisions; `own` is the plan of the facts' rank.

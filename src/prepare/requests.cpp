@@ -59,22 +59,21 @@ PlanRequest plan_request(const Config& config, const std::optional<RaggedWindows
   return request;
 }
 
-// Ranks hold parts of the averages, and none of them could write these as weights. Parameters and gradients leave for other ranks
-// from memory.
-void request_for_ranks(PlanRequest& request, const Config& config, int ranks) {
-  request.ranks = ranks;
-  if (ranks == 1) return;
-  for (const auto& [policy, key] :
-       {std::pair{config.plan.parameters, "plan.parameters"}, {config.plan.gradients, "plan.gradients"}}) {
-    if (policy != RestPolicy::disk) continue;
-    throw config_error("E-CONFIG-CONFLICT", key, fmt::format("it is \"disk\" with {} ranks", ranks),
-                       "memory; the optimizer's state and activations may leave it", {Change(key, "auto")});
-  }
-  if (config.optimizer.ema_half_life) {
-    throw config_error("E-CONFIG-CONFLICT", "optimizer.ema_half_life", fmt::format("averages of weights with {} ranks", ranks),
-                       "one process, or no averages", {Change("optimizer.ema_half_life", "none")});
-  }
-  request.parameters = request.gradients = RestPolicy::memory;
+// Whole parameters and whole gradients leave for other ranks from memory. Shards may rest on a disk.
+PlanRequest request_of_stage(PlanRequest request, std::int64_t stage) {
+  if (request.ranks == 1) return request;
+  const auto keep = [&](RestPolicy& policy, const char* key, std::int64_t from) {
+    if (stage >= from) return;
+    if (policy == RestPolicy::disk) {
+      throw config_error("E-CONFIG-CONFLICT", key, fmt::format("it is \"disk\" in stage {} of ZeRO", stage),
+                         fmt::format("parallel.zero = {}, where ranks hold a share of them", from),
+                         {Change("parallel.zero", std::to_string(from))});
+    }
+    policy = RestPolicy::memory;
+  };
+  keep(request.parameters, "plan.parameters", 3);
+  keep(request.gradients, "plan.gradients", 2);
+  return request;
 }
 
 std::vector<Bytes> rooms_beyond(const Budget& budget, bool host) {

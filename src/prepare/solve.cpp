@@ -146,12 +146,12 @@ class Solver {
       OpCatalogue catalogue = catalogue_of(record);
       ++plans_;
       const int ranks = changed.facts.share.ranks;
-      each_stage(changed.config, changed.facts, [&](const DataFacts& facts) {
-        PlanSpace space(source_of(changed.config, facts), changed.request, record.machine, catalogue);
+      each_stage(changed.config, changed.facts, changed.request, [&](const DataFacts& facts, const PlanRequest& request) {
+        PlanSpace space(source_of(changed.config, facts), request, record.machine, catalogue);
         work_ += space.effort().work;
         Bytes floor = space.floor();
         if (ranks > 1) {
-          const PlanningInput of_ranks{.request = changed.request, .budget = changed.budget, .machine = record, .facts = facts};
+          const PlanningInput of_ranks{.request = request, .budget = changed.budget, .machine = record, .facts = facts};
           floor = floor_of_ranks(changed.config, of_ranks, space);
         }
         trial.floor = std::min(trial.floor.value_or(floor), floor);

@@ -119,7 +119,8 @@ class Exchanges {
       RunKernel run = whole_;
       if (reduces()) {  // all of x is held until the last addition
         const std::int64_t own = a_.begin(a_.rank);
-        run.inputs[1] = run.outputs[0] = elements_of(whole_.outputs[0], from - own, to - own);
+        run.inputs[1] = elements_of(whole_.inputs[1], from - own, to - own);
+        run.outputs[0] = elements_of(whole_.outputs[0], from - own, to - own);
       } else {
         run.inputs[0] = run.outputs[0] = elements_of(whole_.inputs[0], from, to);
       }

@@ -273,7 +273,8 @@ void Audit::before(const Instruction& instruction, bool window_start) {
         // Outputs that are no ranges continue from the previous range.
         const auto& outputs = graph_.nodes[kernel.node].outputs;
         for (std::size_t i = 0; !kernel.range.first() && i < outputs.size(); ++i) {
-          if (!graph_.values[outputs[i]].version_of.valid()) read(kernel.outputs[i]);
+          const Value& output = graph_.values[outputs[i]];
+          if (!output.version_of.valid() && !output.copy_of.valid()) read(kernel.outputs[i]);
         }
         const bool received = graph_.nodes[kernel.node].op->exchange != Exchange::none;
         if (!kernel.range.first() || received) record(kernel.scratch, false);

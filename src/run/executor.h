@@ -57,8 +57,8 @@ class Executor {
   // True if view() shows this value, fed or not.
   bool visible(ValueId value) const { return here(value) && device_.on_host() && !shared_.has(value); }
   // The bytes of a persistent value on any tier, in order and in one or more parts; only between the runs of sections.
-  // A parameter that is cut into shards is whole here: the first rank reads it while the others run `serve_reads`, and each
-  // rank writes all of it.
+  // A parameter or an average that is cut into shards is whole here: the first rank reads it while the others run `serve_reads`,
+  // and each rank writes all of it.
   void read(ValueId value, const Device::Sink& sink) const {
     shared_.has(value) ? shared_.read(value, sink) : read_own(value, sink);
   }

@@ -23,17 +23,24 @@ void in_pieces(std::span<Byte> bytes, const Work& work) {
   for (std::size_t at = 0; at < bytes.size(); at += kPiece) work(bytes.subspan(at, std::min(kPiece, bytes.size() - at)));
 }
 
+std::vector<std::int64_t> in_bytes(std::vector<std::int64_t> cuts, DType dtype) {
+  for (std::int64_t& cut : cuts) cut *= size_of(dtype);
+  return cuts;
+}
+
 }  // namespace
 
 SharedValues::SharedValues(const Graph& graph, const Program& program, Device& device, Peers* peers, std::uint32_t event)
     : program_(program), device_(device), peers_(peers), event_(event) {
+  for (std::size_t i = 0; i < graph.values.size(); ++i) {
+    const Value& value = graph.values[ValueId{i}];
+    if (value.shard && !value.shard->cuts.empty()) cuts_.emplace(ValueId{i}, in_bytes(value.shard->cuts, value.type.dtype));
+  }
   for (const NodeId id : graph.order) {
     const Node& node = graph.nodes[id];
     if (node.op->exchange != Exchange::fetch_shards) continue;
-    std::vector<std::int64_t> cuts = node.attributes.as<ExchangeAttributes>().cuts;
-    for (std::int64_t& cut : cuts) cut *= size_of(graph.values[node.inputs[0]].type.dtype);
     const ValueId value = origin_of(graph, node.inputs[0]);
-    cuts_.emplace(value, std::move(cuts));
+    cuts_.emplace(value, in_bytes(node.attributes.as<ExchangeAttributes>().cuts, graph.values[value].type.dtype));
     if (node.op != &kRefreshShards) continue;
     const ValueId copy = origin_of(graph, node.inputs[1]);
     copies_[value] = {copy, graph.values[copy].type.dtype};
@@ -43,6 +50,10 @@ SharedValues::SharedValues(const Graph& graph, const Program& program, Device& d
 Bytes SharedValues::bytes_of(ValueId value, int rank) const {
   const std::vector<std::int64_t>& cuts = cuts_.at(value);
   return Bytes{cuts[static_cast<std::size_t>(rank) + 1] - cuts[static_cast<std::size_t>(rank)]};
+}
+
+void SharedValues::read_own(ValueId value, const Device::Sink& sink) const {
+  if (bytes_of(value, peers_->rank()).n > 0) device_.read(program_.operands[value], sink);
 }
 
 // A sink that fails still takes all parts from the others, so that all ranks remain at the same message.
@@ -57,7 +68,7 @@ void SharedValues::read(ValueId value, const Device::Sink& sink) const {
       failure = std::current_exception();
     }
   };
-  device_.read(program_.operands[value], take);
+  read_own(value, take);
   broadcast(*peers_, event_, 0, std::to_string(value.index));
   std::vector<std::byte> piece(kPiece);
   for (int rank = 1; rank < peers_->count(); ++rank) {
@@ -79,7 +90,7 @@ void SharedValues::serve() const {
     const std::string asked = broadcast(*peers_, event_, 0, {});
     if (asked.empty()) return;
     const ValueId value{static_cast<std::size_t>(std::stoull(asked))};
-    device_.read(program_.operands[value], [&](std::span<const std::byte> bytes) {
+    read_own(value, [&](std::span<const std::byte> bytes) {
       in_pieces(bytes, [&](std::span<const std::byte> part) {
         const Peers::Send send{0, part};
         peers_->start(event_, {std::span(&send, 1), {}});
@@ -99,26 +110,26 @@ void SharedValues::write(ValueId value, const Device::Source& source) {
   constexpr std::int64_t kWidths = sizeof(float) / 2;  // bytes of a number for one of its copy
   const auto copy = copies_.find(value);
   std::byte* const whole = copy == copies_.end() ? nullptr : device_.host(program_.operands[copy->second.value]);
-  device_.write(program_.operands[value], [&](std::span<std::byte> own) {
-    const std::vector<std::int64_t>& cuts = cuts_.at(value);
-    const int rank = peers_ == nullptr ? 0 : peers_->rank();
-    const std::int64_t begin = cuts[static_cast<std::size_t>(rank)], end = begin + std::ssize(own);
-    for (std::int64_t at = 0; at < cuts.back();) {
-      // Parts end at the bounds of the own shard, which gets its bytes at once.
-      const std::int64_t next = at < begin ? begin : at < end ? end : cuts.back();
-      const std::int64_t bytes = std::min(next - at, static_cast<std::int64_t>(kPiece));
-      const bool mine = at >= begin && at < end;
-      const std::span<std::byte> part = mine ? own.subspan(static_cast<std::size_t>(at - begin), static_cast<std::size_t>(bytes))
-                                             : std::span(piece).first(static_cast<std::size_t>(bytes));
-      source(part);
-      hasher.add(part);
-      if (copy != copies_.end()) {
-        const std::span numbers(reinterpret_cast<const float*>(part.data()), part.size() / sizeof(float));
-        narrow(copy->second.dtype, numbers, whole + at / kWidths);
-      }
-      at += bytes;
+  const std::vector<std::int64_t>& cuts = cuts_.at(value);
+  const auto rank = static_cast<std::size_t>(peers_ == nullptr ? 0 : peers_->rank());
+  std::int64_t at = 0;
+  const auto take = [&](std::span<std::byte> part) {
+    source(part);
+    hasher.add(part);
+    if (copy != copies_.end()) {
+      const std::span numbers(reinterpret_cast<const float*>(part.data()), part.size() / sizeof(float));
+      narrow(copy->second.dtype, numbers, whole + at / kWidths);
     }
-  });
+    at += std::ssize(part);
+  };
+  const auto pass = [&](std::int64_t end) {
+    while (at < end) take(std::span(piece).first(std::min(kPiece, static_cast<std::size_t>(end - at))));
+  };
+  pass(cuts[rank]);
+  if (at < cuts[rank + 1]) {
+    device_.write(program_.operands[value], [&](std::span<std::byte> own) { in_pieces(own, take); });
+  }
+  pass(cuts.back());
   hashes_[value] = hasher.hex();
 }
 

@@ -1,5 +1,5 @@
-// Parameters that are cut over ranks, as whole tensors. Read: the first rank gets the shards of all. Write: each rank gets the
-// whole tensor and keeps its shard.
+// Parameters and averages of weights that are cut over ranks, as whole tensors. Read: the first rank gets the shards of all.
+// Write: each rank gets the whole tensor and keeps its shard.
 #pragma once
 
 #include <cstdint>
@@ -34,6 +34,8 @@ class SharedValues {
   const std::string* written_hash(ValueId value) const;
 
  private:
+  // The own shard; a rank without one has no such value.
+  void read_own(ValueId value, const Device::Sink& sink) const;
   // The bytes of the shard of a rank.
   Bytes bytes_of(ValueId value, int rank) const;
 

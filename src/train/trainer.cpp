@@ -172,7 +172,7 @@ void Trainer::load(const std::filesystem::path* checkpoint) {
   executor_.load([&] {
     for (const Operand& state : executor_.state()) {  // state on the disk begins as zeros
       if (plan_.graph.values[state.value].parameter) continue;
-      executor_.write(state.value, [](std::span<std::byte> bytes) { std::ranges::fill(bytes, std::byte{0}); });
+      executor_.write_own(state.value, [](std::span<std::byte> bytes) { std::ranges::fill(bytes, std::byte{0}); });
     }
     if (checkpoint != nullptr) {
       Checkpoint saved = load_checkpoint(plan_.graph, *checkpoint, config_.model.init, executor_);

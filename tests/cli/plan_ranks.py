@@ -144,17 +144,20 @@ def fewest(test):
     remedies = [each["arguments"] for each in refused["infeasible"]["remedies"]]
     test.that(["--ranks", "4"] in remedies, f"a remedy adds ranks: {remedies}")
     test.succeeds("plan", *LARGE, "--memory", floors[4], "--ranks", 4, "--json")
-    average = ["--set", "optimizer.ema_half_life=10updates"]
-    test.fails(2, "E-CONFIG-CONFLICT", "plan", *LARGE, *average, "--solve", "ranks", "--memory", "60MiB")
 
 
 def refusals(test):
-    for key in ("plan.parameters", "plan.gradients"):
-        disk = ["--set", f"{key}=disk", "--disk", "disk:1GiB"]
-        test.fails(2, "E-CONFIG-CONFLICT", "plan", *CONFIG, "--ranks", 2, *disk)
-    test.fails(2, "E-CONFIG-CONFLICT", "plan", *CONFIG, "--ranks", 2, "--set", "optimizer.ema_half_life=10updates")
-    test.fails(2, "E-CONFIG-CONFLICT", "plan", *CONFIG, "--ranks", 2, "--set", "precision.compute=bf16", "--set",
-               "precision.gradients=bf16")
+    for key, least in (("plan.parameters", 3), ("plan.gradients", 2)):
+        disk = ["--set", f"{key}=disk", "--disk", "disk:1GiB", "--ranks", 2]
+        for stage in (1, 2, 3):
+            command = ["plan", *CONFIG, *disk, "--set", f"parallel.zero={stage}"]
+            if stage < least:
+                error = test.fails(2, "E-CONFIG-CONFLICT", *command)
+                test.that(error and any(f"parallel.zero={least}" in each for each in error["try"]), f"{key}: {error}")
+            else:
+                test.succeeds(*command, "--json")
+        plan = test.succeeds("plan", *CONFIG, *disk, "--json")
+        test.that(plan and plan["zero"] >= least, f"{key}: a stage that can: {plan and plan['zero']}")
 
 
 def main():

@@ -4,6 +4,7 @@
 Skipped where the build has no MPI module, or where mpirun is missing.
 """
 
+import array
 import json
 import os
 import pathlib
@@ -45,6 +46,16 @@ def relatives(process):
         found += below
         todo += below
     return found
+
+
+def tensors(path):
+    """(name, numbers) of each tensor of a safetensors file in fp32."""
+    content = path.read_bytes()
+    size = int.from_bytes(content[:8], "little")
+    for name, entry in json.loads(content[8 : 8 + size]).items():
+        if name != "__metadata__":
+            begin, end = entry["data_offsets"]
+            yield name, array.array("f", content[8 + size + begin : 8 + size + end]).tolist()
 
 
 def processes_of_ranks(process):
@@ -203,13 +214,36 @@ def copies(test):
     test.that(4 * matrices <= held < 4.5 * matrices, f"2 + 4 / 2 bytes for each element of a matrix: {held / matrices:.3f}")
 
 
+def averages(test):
+    """The averages of the weights, saved by the first rank after a chain of resumes, are those of one process."""
+    length = ["--set", "optimizer.ema_half_life=3updates", "--set", "train.updates=8"]
+    wide = [*SMALL, "--set", "model.width=256", *length, "--audit"]
+    test.succeeds("train", *wide, "--run", "mean-one")
+    command = launch(2, *wide, *of_stage(1), "--run", "mean", "--updates", 2)
+    for ranks, stage, until in ((3, 2, 4), (1, 1, 5), (2, 3, 7), (3, 1, 8)):
+        test.succeeds(*command)
+        command = launch(ranks, "--run", "mean", "--resume", "--audit", "--updates", until, *of_stage(stage))
+    test.succeeds(*command)
+    got, want = ({name: floats for name, floats in tensors(test.path(f"{run}/weights_ema/model.safetensors"))}
+                 for run in ("mean", "mean-one"))  # fmt: skip
+    test.equal("names", sorted(got), sorted(want))
+    for name in want:
+        length = sum(each * each for each in want[name]) ** 0.5
+        error = sum((one - other) ** 2 for one, other in zip(got[name], want[name], strict=True)) ** 0.5
+        test.that(error <= 1e-3 * max(length, 1e-2), f"{name}: {error} of {length}")
+    last = {name: floats for name, floats in tensors(test.path("mean/weights/model.safetensors"))}
+    test.that(any(last[name] != got[name] for name in got), "they are no copy of the weights")
+    test.succeeds("eval", "config.toml", "--weights", test.path("mean/weights_ema"))
+
+
 def refusals(test):
     test.fails(2, "E-RANK-COMMAND", "launch", "-n", 2, "plan", "config.toml")
     test.fails(2, "E-RANK-COMMAND", "launch", "-n", 2)
     test.fails(2, "E-USAGE", "launch", "-n", 2, "--hosts", "absent", "train", "config.toml")
     test.fails(2, "E-RANK-DEVICE", *launch(2, *SMALL, "--device", "sim", "--host-memory", "1GiB", "--run", "device"))
-    test.fails(2, "E-CONFIG-CONFLICT", *launch(2, *SMALL, "--set", "optimizer.ema_half_life=2updates", "--run", "ema"))
-    test.that(not test.path("ema").exists(), "a refused run leaves no folder")
+    test.fails(2, "E-CONFIG-CONFLICT", *launch(2, *SMALL, "--disk", "disk:1GiB", "--set", "plan.gradients=disk",
+                                               *of_stage(1), "--run", "paged"))  # fmt: skip
+    test.that(not test.path("paged").exists(), "a refused run leaves no folder")
     test.succeeds(*launch(2, *SMALL, "--run", "there"))
     error = test.fails(2, "E-RUN-EXISTS", *launch(2, *SMALL, "--run", "there"))
     test.that(error and any("launch -n 2 train" in each for each in error["try"]), f"advice starts as many: {error}")
@@ -403,8 +437,8 @@ def main():
     if missing:
         print(f"skipped: several ranks need {' and '.join(missing)}")
         test.finish()
-    test.run_parts(alone, numbers, sent, audit, proven, other_numbers, copies, refusals, differences, bad_data, full_disk,
-                   signals, kills, silent, planning, link)
+    test.run_parts(alone, numbers, sent, audit, proven, other_numbers, copies, averages, refusals, differences, bad_data,
+                   full_disk, signals, kills, silent, planning, link)
     test.finish()
 
 

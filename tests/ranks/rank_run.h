@@ -18,8 +18,16 @@
 #include "ops/update/update.h"
 #include "run/chat_data.h"
 #include "run/session.h"
+#include "tensor/half.h"
+#include "weights/weight_layout.h"
 
 namespace plimsoll {
+
+inline std::vector<float> numbers_of(const TensorView& view) {
+  std::vector<float> numbers(static_cast<std::size_t>(view.elements()));
+  widen(view.dtype, view.data, numbers);
+  return numbers;
+}
 
 // Gradients by name, as an update reads them. A rank fills the elements of its shards.
 class Gradients : public RunObserver {
@@ -44,8 +52,9 @@ class Gradients : public RunObserver {
  private:
   static constexpr std::string_view kSum = ".grad.sum";
 
-  // The shard of a gradient that its rank alone holds.
+  // The shard of a gradient that its rank alone holds, in memory.
   void take_sum(ValueId sum) {
+    if (!executor_->here(sum)) return;
     const auto reduces = [&](NodeId id) {
       return graph_.nodes[id].op == &kReduceShards && origin_of(graph_, graph_.nodes[id].inputs[1]) == sum;
     };
@@ -54,16 +63,18 @@ class Gradients : public RunObserver {
     const std::string name = graph_.values[sum].name.text();
     std::vector<double>& into = values[name.substr(0, name.size() - std::string_view(".sum").size())];
     into.resize(static_cast<std::size_t>(a.cuts.back()), 0);
-    std::ranges::copy(executor_->view(sum).as<float>(), into.begin() + a.begin(a.rank));
+    const std::vector<float> own = numbers_of(executor_->view(sum));
+    std::copy_n(own.begin(), a.elements(a.rank), into.begin() + a.begin(a.rank));
   }
 
   void take(const Operand& part) {
     const Value& value = graph_.values[part.value];
-    const std::span<const float> all = executor_->view(part.value).as<float>();
+    const std::vector<float> all = numbers_of(executor_->view(part.value));
     std::vector<double>& into = values[value.name.text()];
     into.resize(all.size(), 0);
-    const auto begin = static_cast<std::size_t>((part.offset - program_.operands[part.value].offset).n) / sizeof(float);
-    for (std::size_t i = begin; i < begin + static_cast<std::size_t>(part.bytes.n) / sizeof(float); ++i) into[i] = all[i];
+    const std::int64_t size = size_of(value.type.dtype);
+    const auto begin = (part.offset - program_.operands[part.value].offset).n / size;
+    std::copy_n(all.begin() + begin, part.bytes.n / size, into.begin() + begin);
   }
 
   const Graph& graph_;
@@ -76,9 +87,10 @@ struct Trained {
   std::vector<std::vector<double>> reports;               // by update
   std::map<std::string, std::vector<double>> gradients;   // of the first update
   std::map<std::string, std::vector<double>> statistics;  // at the end
+  std::map<std::string, std::vector<double>> averages;    // of weights, at the end; of the first rank
   EvaluationResult evaluated;
   std::string parameters, audit;
-  Bytes state, gradients_held, parameters_held, sent, planned_sent;
+  Bytes state, gradients_held, parameters_held, gradients_here, parameters_here, sent, planned_sent;
   std::size_t summed = 0;  // numbers that the trainer sums over ranks
 };
 
@@ -134,6 +146,9 @@ inline Trained train_rank(const RankTask& task, RankShare share, Peers* peers) {
     if (value.role == Role::optimizer_state) result.state += value.bytes();
     if (value.role == Role::accumulator) result.gradients_held += value.bytes();
     if (value.role == Role::parameter) result.parameters_held += value.bytes();
+    if (value.tier > 0) continue;
+    if (value.role == Role::accumulator) result.gradients_here += value.bytes();
+    if (value.role == Role::parameter) result.parameters_here += value.bytes();
   }
   result.summed = model.micro.losses.size() + kReported * model.training.reported.size();
   Session session(task.config, std::move(model), plan, *task.data, task.watch, peers);
@@ -159,9 +174,18 @@ inline Trained train_rank(const RankTask& task, RankShare share, Peers* peers) {
     const std::span<const float> numbers = session.executor().view(id).as<float>();
     result.statistics[value.name.text()].assign(numbers.begin(), numbers.end());
   }
-  // The first rank reads parameters that are cut into shards; their hash counts for all.
-  const bool shared =
-      std::ranges::any_of(plan.graph.parameters(), [&](ValueId id) { return plan.graph.values[id].shard != nullptr; });
+  // The first rank reads what is cut into shards; its hash of the parameters counts for all.
+  bool shared = false;
+  for (const ValueId id : plan.graph.parameters()) {
+    const ValueId average = saved_value(plan.graph, id, /*averages=*/true);
+    shared |= plan.graph.values[id].shard != nullptr || plan.graph.values[average].shard != nullptr;
+    if (share.rank > 0 || average == id) continue;
+    std::vector<double>& numbers = result.averages[plan.graph.values[average].name.text()];
+    session.executor().read(average, [&](std::span<const std::byte> bytes) {
+      const std::span part(reinterpret_cast<const float*>(bytes.data()), bytes.size() / sizeof(float));
+      numbers.insert(numbers.end(), part.begin(), part.end());
+    });
+  }
   if (share.rank == 0 || !shared) result.parameters = session.trainer().hash_parameters();
   if (shared) share.rank == 0 ? session.executor().end_reads() : session.executor().serve_reads();
   if (task.watch == Watch::audit) result.audit = difference(plan, session.audit().phases());

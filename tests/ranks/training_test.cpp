@@ -137,18 +137,19 @@ TEST_P(Stages, HaveEqualBitsForEveryBudget) {
   facts.share = {0, 2};
   std::set<std::string> plans;
   std::map<bool, std::set<std::string>> parameters;  // by tree: sums leave a rank once a round or not
-  bool on_disk = false;
+  std::set<std::string> on_disk;
   for (const Bytes disk : {Bytes{0}, kGiB}) {
-    PlanRequest request = plan_request(task.config, {}, 2);
+    PlanRequest request = request_of_stage(plan_request(task.config, {}, 2), GetParam());
     if (disk.n > 0) request.beyond = {disk};
-    request.parameters = request.gradients = RestPolicy::memory;
     OpCatalogue catalogue(one_thread().rates, {});
     PlanSpace space(source_for(task.config, facts), request, one_thread(), catalogue);
     const std::int64_t floor = space.floor().n, ceiling = space.ceiling().n;
     for (int i = 0; i < 10; ++i) {
       const Plan plan = std::get<Plan>(space.best({Bytes{floor + (ceiling - floor) * i / 9}, {}, disk}));
       if (!plans.insert(plan.plan_hash).second) continue;
-      on_disk = on_disk || plan.decisions.residency.active();
+      for (const Value& value : plan.graph.values) {
+        if (value.persistent() && value.tier > 0) on_disk.insert(std::string(name(value.role)));
+      }
       task.decisions = plan.decisions, task.watch = Watch::audit;
       for (const Trained& rank : train_ranks(task, 2)) {
         EXPECT_EQ(rank.audit, "");
@@ -157,8 +158,46 @@ TEST_P(Stages, HaveEqualBitsForEveryBudget) {
     }
   }
   EXPECT_GT(plans.size(), 2u);
-  EXPECT_TRUE(on_disk);
+  // Gradients follow the parameters, which rest in shards in stage 3.
+  EXPECT_EQ(on_disk.size(), GetParam() == 3 ? 3u : 1u);
   for (const auto& [by_round, of_tree] : parameters) EXPECT_EQ(of_tree.size(), 1u) << by_round;
+}
+
+// Shards of parameters and gradients on the disk of their rank change no bit, and take the planned bytes.
+TEST(RankTraining, KeepsShardsOnADisk) {
+  const TokenData data(4001, 600, 200);
+  RankTask task = tied_task(config_for({3, 256, 4, 16, 4001}, 6, 0.1), data);
+  task.watch = Watch::audit;
+  const Residency state{.pages = {1 << 15, 2}, .optimizer_state = kBeyond};
+  Residency sums = state;
+  sums.accumulators = kBeyond;
+  Residency both = sums;
+  both.parameters = kBeyond;
+  Residency narrow = both;
+  narrow.by_matrix = true;
+  const double matrices = 3 * 12 * 256 * 256;  // elements of the blocks
+  for (const auto& [ranks, compute] : {std::pair{2, DType::f32}, {3, DType::bf16}}) {
+    std::optional<Trained> want;
+    for (const auto& [stage, residency] : {std::pair{2, Residency{}}, {2, sums}, {3, sums}, {3, both}, {3, narrow}}) {
+      SCOPED_TRACE(fmt::format("{} ranks stage {} {} {}", ranks, stage, residency.parameters.beyond, residency.by_matrix));
+      task.config.parallel.zero = stage, task.config.precision.compute = compute;
+      task.residency = residency;
+      for (const BlockMode mode : {BlockMode::keep, BlockMode::recompute}) {
+        task.mode = mode;
+        for (const Trained& rank : train_ranks(task, ranks)) {
+          EXPECT_EQ(rank.audit, "");
+          if (!want) want = rank;
+          EXPECT_EQ(rank.parameters, want->parameters);
+          EXPECT_EQ(rank.losses, want->losses);
+          EXPECT_EQ(rank.norms, want->norms);
+          EXPECT_EQ(rank.evaluated.loss, want->evaluated.loss);
+          const double share = 0.7 * 4 * matrices / ranks;
+          EXPECT_EQ(static_cast<double>((rank.gradients_held - rank.gradients_here).n) > share, residency.accumulators.beyond);
+          EXPECT_EQ(static_cast<double>((rank.parameters_held - rank.parameters_here).n) > share, residency.parameters.beyond);
+        }
+      }
+    }
+  }
 }
 
 // With one micro-batch for each rank, gradients leave during the backward pass; without a clip parameters are updated there.
@@ -267,6 +306,40 @@ TEST(RankTraining, KeepsCopiesIn16Bits) {
   }
 }
 
+// Gradients in bf16 are held, sent and summed in two bytes, under the rules of the other precisions.
+TEST(RankTraining, SumsGradientsInBf16) {
+  const TokenData data(301, 600, 200);
+  RankTask task = tied_task(config_for({2, 256, 4, 16, 301}, 8, 0.1), data);
+  task.config.precision.compute = DType::bf16;
+  const double whole = static_cast<double>(train_alone(task).gradients_held.n);
+  task.config.precision.gradients = DType::bf16;
+  task.watch = Watch::audit;
+  const Trained alone = train_alone(task);
+  const double matrices = 2 * 12 * 256 * 256;
+  EXPECT_NEAR(whole - static_cast<double>(alone.gradients_held.n), 2 * matrices, 0.01 * matrices);
+  for (const int ranks : {2, 3}) {
+    std::map<bool, std::optional<Trained>> by_tree;
+    for (const int stage : kStages) {
+      SCOPED_TRACE(fmt::format("{} ranks stage {}", ranks, stage));
+      task.config.parallel.zero = stage;
+      const std::vector<Trained> all = train_ranks(task, ranks);
+      std::optional<Trained>& want = by_tree[stage > 1];
+      for (const Trained& rank : all) {
+        EXPECT_EQ(rank.audit, "");
+        if (!want) want = rank;
+        EXPECT_EQ(rank.losses, want->losses);
+        EXPECT_EQ(rank.norms, want->norms);
+        EXPECT_EQ(rank.parameters, want->parameters);
+        for (std::size_t u = 0; u < rank.losses.size(); ++u) EXPECT_NEAR(rank.losses[u] / alone.losses[u], 1, 1e-3);
+        const double held = stage == 1 ? 2 : 2.0 / ranks;
+        const double others = whole - 4 * matrices;
+        EXPECT_LT(static_cast<double>(rank.gradients_held.n), (held + 0.05) * matrices + others);
+      }
+      EXPECT_LT(worst_error(joined(all), alone.gradients), 2e-2);
+    }
+  }
+}
+
 // An overflow on one rank makes all of them run the window again at half the scale.
 TEST(RankTraining, LeavesAWindowTogether) {
   const TokenData data(4001, 600, 200);
@@ -341,6 +414,23 @@ TEST(RankTraining, TakesAdapters) {
         }
       }
     }
+  }
+}
+
+// Averages of weights are as those of one process. The first rank reads shards and whole tensors of all ranks.
+TEST_P(Ranks, AverageTheWeightsLikeOneProcess) {
+  const TokenData data(4001, 600, 200);
+  for (const char* optimizer : {"adamw", "lion", "adafactor"}) {
+    const std::vector<Change> changes{{"optimizer.ema_half_life", "2updates"}, {"optimizer.name", optimizer}};
+    RankTask task = tied_task(with_changes(tied_config(), changes), data, stage());
+    task.watch = Watch::audit;
+    const Trained alone = train_alone(task);
+    const std::vector<Trained> all = train_ranks(task, ranks());
+    for (const Trained& rank : all) EXPECT_EQ(rank.audit, "");
+    EXPECT_GE(alone.averages.size(), 28u);
+    EXPECT_EQ(all.front().averages.size(), alone.averages.size());
+    EXPECT_LT(worst_error(all.front().averages, alone.averages), 1e-3) << optimizer;
+    if (optimizer != std::string("lion")) expect_same_training(all, alone);
   }
 }
 
@@ -438,8 +528,10 @@ TEST(RankTraining, PoolsStatistics) {
         EXPECT_EQ(rank.audit, "");
         EXPECT_EQ(rank.statistics, all.front().statistics);
         EXPECT_LT(worst_error(rank.statistics, alone.statistics), 1e-4);
+        if (&rank == &all.front()) EXPECT_LT(worst_error(rank.averages, alone.averages), 1e-4);
       }
       EXPECT_GE(alone.statistics.size(), 6u);
+      EXPECT_EQ(alone.averages.empty(), half_life == 0);
     }
   }
 }

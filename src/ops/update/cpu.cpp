@@ -27,7 +27,7 @@ std::unique_ptr<Kernel> bind_sum(const KernelRequest& request) {
 // The sums of the same tiles, each by itself.
 std::unique_ptr<Kernel> bind_tile_squares(const KernelRequest& request) {
   return make_kernel([n = request.inputs[0].shape.elements(), type = request.inputs[0].dtype](const KernelCall& call) {
-    cpu::sums_of_squares(n, {call.inputs[0], type}, call.out<double>(0));
+    cpu::sums_of_squares(count_of(call, n), {call.inputs[0], type}, call.out<double>(0) + call.range.begin / ops::kNormTile);
   });
 }
 

@@ -1,5 +1,7 @@
 #include "plan/passes/paging.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <map>
 #include <set>
@@ -7,6 +9,7 @@
 
 #include "base/ceil_div.h"
 #include "base/error.h"
+#include "graph/exchange.h"
 #include "plan/lifetimes.h"
 #include "plan/timeline.h"
 
@@ -102,6 +105,12 @@ PerValue<int> units_of_values(const Graph& graph, const std::vector<Unit>& units
     int& block = block_of[ValueId{i}];
     if (block < 0 || graph.values[ValueId{i}].bytes().n * kSmallestPart < bytes[static_cast<std::size_t>(block)]) block = kNone;
   }
+  // A shard whose copy the block reads.
+  for (const NodeId id : graph.section_order(Section::update)) {
+    const Node& node = graph.nodes[id];
+    if (node.op->exchange != Exchange::fetch_shards) continue;
+    block_of[origin_of(graph, node.inputs[0])] = block_of[origin_of(graph, node.inputs[1])];
+  }
   for (const auto& [parameter, accumulator] : update_inputs(graph, Role::accumulator)) {
     if (block_of[parameter] >= 0) block_of[accumulator] = block_of[parameter];
   }
@@ -139,8 +148,10 @@ class PagingPass {
       }
     }
     for (const NodeId id : graph.order) {
-      if (graph.nodes[id].op->exchange == Exchange::none) continue;
-      for (const ValueId input : graph.nodes[id].inputs) exchanged_[origin_of(graph, input)] = 1;
+      const Node& node = graph.nodes[id];
+      for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+        if (is_exchanged(node, i)) exchanged_[origin_of(graph, node.inputs[i])] = 1;
+      }
     }
     if (residency.tables.beyond) find_tables();
   }
@@ -190,7 +201,9 @@ class PagingPass {
 
   // A table is a parameter that all nodes read in ranges, large enough for paging to pay. Its accumulator belongs to it.
   void find_tables() {
-    for (std::size_t i = 0; i < result_.values.size(); ++i) table_[ValueId{i}] = result_.values[ValueId{i}].parameter ? 1 : 0;
+    for (std::size_t i = 0; i < result_.values.size(); ++i) {
+      table_[ValueId{i}] = result_.values[ValueId{i}].parameter && whole_[ValueId{i}] == 0 ? 1 : 0;
+    }
     for (const Node& node : result_.nodes) {
       if (node.section == Section::update) continue;
       const RangeRule rule = ranges_of(result_, node);
@@ -246,8 +259,10 @@ class PagingPass {
   void check_streamed(const Node& node) const {
     const std::vector<std::size_t> ranged = ranges_of(result_, node).inputs;
     for (const StreamedInput& streamed : streamed_inputs(result_, node)) {
-      ensure(std::find(ranged.begin(), ranged.end(), streamed.input) != ranged.end(), "paging",
-             "an op reads a whole value that rests on another tier");
+      if (std::find(ranged.begin(), ranged.end(), streamed.input) == ranged.end()) {
+        throw internal_error("paging", fmt::format("{} ({}) reads the whole of {}, which rests on another tier", node.line.text(),
+                                                   node.op->name, result_.values[node.inputs[streamed.input]].name.text()));
+      }
       const ValueType& type = result_.values[node.inputs[streamed.input]].type;
       ensure(type.shape == result_.values[node.inputs[ranged.front()]].type.shape, "paging",
              "the streamed inputs differ in shape");
@@ -274,7 +289,7 @@ class PagingPass {
   PerValue<char> table_;      // tables and their accumulators
   PerValue<char> in_ranges_;  // values that an update reads in ranges
   PerValue<char> whole_;      // values that an update reads whole
-  PerValue<char> exchanged_;  // values whose parts go to other ranks
+  PerValue<char> exchanged_;  // values that messages between ranks read or write
 };
 
 }  // namespace
