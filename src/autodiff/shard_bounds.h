@@ -15,8 +15,8 @@ struct CutTensor {
 // True if every rank has a part of the tensor: it is divisible, with a tile (kNormTile elements) for each.
 bool is_cut(const CutTensor& tensor, std::int64_t ranks);
 
-// By tensor, its cuts: rank k has the elements [cuts[k], cuts[k + 1]). Shards begin at multiples of kNormTile. Tensors that are
-// not cut belong to one rank.
+// The cuts of each tensor: rank k has the elements [cuts[k], cuts[k + 1]). Shards begin at multiples of kNormTile. Tensors that
+// are not cut belong to one rank.
 std::vector<std::vector<std::int64_t>> shard_bounds(const std::vector<CutTensor>& tensors, std::int64_t ranks);
 
 // The bounds of one tensor, tile by tile.

@@ -174,7 +174,7 @@ class Sharding {
 
   void hold_shard(ValueId parameter, const std::vector<std::int64_t>& cuts) {
     Value& value = graph_.values[parameter];
-    value.shard = std::make_shared<const Shard>(Shard{value.type.shape, cuts[own()], cuts[own() + 1]});
+    value.shard = std::make_shared<const Shard>(Shard{value.type.shape, cuts[own()], cuts[own() + 1], cuts});
     value.type.shape = Shape{cuts[own() + 1] - cuts[own()]};
   }
 

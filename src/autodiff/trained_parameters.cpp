@@ -9,7 +9,7 @@
 namespace plimsoll {
 namespace {
 
-// The update nodes that read the gradient, and that of its squares.
+// The nodes of the update that read the gradient, and the node of its squares.
 void find_nodes(const Graph& graph, const std::vector<NodeId>& section, TrainedParameter& each) {
   for (const NodeId id : section) {
     const Node& node = graph.nodes[id];

@@ -15,7 +15,7 @@ struct TrainedParameter {
   std::vector<ValueId> waits;   // results of other nodes that the update reads
 };
 
-// In the order of the update.
+// The parameters come in the order of the update.
 std::vector<TrainedParameter> trained_parameters(const Graph& graph);
 
 // True if a node has the value among its inputs.

@@ -73,7 +73,7 @@ Bytes chunk_bytes(const ExchangeAttributes& attributes, DType dtype);
 std::int64_t staged_chunks(const ExchangeAttributes& attributes);
 // True if ranks exchange numbers in every round of a window.
 bool exchanges_in_rounds(const Graph& graph);
-// True if messages read or write an input of a node; else only its kernel does.
+// True if messages read or write this input of the node. Otherwise only its kernel does.
 bool is_exchanged(const Node& node, std::size_t input);
 // Bytes that a node sends.
 Bytes sent_bytes(const OpDef& op, const Attributes& attributes, TypeSpan inputs, TypeSpan outputs);

@@ -106,7 +106,7 @@ struct RankShare {
 struct Shard {
   Shape whole;
   std::int64_t begin = 0, end = 0;
-  // If the first rank reads the whole tensor: rank k holds the elements [cuts[k], cuts[k + 1]). Else empty.
+  // The bounds of all ranks, for a tensor that the first rank reads whole: rank k holds [cuts[k], cuts[k + 1]). Else empty.
   std::vector<std::int64_t> cuts = {};
 };
 

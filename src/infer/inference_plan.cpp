@@ -111,9 +111,9 @@ InferenceRoom inference_room(const MemorySettings& memory, MachineRecord machine
 }
 
 InferencePlan plan_inference(const InferenceRequest& request, const InferenceRoom& room) {
-  const PlanRecord record = record_from_json(nlohmann::json::parse(plan_in_child([&](PlanningScope scope) {
+  const PlanRecord record = record_from_json(nlohmann::json::parse(plan_in_child([&](bool floors_alone) {
     keep_freed_memory();
-    return to_json(choose(request, room, scope == PlanningScope::floors)).dump();
+    return to_json(choose(request, room, floors_alone)).dump();
   })));
   const std::int64_t size = record.decisions.micro_batch;
   Sized sized(request, size, room);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <new>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -125,9 +126,9 @@ struct Lever {
   Outcome outcome;
 };
 
-// Smaller and larger budgets, which the plan's own search answers.
+// Smaller and larger budgets, which the plan's own search answers. A point whose search runs out of memory goes to `left_out`.
 std::vector<Lever> budget_levers(const Config& config, PlanSpace& space, const PlanningInput& input, const Plan& plan,
-                                 const AskedPrompts& asked) {
+                                 const AskedPrompts& asked, json& left_out) {
   const std::tuple<const char*, const char*, Bytes> points[] = {{"the floor", "less memory: the floor", plan.floor},
                                                                 {"the knee", "less memory: the knee", plan.knee},
                                                                 {"the ceiling", "less memory: the ceiling", plan.ceiling}};
@@ -135,10 +136,17 @@ std::vector<Lever> budget_levers(const Config& config, PlanSpace& space, const P
   for (const auto& [point, less, bytes] : points) {
     Budget budget = input.budget;
     budget.memory = align_up(bytes, kMiB);
-    const Plan* found = space.fastest(budget);
-    if (found == nullptr) continue;
-    const PlanningInput own{.request = input.request, .budget = budget, .machine = input.machine, .facts = input.facts};
-    const Outcome outcome = outcome_of(*found, config, own, asked);
+    const Plan* found = nullptr;
+    Outcome outcome;
+    try {
+      found = space.fastest(budget);
+      if (found == nullptr) continue;
+      const PlanningInput own{.request = input.request, .budget = budget, .machine = input.machine, .facts = input.facts};
+      outcome = outcome_of(*found, config, own, asked);
+    } catch (const std::bad_alloc&) {
+      left_out.push_back(fmt::format("memory: {}", point));
+      continue;
+    }
     const std::string name = outcome.process < plan.process ? less : fmt::format("more memory: {}", point);
     rows.push_back(
         {{name, {{"memory.budget", budget_text(*budget.memory)}}, found->decisions.micro_batch != plan.decisions.micro_batch},
@@ -159,7 +167,8 @@ bool alike(const Outcome& a, const Outcome& b) {
 
 void add_levers(json& object, const Config& config, const PlanningInput& input, PlanSpace& space, const Plan& plan,
                 const Spent& spent, const AskedPrompts& asked) {
-  std::vector<Lever> rows = budget_levers(config, space, input, plan, asked);
+  json left_out = json::array();
+  std::vector<Lever> rows = budget_levers(config, space, input, plan, asked, left_out);
   const std::vector<Alternative> all = all_levers(config, input, plan.decisions);
   std::vector<std::optional<Lever>> planned(all.size());
   // Levers on other keys keep the micro-batch, and with it the bits.
@@ -181,7 +190,6 @@ void add_levers(json& object, const Config& config, const PlanningInput& input, 
     if (outcome) planned[i] = Lever{std::move(lever), *outcome};
     return work;
   };
-  json left_out = json::array();
   for (const std::size_t i :
        look_at_alternatives(all.size(), spent.work, spent.own, look, [&](std::size_t i) { planned[i].reset(); })) {
     left_out.push_back(all[i].text);

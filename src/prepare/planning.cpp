@@ -339,17 +339,13 @@ void keep_freed_memory() {
   ::mallopt(M_TRIM_THRESHOLD, 64 << 20);
 }
 
-std::string plan_in_child(const std::function<std::string(PlanningScope)>& work, PlanningScope first,
-                          const std::function<bool()>& stopped) {
-  for (PlanningScope scope = first; scope != PlanningScope::floors;) {
-    try {
-      return run_in_child([&] { return work(scope); }, stopped);
-    } catch (const Error& error) {
-      if (error.code != "E-MEM-PLAN") throw;
-    }
-    scope = scope == PlanningScope::levers ? PlanningScope::plan : PlanningScope::floors;
+std::string plan_in_child(const std::function<std::string(bool floors_alone)>& work, const std::function<bool()>& stopped) {
+  try {
+    return run_in_child([&] { return work(false); }, stopped);
+  } catch (const Error& error) {
+    if (error.code != "E-MEM-PLAN") throw;
   }
-  return run_in_child([&] { return work(PlanningScope::floors); }, stopped);
+  return run_in_child([&] { return work(true); }, stopped);
 }
 
 namespace {
@@ -439,7 +435,6 @@ PlanningResult plan_with_extras(const Config& config, const PlanningInput& input
   if (extras.decided) extras.decided(object);
   if (Plan* plan = std::get_if<Plan>(&best)) {
     if (extras.levers && input.source) add_levers(object, config, input, space, *plan, spent, asked);
-    if (extras.no_room_for_levers) object["left_out"] = {"all levers"};
     result.plan = std::move(*plan);
   }
   if (extras.frontier_points > 0) add_frontier(object, space, input.budget, extras.frontier_points, extras.frontier_budgets);

@@ -87,7 +87,6 @@ OpCatalogue catalogue_of(const MachineRecord& record);
 struct PlanExtras {
   bool values = false;
   bool levers = false;
-  bool no_room_for_levers = false;                               // says so in `left_out`
   bool answers = true;                                           // plans answers to held-out prompts, if they are asked for
   int frontier_points = 0;                                       // 0: no frontier
   std::vector<Bytes> frontier_budgets = {};                      // each gets a point of its own
@@ -101,12 +100,8 @@ struct PlanningResult {
   HeldOutPrompts prompts;    // of a plan with answers
 };
 
-// How much a planning process does: the plan with its levers, the plan alone, or the smallest plans alone.
-enum class PlanningScope : std::uint8_t { levers, plan, floors };
-
-// Runs `work` in a child. If the memory limit has no room for it, another child runs it with the next smaller scope.
-std::string plan_in_child(const std::function<std::string(PlanningScope)>& work, PlanningScope first = PlanningScope::plan,
-                          const std::function<bool()>& stopped = {});
+// Runs `work` in a child. If the memory limit has no room for it, another child runs it with the smallest plans alone.
+std::string plan_in_child(const std::function<std::string(bool floors_alone)>& work, const std::function<bool()>& stopped = {});
 
 // Makes the heap keep freed memory, for a process that plans and ends. Call it after planning_input, which may measure this
 // machine and would count the kept memory.

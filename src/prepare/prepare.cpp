@@ -113,13 +113,11 @@ void save_companions(const Config& config, const PrepareOptions& options) {
   copy_files(init, folder, std::array{std::string_view("config.json")}, replace);
 }
 
-PlanningScope first_scope(const PrepareOptions& options) { return options.levers ? PlanningScope::levers : PlanningScope::plan; }
-
-std::string prepare_in_child(const Config& config, const PrepareOptions& options, PlanningScope scope, const Say& say) {
+std::string prepare_in_child(const Config& config, const PrepareOptions& options, bool floors_alone, const Say& say) {
   // A replayed plan belongs to the machine as it was measured for the plan.
   const bool replays = !options.plan_file.empty();
   const Say first = [&](const std::string& line) {
-    if (scope == first_scope(options)) say(line);  // later children would repeat it
+    if (!floors_alone) say(line);  // the first child has said the same
   };
   PlanningInput input = planning_input(config, options.cache, first,
                                        {.machine = options.machine,
@@ -129,7 +127,7 @@ std::string prepare_in_child(const Config& config, const PrepareOptions& options
                                         .repeat = replays || options.resumes ? Repeat::never : Repeat::when_idle,
                                         .share = options.share,
                                         .peers = options.peers});
-  input.request.floor_only = scope == PlanningScope::floors;
+  input.request.floor_only = floors_alone;
   input.runs = options.runs;
   if (!options.machine_file.empty()) write_machine_file(options.machine_file, input.machine);
   if (options.settings) input.source = {.settings = *options.settings};
@@ -143,9 +141,7 @@ std::string prepare_in_child(const Config& config, const PrepareOptions& options
                  {"budget", bytes_or_null(input.budget.memory)}};
   if (input.data.validation) result["validation"] = input.data.validation->place();
   PlanExtras extras;
-  extras.levers = scope == PlanningScope::levers;
-  extras.no_room_for_levers = options.levers && !extras.levers;
-  if (extras.no_room_for_levers) say("note: this budget has no room to plan faster settings");
+  extras.levers = options.levers;
   extras.decided = [&](const json& plan) {
     if (options.decided && plan.at("status") != "fits") options.decided(plan);
   };
@@ -167,8 +163,7 @@ std::variant<Prepared, Refused> prepare_training(const Config& config, const Pre
 
 std::string preparation(const Config& config, const PrepareOptions& options, const Say& say) {
   const MemoryLimit limit(planning_memory(config, {.machine = options.machine}));
-  return plan_in_child([&](PlanningScope scope) { return prepare_in_child(config, options, scope, say); }, first_scope(options),
-                       options.stopped);
+  return plan_in_child([&](bool floors_alone) { return prepare_in_child(config, options, floors_alone, say); }, options.stopped);
 }
 
 std::string preparation_for_others(const std::string& text) {

@@ -17,8 +17,8 @@ OptimizerSettings optimizer_settings(const Config& config);
 // The request for a machine whose kernels run on the host; `saves` stays true. `ragged`: the windows of the data
 // (prepare/epochs.h).
 PlanRequest plan_request(const Config& config, const std::optional<RaggedWindows>& ragged = {}, std::int64_t ranks = 1);
-// The request for a stage of ZeRO: what messages between ranks carry stays in memory. E-CONFIG-CONFLICT if a key wants it on a
-// disk.
+// The request for a stage of ZeRO. Values that messages between ranks carry stay in memory. E-CONFIG-CONFLICT if a key wants
+// them on a disk.
 PlanRequest request_of_stage(PlanRequest request, std::int64_t stage);
 Budget plan_budget(const Config& config);
 // The place where the plan runs. Callers set the pace of a GPU; by default it launches its kernels one by one.

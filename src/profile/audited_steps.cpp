@@ -13,7 +13,7 @@
 namespace plimsoll {
 namespace {
 
-// The list of instructions that has those of a section, or else those of the load, of the save, or of clearing the caches.
+// The instructions of a section; without one, those of the load, the save, or the clearing of caches.
 const std::vector<Instruction>& list_of(const Program& program, std::optional<Section> section, Phase phase) {
   if (section) return program.of(*section);
   return phase == Phase::load ? program.load : phase == Phase::save ? program.save : program.clear;

@@ -14,7 +14,7 @@ namespace plimsoll {
 
 struct AuditedInstruction {
   Phase phase = Phase::load;
-  std::optional<Section> section;  // nothing for loads, saves and what clears the caches
+  std::optional<Section> section;  // nothing for loads, saves and the clearing of caches
   std::size_t instruction = 0;     // its number in the section
   Bytes live;
 };

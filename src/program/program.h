@@ -100,7 +100,7 @@ struct Program {
   const std::vector<Instruction>& of(Section section) const;
   // The lists of the graph's sections, in their order: micro-step, update, forward passes.
   std::vector<const std::vector<Instruction>*> sections() const;
-  // The section of an instruction of this program; nothing for loads, saves and what clears the caches.
+  // The section of an instruction of this program; nothing for loads, saves and the clearing of caches.
   std::optional<Section> section_of(const Instruction& instruction) const;
 };
 

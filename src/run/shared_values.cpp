@@ -23,27 +23,21 @@ void in_pieces(std::span<Byte> bytes, const Work& work) {
   for (std::size_t at = 0; at < bytes.size(); at += kPiece) work(bytes.subspan(at, std::min(kPiece, bytes.size() - at)));
 }
 
-std::vector<std::int64_t> in_bytes(std::vector<std::int64_t> cuts, DType dtype) {
-  for (std::int64_t& cut : cuts) cut *= size_of(dtype);
-  return cuts;
-}
-
 }  // namespace
 
 SharedValues::SharedValues(const Graph& graph, const Program& program, Device& device, Peers* peers, std::uint32_t event)
     : program_(program), device_(device), peers_(peers), event_(event) {
   for (std::size_t i = 0; i < graph.values.size(); ++i) {
     const Value& value = graph.values[ValueId{i}];
-    if (value.shard && !value.shard->cuts.empty()) cuts_.emplace(ValueId{i}, in_bytes(value.shard->cuts, value.type.dtype));
+    if (!value.shard || value.shard->cuts.empty()) continue;
+    std::vector<std::int64_t>& cuts = cuts_[ValueId{i}] = value.shard->cuts;
+    for (std::int64_t& cut : cuts) cut *= size_of(value.type.dtype);
   }
   for (const NodeId id : graph.order) {
     const Node& node = graph.nodes[id];
-    if (node.op->exchange != Exchange::fetch_shards) continue;
-    const ValueId value = origin_of(graph, node.inputs[0]);
-    cuts_.emplace(value, in_bytes(node.attributes.as<ExchangeAttributes>().cuts, graph.values[value].type.dtype));
     if (node.op != &kRefreshShards) continue;
     const ValueId copy = origin_of(graph, node.inputs[1]);
-    copies_[value] = {copy, graph.values[copy].type.dtype};
+    copies_[origin_of(graph, node.inputs[0])] = {copy, graph.values[copy].type.dtype};
   }
 }
 

@@ -5,6 +5,7 @@ if there is one.
 """
 
 import argparse
+import array
 import functools
 import json
 import os
@@ -263,6 +264,22 @@ def shown(value):
 
 
 ERROR = {"schema": str, "code": str, "where": str, "message": str, "expected": str, "try": [str]}
+
+
+def read_safetensors(path):
+    """{name: (shape, array of fp32)} of a file; names without the prefix of GPT-2, tensors of other types left out."""
+    blob = pathlib.Path(path).read_bytes()
+    begin = 8 + int.from_bytes(blob[:8], "little")
+    tensors = {}
+    for name, entry in json.loads(blob[8:begin]).items():
+        if name == "__metadata__" or entry["dtype"] != "F32":
+            continue
+        first, last = entry["data_offsets"]
+        values = array.array("f", blob[begin + first : begin + last])
+        if sys.byteorder == "big":
+            values.byteswap()
+        tensors[name.removeprefix("transformer.")] = (entry["shape"], values)
+    return tensors
 
 
 def byte_letters():

@@ -4,15 +4,13 @@
 Ten updates of AdamW from the same weights and the same samples, for every split of the window, from a folder with old names and
 with a shorter context: losses and gradient norms (relative 1e-5), final weights, evaluation.
 """
-import array
 import json
 import os
 import pathlib
 import struct
-import sys
 from functools import partial
 
-from _plimsoll import Test
+from _plimsoll import Test, read_safetensors
 
 GOLDEN = pathlib.Path(__file__).resolve().parent.parent / "golden"
 RELATIVE = 1e-5
@@ -54,22 +52,6 @@ compute = "fp32"
 [machine]
 threads = {threads}
 """
-
-
-def read_safetensors(path):
-    """{name: (shape, array of fp32)} of a safetensors file; tensors of other types are left out."""
-    blob = path.read_bytes()
-    length = struct.unpack_from("<Q", blob)[0]
-    header, data = json.loads(blob[8:8 + length]), memoryview(blob)[8 + length:]
-    tensors = {}
-    for name, entry in header.items():
-        if name == "__metadata__" or entry["dtype"] != "F32":
-            continue
-        values = array.array("f", bytes(data[entry["data_offsets"][0]:entry["data_offsets"][1]]))
-        if sys.byteorder == "big":
-            values.byteswap()
-        tensors[name.removeprefix("transformer.")] = (entry["shape"], values)
-    return tensors
 
 
 def write_config(test, name, golden, init, micro, model=""):

@@ -168,6 +168,24 @@ def a_limit(test):
     test.equal("small models have all", test.succeeds("plan", "config.toml", "--json")["left_out"], [])
 
 
+def levers_at_the_floor(test):
+    """Levers without room for their search are left out. The plan stays that of the training, and its verdict comes once."""
+    test.write("adapted.toml", ADAPTED)
+    for layers in (16, 24):
+        deep = ["adapted.toml", "--set", f"model.layers={layers}"]
+        floor = test.succeeds("plan", *deep, "--json")["bounds"]["floor_bytes"]
+        budget = [*deep, "--memory", floor]
+        plan = test.succeeds("plan", *budget, "--json")
+        test.that("floors_alone" not in plan, f"{layers} layers: all plans")
+        test.succeeds("train", *budget, "--run", f"levers-{layers}")
+        trained = json.loads(test.path(f"levers-{layers}/plan.json").read_text())
+        test.equal(f"{layers} layers: the plan", plan["plan_hash"], trained["plan_hash"])
+        profile = test.succeeds("profile", *budget, "--updates", 1, "--json")
+        test.equal(f"{layers} layers: the profiled plan", profile["plan_hash"], trained["plan_hash"])
+        said = test.run("plan", *budget)
+        test.equal(f"{layers} layers: verdicts", (said.code, said.text()[0].count("fits: ")), (0, 1))
+
+
 def interrupted(test):
     test.write("adapted.toml", ADAPTED)
     slow = ["adapted.toml", "--set", "model.layers=240", "--memory", "8GiB"]
@@ -188,5 +206,6 @@ def interrupted(test):
 if __name__ == "__main__":
     with_everything = Test("planning")
     with_everything.succeeds("machine", "--json")
-    with_everything.run_parts(within_the_budget, floors_alone, more_than_the_budget, verdict_first, a_limit, interrupted)
+    with_everything.run_parts(within_the_budget, floors_alone, more_than_the_budget, verdict_first, a_limit,
+                              levers_at_the_floor, interrupted)
     with_everything.finish()

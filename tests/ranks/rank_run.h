@@ -174,7 +174,7 @@ inline Trained train_rank(const RankTask& task, RankShare share, Peers* peers) {
     const std::span<const float> numbers = session.executor().view(id).as<float>();
     result.statistics[value.name.text()].assign(numbers.begin(), numbers.end());
   }
-  // The first rank reads what is cut into shards; its hash of the parameters counts for all.
+  // The first rank reads the values that are cut into shards; its hash of the parameters counts for all.
   bool shared = false;
   for (const ValueId id : plan.graph.parameters()) {
     const ValueId average = saved_value(plan.graph, id, /*averages=*/true);

@@ -417,7 +417,7 @@ TEST(RankTraining, TakesAdapters) {
   }
 }
 
-// Averages of weights are as those of one process. The first rank reads shards and whole tensors of all ranks.
+// Averages of weights equal those of one process within rounding. The first rank reads shards and whole tensors of all ranks.
 TEST_P(Ranks, AverageTheWeightsLikeOneProcess) {
   const TokenData data(4001, 600, 200);
   for (const char* optimizer : {"adamw", "lion", "adafactor"}) {

@@ -112,21 +112,18 @@ void write_files(const Outputs& outputs, const nlohmann::json& plan, bool fits) 
   if (!outputs.svg.empty()) write_file_atomically(outputs.svg, frontier_svg(curve_of(plan)));
 }
 
-int plan_for(const PlanArguments& arguments, const Outputs& outputs, const Target& target, PlanningScope scope) {
+int plan_for(const PlanArguments& arguments, const Outputs& outputs, const Target& target, bool floors_alone) {
   const auto& [source, config, place] = target;
   Printer printer(arguments.frontier, config.memory.budget.has_value());
   const auto say = [&](const std::string& line) {
-    if (scope == PlanningScope::levers) say_line(line);  // later children would repeat it
+    if (!floors_alone) say_line(line);  // the first child has said the same
   };
   PlanningInput input = planning_input(config, cache_folder(), say, place);
   input.source = source;
   input.other_ranks = config.device == DeviceChoice::cpu && config.memory.budget.has_value();
-  input.request.floor_only = scope == PlanningScope::floors;
+  input.request.floor_only = floors_alone;
   const bool values = arguments.values || !arguments.out.empty();
-  PlanExtras extras{.values = values,
-                    .levers = scope == PlanningScope::levers,
-                    .no_room_for_levers = scope != PlanningScope::levers,
-                    .frontier_points = arguments.frontier ? kFrontierPoints : 0};
+  PlanExtras extras{.values = values, .levers = true, .frontier_points = arguments.frontier ? kFrontierPoints : 0};
   extras.answers = outputs.instance.empty();  // an instance is a training alone
   if (!arguments.json) extras.decided = [&](const nlohmann::json& plan) { printer.decided(plan); };
   for (const std::string& budget : arguments.at) extras.frontier_budgets.push_back(parse_bytes(budget, "--at"));
@@ -160,15 +157,13 @@ int run_plan(const PlanArguments& arguments) {
   const Outputs outputs(arguments);
   const Target target = target_of(arguments);
   const MemoryLimit limit(planning_memory(target.config, target.place));
-  if (!arguments.solve.empty()) return plan_for(arguments, outputs, target, PlanningScope::levers);
-  return std::stoi(plan_in_child(
-      [&](PlanningScope scope) {
-        ::signal(SIGINT, SIG_DFL);  // the parent reports it
-        const int code = plan_for(arguments, outputs, target, scope);
-        std::fflush(nullptr);
-        return std::to_string(code);
-      },
-      PlanningScope::levers));
+  if (!arguments.solve.empty()) return plan_for(arguments, outputs, target, false);
+  return std::stoi(plan_in_child([&](bool floors_alone) {
+    ::signal(SIGINT, SIG_DFL);  // the parent reports it
+    const int code = plan_for(arguments, outputs, target, floors_alone);
+    std::fflush(nullptr);
+    return std::to_string(code);
+  }));
 }
 
 }  // namespace plimsoll

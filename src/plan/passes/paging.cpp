@@ -105,7 +105,7 @@ PerValue<int> units_of_values(const Graph& graph, const std::vector<Unit>& units
     int& block = block_of[ValueId{i}];
     if (block < 0 || graph.values[ValueId{i}].bytes().n * kSmallestPart < bytes[static_cast<std::size_t>(block)]) block = kNone;
   }
-  // A shard whose copy the block reads.
+  // A block that reads the copy of a shard owns the shard.
   for (const NodeId id : graph.section_order(Section::update)) {
     const Node& node = graph.nodes[id];
     if (node.op->exchange != Exchange::fetch_shards) continue;
